@@ -40,10 +40,6 @@ class EnvironmentPaths:
         return f"{self.home}/pool.json"
 
     @property
-    def console_log(self) -> str:
-        return f"{self.home}/console.log"
-
-    @property
     def emergency(self) -> str:
         """Intents that the ledger could not take, one JSON object a line."""
         return f"{self.home}/emergency.jsonl"

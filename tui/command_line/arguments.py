@@ -185,7 +185,7 @@ def history(parser: CommandParser) -> None:
 
 
 def logs(parser: CommandParser) -> None:
-    word(parser, "of", ("agent", "pool", "console"), metavar="OF", what="whose log (agent)", default="agent")
+    word(parser, "of", ("agent", "pool"), metavar="OF", what="whose log (agent)", default="agent")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many lines (50)")
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
 

@@ -133,7 +133,7 @@ COMMAND_SPECS = (
                 arguments.history),
     CommandSpec("events", LOOK, "List state changes and exceptions.", "headgate events fct_orders -n 20",
                 "events_logs_audit:events", arguments.events),
-    CommandSpec("logs", LOOK, "Print the log of the agent, the pool or the console.", "headgate logs pool -n 100",
+    CommandSpec("logs", LOOK, "Print the log of the agent or of the pool.", "headgate logs pool -n 100",
                 "events_logs_audit:logs", arguments.logs),
     CommandSpec("audit", LOOK, "Show who did what, and when.",
                 "headgate audit -n 20\nheadgate audit --table fct_orders", "events_logs_audit:audit", arguments.audit),

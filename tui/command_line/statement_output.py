@@ -62,7 +62,7 @@ def trend_text(line: StatementLine) -> str:
         return ""
     trend = Trend(line.trend) if line.trend in set(Trend) else Trend.UNKNOWN
     text = trend_words(trend, line.rate_rows_s, line.eta_s, line.data_age_s)
-    return text if text == str(trend) else f"{trend} {text}"
+    return text if text.startswith(str(trend)) else f"{trend} {text}"
 
 
 def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequence[StatementLine]) -> str:

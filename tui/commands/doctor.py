@@ -81,7 +81,6 @@ def _paths(context: CommandContext, place: SelectedEnvironment) -> int:
         "agent_log": where.agent_log,
         "pool_log": where.pool_log,
         "pool_file": where.pool_file,
-        "console_log": where.console_log,
         "emergency": where.emergency,
     }
     if context.voice.as_json:

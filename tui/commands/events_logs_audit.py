@@ -38,7 +38,7 @@ def logs(context: CommandContext) -> int:
     """Print the end of a log."""
     args, voice = context.args, context.voice
     where = context.place.where
-    path = {"agent": where.agent_log, "pool": where.pool_log, "console": where.console_log}[args.of]
+    path = {"agent": where.agent_log, "pool": where.pool_log}[args.of]
     has_ledger(context.place)
     if not os.path.exists(path):
         raise UsageError(f"there is no {args.of} log yet ({path})", remedy="headgate doctor --paths")

@@ -46,7 +46,7 @@ _headgate() {
         help) COMPREPLY=($(compgen -W "@TOPICS@" -- "$word")) ;;
         demo) COMPREPLY=($(compgen -W "settle change comment column filter window rename" -- "$word")) ;;
         policy) COMPREPLY=($(compgen -W "show apply approve" -- "$word")) ;;
-        logs) COMPREPLY=($(compgen -W "agent pool console" -- "$word")) ;;
+        logs) COMPREPLY=($(compgen -W "agent pool" -- "$word")) ;;
         completion) COMPREPLY=($(compgen -W "bash zsh" -- "$word")) ;;
     esac
 }

@@ -7,7 +7,7 @@ from core.model.names import TableName
 from core.observed.serving import serving_versions
 from state.row_types import Deployment
 from tui.command_line.context import CommandContext
-from tui.presentation.screen_content.status_line import outcome_words
+from tui.presentation.reports.agent_answers import outcome_words
 from tui.services.deployed_statements import not_deployed_error
 
 TAKEN = {

@@ -78,12 +78,15 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
             lines.append(line((" the files match what is deployed, and nothing is staged", Tone.DIM)))
         self.pane.show(lines)
 
+    def empty_lines(self, width: int) -> tuple[Line, ...]:
+        return () if self.project_view is None else super().empty_lines(width)
+
     def path_and_counts(self) -> tuple[Sequence[str], str]:
-        return ("changes",), self.marked_words() + summary(
-            tuple(self.changes.values()),
-            self.state.identity.user,
-            compared=self.project_view is None or not self.project_view.missing,
-        )
+        project = self.project_view
+        if project is None:
+            return ("changes",), f"{self.marked_words()}reading the project"
+        counts = summary(tuple(self.changes.values()), self.state.identity.user, compared=not project.missing)
+        return ("changes",), self.marked_words() + counts
 
     def action_context(self) -> ActionContext:
         mine = sum(1 for mark in self.state.view.snapshot.staged if mark.actor == self.state.identity.user)

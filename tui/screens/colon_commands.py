@@ -35,6 +35,8 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             host.open_screen("review", plan_hash=rest)
         case "review":
             _review(screen, rest)
+        case "logs":
+            screen.state.notify("logs: `headgate logs agent` and `headgate logs pool` print them in a shell")
         case "run":
             _run(screen, rest)
         case "undo":

@@ -127,8 +127,11 @@ class DetailScreen(TextScreen):
     def do_column(self, key: str) -> None:
         """Choose the next column, or the one before, and bring its lineage into view."""
         known = self.declared.columns
-        if self.tab != "lineage" or known is None or not known.names:
-            self.state.notify("columns can be chosen on the lineage pane once the files have been read")
+        if self.tab != "lineage":
+            self.state.notify(f"columns are on pane {TABS.index('lineage') + 1}, lineage")
+            return
+        if known is None or not known.names:
+            self.state.notify("no columns to choose from: the files are still being read, or declare none")
             return
         step = 1 if key in ("l", "right") else -1
         at = known.names.index(self.column) if self.column in known.names else known.names.index(known.chosen)

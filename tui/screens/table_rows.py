@@ -46,7 +46,10 @@ class RowsScreen(TextScreen):
         return (self.table_name,)
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
-        return ("rows", self.table_name), counted(len(self.rows[1]), "row") + " in no order" if self.rows else ""
+        if self.rows is None:
+            return ("rows", self.table_name), ""
+        below = f", {self.pane.below} more below" if self.pane.below else ""
+        return ("rows", self.table_name), f"{counted(len(self.rows[1]), 'row')} in no order{below}"
 
     def copy_line(self) -> str:
         return f"headgate peek {self.table_name} -n {ROWS} --env {self.state.identity.environment}"

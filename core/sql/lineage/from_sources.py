@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from core.model.names import parse_table_name
+from core.model.names import TableName, parse_table_name
 from core.sql.lineage.column_resolution import ColumnResolver, ResolutionScope, first_offset_or_zero, offset_of
 from core.sql.lineage.generators_and_pivots import generated_relation, pivoted_relation
 from core.sql.lineage.relations import (
@@ -49,6 +49,8 @@ class FromSources:
         self._query = query
         self._stateful = stateful
         self._columns: dict[str, list[RelationColumn] | None] = {}
+        self.places: dict[TableName, int] = {}
+        """Offset at which each table is read first."""
 
     def read(self, root: Any, ctes: Ctes, outer: Sides) -> JoinSide:
         """Read a source or group."""
@@ -89,6 +91,7 @@ class FromSources:
 
     def _table(self, entry: NamedRead) -> Relation:
         table = parse_table_name(entry.name)
+        self.places[table] = min(entry.start, self.places.get(table, entry.start))
         if table not in self._columns:
             columns = self.walk.columns_of(table)
             known = [table_column(table, column.name, column.type) for column in columns or ()]

@@ -63,9 +63,9 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
         reason = failure.summary if isinstance(failure, SqlDiagnostic) else "the SQL is nested too deeply to be traced"
         missed = tuple(UnresolvedName(column.name, reason, column.name, 0) for column in parsed.columns)
         return StatementLineage((), (), missed, ())
-    walk = reading.walk
+    walk, places = reading.walk, reading.sources.places
     rows = [
-        LineageCondition("FROM", table, (LineageInput(ColumnOrigin(table), InputKind.CONDITION, table),), 0)
+        LineageCondition("FROM", table, (LineageInput(ColumnOrigin(table), InputKind.CONDITION, table),), places[table])
         for table in relation.tables
     ]
     return StatementLineage(

@@ -89,6 +89,12 @@ def test_an_edge_names_file_line_and_expression() -> None:
     assert edge.expression == "amount * 2"
 
 
+def test_the_rows_of_a_table_are_read_in_the_line_that_names_it_first() -> None:
+    twice = "INSERT INTO both\nSELECT id, kind AS word\nFROM STREAM kept\nUNION ALL\nSELECT id, kind\nFROM STREAM kept"
+    found = {edge.target.table: edge.line for edge in traced("both.word", both=twice).edges if edge.clause == "FROM"}
+    assert found == {"both": 3, "kept": 5}
+
+
 def test_steps_inside_a_statement_are_on_the_edge() -> None:
     (edge,) = [edge for edge in traced("counted.kind").edges if edge.target == ColumnOrigin("counted", "kind")]
     assert [(step.name, step.expression) for step in edge.through] == [("q.kind", "kind")]

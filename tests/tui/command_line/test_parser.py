@@ -156,7 +156,7 @@ def test_a_second_word_is_found_behind_options_wherever_they_stand() -> None:
         ("plan diff a b c", "'c' is one word too many", "headgate plan diff --help shows an example"),
         ("runs retry", "are required: ID", "headgate runs retry --help shows an example"),
         ("runs skip 7f", "are required: --step", "headgate runs skip --help shows an example"),
-        ("logs agnet", "'agnet' is not one of agent, pool, console: did you mean agent?", "headgate logs --help"),
+        ("logs agnet", "'agnet' is not one of agent, pool: did you mean agent?", "headgate logs --help"),
         ("sql x.sql --reads steam", "'steam' is not one of stream, batch: did you mean stream?", "headgate sql --help"),
         ("--projct=x", "headgate takes no --projct", "did you mean --project?"),
         ("--nope", "headgate takes no --nope", "headgate --help lists its options"),

@@ -55,6 +55,17 @@ def test_ls_shows_state_version_lag_and_trend(shop: Any, capsys: pytest.CaptureF
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("command", ["ls", "lag"])
+def test_a_starved_statement_says_so_once(
+    command: str, ledger: Any, deployed: Any, measured: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.put_deployment(deployed("a"))
+    ledger.put_measurements([measured("a", trend="starved", data_age_s=14.0)])
+    assert exit_codes.run_command_line([command, "a"]) == 0
+    printed = capsys.readouterr().out
+    assert "starved 14s" in printed and "starved starved" not in printed
+
+
 def test_ls_for_people_has_the_same_on_one_line(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["ls", "b"]) == 0
     said = capsys.readouterr()

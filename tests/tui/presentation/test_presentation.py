@@ -218,6 +218,11 @@ def test_an_empty_environment_says_what_to_do() -> None:
     assert "D stages" in text
 
 
+def test_a_list_of_faults_that_is_empty_does_not_call_stopped_statements_healthy() -> None:
+    said = nothing_lines(VIEW, ConsoleIdentity("pizzeria", "dev", False, "alice"), "", 80)
+    assert " ".join(plain(one).strip() for one in said).strip() == "no faults: f shows all again"
+
+
 def test_the_banner_keeps_project_and_environment_at_any_width() -> None:
     place = ConsoleIdentity("pizzeria", "prod", True, "alice")
     for width in (80, 100, 200):

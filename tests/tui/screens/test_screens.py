@@ -11,6 +11,7 @@ from state.row_types import StagedRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW, sample_run
 from tests.tui.console_harness import Console, in_console
+from tui.presentation.interaction.colon_completion import names
 from tui.presentation.interaction.keymap import (
     ALL_SCREENS,
     KNOWN_KEYS,
@@ -676,6 +677,17 @@ def test_a_selector_after_a_colon_asks_about_the_tables_that_it_means() -> None:
     in_console(scenario)
 
 
+def test_the_logs_of_agent_and_pool_are_named_and_a_plan_is_reviewed_by_its_name() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press(":")
+        await console.type("logs")
+        await console.press("enter")
+        await console.until(lambda: "`headgate logs agent`" in console.status(), "the commands")
+
+    in_console(scenario)
+    assert {"logs", "review"} <= {name for name, _ in names("home")}
+
+
 def test_rows_and_logs_of_a_statement_are_read_in_the_console() -> None:
     async def scenario(console: Console) -> None:
         await find(console, "till")
@@ -686,6 +698,24 @@ def test_rows_and_logs_of_a_statement_are_read_in_the_console() -> None:
         await console.until(lambda: "at x.Y(Z.scala:1)" in console.text(), "the stack trace of the log")
 
     in_console(scenario)
+
+
+def test_rows_that_do_not_fit_are_said_to_be_below() -> None:
+    class Full(FakeBackend):
+        def rows(self, table: str, limit: int) -> tuple[tuple[str, ...], list[list[object]]]:
+            return ("order_id",), [[n] for n in range(30)]
+
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        await console.press("b")
+        await console.until(lambda: "30 rows in no order, " in console.text(), "the rows")
+        (below,) = re.findall(r"in no order, (\d+) more below", console.text())
+        shown = [row for row in console.text().splitlines() if re.fullmatch(r"\s+\d+", row)]
+        assert len(shown) + int(below) == 30
+        await console.press("G")
+        await console.until(lambda: "more below" not in console.text(), "the last row")
+
+    in_console(scenario, backend=Full())
 
 
 def test_quiet_branches_are_folded_and_what_is_faulty_stays_open() -> None:

@@ -225,3 +225,23 @@ def test_files_that_cannot_be_read_are_not_said_to_be_what_is_deployed() -> None
         assert "not compared" in console.text()
 
     in_console(scenario, backend=Unreadable())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+def test_changes_are_not_counted_before_the_project_is_read(size: tuple[int, int]) -> None:
+    read = Event()
+
+    class Slow(FakeBackend):
+        def project(self) -> ProjectView:
+            read.wait(10)
+            return super().project()
+
+    async def scenario(console: Console) -> None:
+        await console.press("p")
+        await console.until(lambda: "reading the project" in console.text(), "the screen")
+        told = console.text()
+        read.set()
+        assert "difference" not in told and "nothing here yet" not in told
+        await console.until(lambda: "difference" in console.text(), "the counts")
+
+    in_console(scenario, backend=Slow(), size=size)

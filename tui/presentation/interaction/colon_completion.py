@@ -30,6 +30,8 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("pause", ":pause [id]", "Pause a run after this step, or resume it"),
     ColonCommand("cancel", ":cancel [id]", "Cancel what has not started of a run; completed steps stay"),
     ColonCommand("plan", ":plan HASH", "A submitted plan"),
+    ColonCommand("review", ":review [PLAN]", "Review a submitted plan; without a name, plan what you staged"),
+    ColonCommand("logs", ":logs", "Which command prints the log of the agent, and of the pool"),
     ColonCommand("undo", ":undo [PLAN|RUN]", "Plan the texts from before an executed plan, and review them"),
     ColonCommand("rollback", ":rollback [TABLE|RUN]", "Plan what served before a release, and review it"),
     ColonCommand("undelete", ":undelete TABLE…", "Plan deleted tables out of the trash, and review it"),

@@ -94,7 +94,7 @@ ACTIONS: tuple[ConsoleAction, ...] = (
     ConsoleAction("refresh", ("r",), ALL_SCREENS, "refresh", "Reload everything now", rank=99),
     ConsoleAction("freeze", (".",), ALL_SCREENS, "freeze", "Freeze or unfreeze the screen", rank=99),
     ConsoleAction("redraw", ("ctrl+l",), ALL_SCREENS, "redraw", "Redraw the screen", rank=99),
-    ConsoleAction("log", ("m",), ALL_SCREENS - {"log"}, "log", "Every action of this session as a command line",
+    ConsoleAction("log", ("m",), ALL_SCREENS - {"log"}, "log", "Actions of all sessions as command lines",
                   command="headgate audit", typed="log", rank=80),
     ConsoleAction("changes", ("p",), ALL_SCREENS - {"changes"}, "changes",
                   "Files compared with what is deployed, and what is staged", command="headgate plan --all --offline",

@@ -13,6 +13,7 @@ from core.text.wording import counted
 from state.audit_log import op_words
 from state.row_types import AuditRow, CommandRow, EventRow, RunRow, StepRow
 from state.table_records import TableRecords
+from tui.presentation.reports.agent_answers import detail_words
 from tui.presentation.styling.value_formatting import long_duration, moment
 
 ACTS = frozenset({"stop", "start", "restart", "approve", "pause", "resume", "cancel", "retry", "skip"})
@@ -88,7 +89,7 @@ def _audited(audit: AuditRow, records: TableRecords) -> HistoryEntry:
 
 def _outcome(command: CommandRow, records: TableRecords) -> str:
     if command.outcome != "done":
-        return f"{command.outcome}: {command.detail}"
+        return f"{command.outcome}: {detail_words(command.detail)}".removesuffix(": ")
     others = len(command.subject.split()) - 1
     return (
         f"done, with {counted(others, 'other statement')}"

@@ -3,6 +3,7 @@
 from core.model.states import MISSED
 from state.audit_log import op_words
 from state.row_types import AuditRow, CommandRow, EventRow
+from tui.presentation.reports.agent_answers import detail_words
 from tui.presentation.styling.styled_text import Line, Span, Tone, fit, left, line, shorten, wrap
 from tui.presentation.styling.value_formatting import moment
 
@@ -79,8 +80,8 @@ def command_text(one: CommandRow, width: int) -> tuple[Line, ...]:
             f"staging exists only in the console; `headgate plan {one.line.removeprefix(':')}` plans the same directly"
         )
         lines.extend(wrap(words, width - 4, Tone.DIM, "   "))
-    if one.detail:
-        lines.extend(wrap(one.detail, width - 4, outcome_tone(one.outcome), "   "))
+    if said := detail_words(one.detail):
+        lines.extend(wrap(said, width - 4, outcome_tone(one.outcome), "   "))
     return tuple(lines)
 
 

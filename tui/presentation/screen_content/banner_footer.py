@@ -107,7 +107,7 @@ def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str,
     """Explain why no statement is shown, and what to do."""
     snapshot = view.snapshot
     if view.statements:
-        words = f"no statement matches /{filter_text}" if filter_text else "everything is healthy: f shows all again"
+        words = f"no statement matches /{filter_text}" if filter_text else "no faults: f shows all again"
         return (EMPTY, *wrap(words, width - 2, Tone.DIM, "  "))
     if snapshot.problem:
         return (

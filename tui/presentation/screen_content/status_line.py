@@ -8,14 +8,13 @@ from core.plan.descriptions import act_words
 from core.text.wording import counted
 from state.audit_log import op_words
 from state.row_types import RunRow
+from tui.presentation.reports.agent_answers import PENDING, outcome_words
 from tui.presentation.styling.styled_text import Line, Tone, fit, line, plain, shorten, wrap
 from tui.presentation.styling.value_formatting import clock
 from tui.presentation.view.ledger_view import Freshness, LedgerView
 
 MESSAGE_LINES, STANDING_LINES = 4, 2
 """Lines that the status line may take: for a message, and for what stands there without one."""
-PENDING = ", first batch pending"
-"""Of a start that Spark has taken; its own time, not that of its batch, is told."""
 COMMAND_S = 60.0
 """How long the last command stands there; after that it is in the log."""
 
@@ -81,16 +80,6 @@ def act_answer(verb: str, answers: Iterable[Mapping[str, Any]]) -> str:
     for answer in answers:
         words.append(f"{answer.get('table', '?')} {outcome_words(answer, 's')}")
     return f"{verb}: {', '.join(words) or 'sent'}"
-
-
-def outcome_words(answer: Mapping[str, Any], unit: str) -> str:
-    """Write what came of an act on one statement, in `ms` or `s`; how long it took is of the act alone."""
-    outcome, millis = str(answer.get("outcome", "sent")), answer.get("ms", answer.get("took_ms"))
-    if not isinstance(millis, int | float):
-        return outcome
-    act, pending = outcome.removesuffix(PENDING), PENDING if outcome.endswith(PENDING) else ""
-    took = f"{millis:.0f} ms" if unit == "ms" else f"{millis / 1000:.1f} s"
-    return f"{act} in {took}{pending}"
 
 
 def stage_answer(verb: str, tables: Sequence[str], screen: str, *, unchanged: Sequence[str] = ()) -> str:

@@ -110,3 +110,10 @@ def test_the_newest_entries_are_kept_and_lines_are_oldest_first() -> None:
     events = tuple(EventRow(n, float(n), "", 0, "pool", f"no {n}", "why\nmore") for n in range(5))
     entries = table_history(TableRecords(A, events=events), {}, 2)
     assert [words.split()[-1] for words in history_lines(entries, 10.0)] == ["3", "why", "4", "why"]
+
+
+def test_the_answer_to_an_act_is_told_in_words() -> None:
+    answer = '{"statements": [{"table": "a", "outcome": "started, first batch pending", "took_ms": 267.4}]}'
+    command = CommandRow(1, 50.0, "bob", "start", "a", "headgate start a", "accepted", detail=answer, took_ms=270)
+    (entry,) = table_history(TableRecords(A, commands=(command,)), {})
+    assert entry.summary == "accepted: a started in 267 ms, first batch pending"

@@ -90,6 +90,6 @@ def test_on_another_pane_the_keys_say_where_columns_are() -> None:
         console.app.open_screen("detail", table="oven_load")
         await console.until(lambda: "VERDICT" in console.text(), "the overview")
         await console.press("l")
-        await console.until(lambda: "columns can be chosen on the lineage pane" in console.text(), "the sentence")
+        await console.until(lambda: "columns are on pane 4, lineage" in console.text(), "the sentence")
 
     in_console(scenario)
