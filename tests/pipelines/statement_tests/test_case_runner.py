@@ -123,6 +123,7 @@ def test_rows_that_differ_are_shown_by_key_and_column(own_session: Session, tmp_
     assert found.difference["missing_rows"][0]["id"] == "2"
 
 
+@pytest.mark.drill
 def test_another_type_than_declared_fails(own_session: Session, tmp_path: Path) -> None:
     declared = tables("SELECT CAST(id AS INT) AS id FROM STREAM landed", "id BIGINT")
     found = runner(own_session, tmp_path, declared).run(case_of("given: {landed: []}\nexpect: []", declared))
@@ -132,6 +133,7 @@ def test_another_type_than_declared_fails(own_session: Session, tmp_path: Path) 
     )
 
 
+@pytest.mark.drill
 def test_what_spark_refuses_and_what_does_not_end_leave_the_next_case_alone(
     own_session: Session, tmp_path: Path
 ) -> None:
@@ -151,6 +153,7 @@ def test_what_spark_refuses_and_what_does_not_end_leave_the_next_case_alone(
     assert runner(own_session, tmp_path, declared).run(case_of(text, declared)).outcome is CaseOutcome.PASSED
 
 
+@pytest.mark.drill
 def test_an_upgrade_that_changes_nothing_for_the_state_is_safe(own_session: Session, tmp_path: Path) -> None:
     declared = tables(COUNT.format(where=""), COUNTED)
     old = text_of(COUNT.format(where="").replace("kind, count", "/* sort */ kind, count"), COUNTED)
@@ -169,6 +172,7 @@ def test_a_filter_below_an_aggregate_mixes_old_and_new(own_session: Session, tmp
     assert found.difference["differing_rows"][0]["columns"] == {"n": ["1", "2"], "price": ["0.25", "1.75"]}
 
 
+@pytest.mark.drill
 def test_a_filter_without_state_leaves_a_seam(own_session: Session, tmp_path: Path) -> None:
     declared = tables("SELECT id, kind FROM STREAM landed WHERE id <> 1", "id BIGINT, kind STRING")
     old = text_of("SELECT id, kind FROM STREAM landed", "id BIGINT, kind STRING")
@@ -177,6 +181,7 @@ def test_a_filter_without_state_leaves_a_seam(own_session: Session, tmp_path: Pa
     assert found.difference is not None and found.difference["unexpected_rows"] == [{"id": "1", "kind": '"x"'}]
 
 
+@pytest.mark.drill
 def test_another_key_is_refused_by_spark(own_session: Session, tmp_path: Path) -> None:
     declared = tables(COUNT.format(where=""), COUNTED)
     old = text_of(COUNT.format(where="").replace(", kind,", ", 'k' AS kind,").removesuffix(", kind"), COUNTED)
@@ -196,6 +201,7 @@ def test_an_upgrade_needs_a_readable_old_text_and_two_parts(own_session: Session
     assert "calls a Java method" in upgrade(case, reflected).summary
 
 
+@pytest.mark.drill
 def test_the_cases_of_the_sample_pass(own_session: Session, tmp_path: Path) -> None:
     found = (path for path in FOLDER.rglob("*") if path.suffix in (".sql", ".yml", ".csv"))
     texts = {path.relative_to(FOLDER).as_posix(): path.read_text() for path in found}
