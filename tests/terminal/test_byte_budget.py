@@ -9,6 +9,7 @@ import pytest
 
 from tests.terminal.ledger_under_load import make, write
 from tests.terminal.pseudo_terminal import Terminal
+from tests.terminal.test_console_in_terminal import all_open
 
 pytestmark = pytest.mark.terminal
 
@@ -24,10 +25,8 @@ def test_steady_changes_stay_within_their_bytes_a_second(width: int, height: int
         make(tmp_path, STATEMENTS) as ledger,
         Terminal([sys.executable, "-m", "tests.terminal.ledger_under_load", str(tmp_path)], width, height) as terminal,
     ):
-        terminal.wait(lambda text: "product_000" in text and "? keys" in text)
-        terminal.wait(lambda _: b"\x1b[?2004h" in terminal.raw)
-        terminal.quiet()
-        terminal.send("l")  # Open the first product, so that statements are on screen.
+        # So that statements are on the screen.
+        all_open(terminal)
         terminal.wait(lambda text: "table_00003" in text)
         terminal.quiet()
         began, before = time.monotonic(), terminal.received

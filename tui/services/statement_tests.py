@@ -174,13 +174,15 @@ def run_child(request: CaseRequest, environ: Mapping[str, str], *, trials: int =
     listener.start()
     alarm.start()
     try:
-        yield from _answers(process, request, said)
+        yield from _answers(process, request, said, listener)
     finally:
         alarm.cancel()
         _end(process, folder)
 
 
-def _answers(process: "subprocess.Popen[str]", request: CaseRequest, said: list[str]) -> Iterator[dict[str, Any]]:
+def _answers(
+    process: "subprocess.Popen[str]", request: CaseRequest, said: list[str], listener: threading.Thread
+) -> Iterator[dict[str, Any]]:
     assert process.stdin is not None and process.stdout is not None, "both are pipes"
     with suppress(BrokenPipeError):
         process.stdin.write(json.dumps(request.as_json()) + "\n")
@@ -196,6 +198,8 @@ def _answers(process: "subprocess.Popen[str]", request: CaseRequest, said: list[
         if "done" in answer:
             return
         yield answer
+    # What it said last may still be in the pipe.
+    listener.join(END_S)
     why = next((line.strip() for line in reversed(said) if line.strip()), "it said nothing")
     raise HeadgateError(f"the process that runs the tests ended: {why}", remedy="headgate doctor checks what it needs")
 
