@@ -42,10 +42,7 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         _take_release(context.observed, table, found)
     for table in sorted(found.by_table):
         _refuse_what_cannot_go_on(context.observed, table, found)
-    nodes = _nodes(context, found, Action.ROLLBACK, Reason.ROLLED_BACK)
-    steps = StepBuilder()
-    for node in nodes:
-        steps.deploy(node, needs_pointer=False, existing=found.by_table.get(node.table))
+    nodes, steps = _begun(context, found, Action.ROLLBACK, Reason.ROLLED_BACK)
     swap = steps.swap(nodes)
     now = {table: context.observed.deployment(table).version for table in found.by_table}
     behind = tuple(_left_behind(context, now))
@@ -78,10 +75,7 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
             found.by_table[table] = seen.in_trash
     for table in sorted(found.by_table):
         _refuse_what_cannot_go_on(context.observed, table, found)
-    nodes = _nodes(context, found, Action.UNDELETE, Reason.UNDELETED)
-    steps = StepBuilder()
-    for node in nodes:
-        steps.deploy(node, needs_pointer=True, existing=found.by_table.get(node.table))
+    nodes, steps = _begun(context, found, Action.UNDELETE, Reason.UNDELETED)
     _warn_of_files(context, found)
     return PlanBody(nodes, steps.all, (), found.refusals, found.warnings)
 
@@ -182,6 +176,16 @@ def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[Tabl
     return kept
 
 
+def _begun(
+    context: PlanningContext, found: FormerVersions, action: Action, reason: Reason
+) -> tuple[tuple[PlanNode, ...], StepBuilder]:
+    """Return a node for each version, and the steps by which all of them run again."""
+    nodes, steps = _nodes(context, found, action, reason), StepBuilder()
+    for node in nodes:
+        steps.deploy(node, needs_pointer=False, existing=found.by_table.get(node.table))
+    return nodes, steps
+
+
 def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reason: Reason) -> tuple[PlanNode, ...]:
     """Return a node for each version, sources first, and one that is kept for each table that they go on reading."""
     bindings = {table: former.bindings for table, former in found.by_table.items()}
@@ -241,7 +245,11 @@ def release_way(context: PlanningContext, nodes: Sequence[PlanNode]) -> WayBack 
     reads = {table: context.bindings.of(table) for table in now}
     if why_not_back(reads, lambda t, v: context.observed.deployment(t).version == v):
         return None
-    return _way_to_former("rollback", tuple(now), "what served before goes on from its checkpoint and serves again")
+    return _way_to_former(
+        "rollback",
+        tuple(now),
+        "what served before goes on from its checkpoint, reads what arrived since, and serves again",
+    )
 
 
 def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[WayBack, ...]:
@@ -253,7 +261,7 @@ def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode
     if verb == "rollback" and all(map(_serves, seen.values())):
         return (_way_to_former(verb, tables, "what serves now goes on from its checkpoint and serves again"),)
     if verb == "rollback":
-        return (WayBack("", tables, "what serves now has lost a checkpoint"),)
+        return (WayBack("", tables, "what serves now has failed, or has lost a checkpoint"),)
     back = {table: context.bindings.of(table) for table, now in seen.items() if _serves(now)}
 
     def stays(table: TableName, version: int) -> bool:
@@ -266,12 +274,15 @@ def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode
     days = context.declared.environment.drop_after_d
     found = [replace(way, until=f"for {days:g} days after the run, while the files are in the trash") for way in found]
     rest = tuple(table for table in tables if table not in back)
-    return (*found, *([WayBack("", rest, "it never served, or what it reads is not there any more")] if rest else ()))
+    return (
+        *found,
+        *([WayBack("", rest, "it has failed or never served, or what it reads is not there any more")] if rest else ()),
+    )
 
 
 def _serves(seen: ObservedDeployment) -> bool:
-    """Return whether a version has served and can go on from its checkpoint."""
-    return bool(seen.version and seen.pointer and seen.checkpoint_ok)
+    """Return whether a version serves and can go on from its checkpoint; one that failed would fail there again."""
+    return bool(seen.version and seen.pointer and seen.checkpoint_ok and seen.state != State.FAILED)
 
 
 def _way_to_former(act: str, tables: tuple[TableName, ...], words: str) -> WayBack:

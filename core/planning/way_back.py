@@ -25,7 +25,7 @@ UNTIL = f"until {UNDO_D:g} days after the run, unless another plan changes them 
 
 _EDITS = frozenset({Action.RECORD, Action.RESUME, Action.RESTART, Action.REBUILD})
 _SAME_TEXT = "the text is the same, so there is none to go back to"
-_OLD_VERSION = "the old version stays as a table (headgate peek --version), and a rollback to it would be refused"
+_OLD_VERSION = "the old version stays as a table (headgate peek --version), and no rollback to it can be promised"
 _OF_THE_ENVIRONMENT = "what it runs on is changed outside of plans"
 
 

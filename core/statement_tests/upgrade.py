@@ -45,7 +45,7 @@ def planned_change(old: Revision, new: Revision, tables: Mapping[TableName, Tabl
 
 
 def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
-    """Say what the upgrade proves, what a plan would do, and where the two do not agree."""
+    """Return, in words, what the upgrade proves, what a plan would do, and where the two do not agree."""
     definition = change.kind.definition
     planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", definition.why]
     if result.outcome is CaseOutcome.SKIPPED or not result.verdict:

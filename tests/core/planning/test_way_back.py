@@ -128,15 +128,16 @@ def test_what_was_started_is_stopped_and_what_was_deleted_comes_out_of_the_trash
     assert gone.until == "for 7 days after the run, while the files are in the trash"
     moved = observed(b={"version": 2}, c={"bindings": (Binding(T("b"), 1, True),)})
     (lost,) = planned_with_prices(priced(), "c", verb="delete", world=moved).undo
-    assert (lost.act, lost.words) == ("", "it never served, or what it reads is not there any more")
+    assert (lost.act, lost.words) == ("", "it has failed or never served, or what it reads is not there any more")
 
 
 def test_a_rebuild_of_the_same_text_goes_back_to_the_version_before_or_nowhere() -> None:
     found = planned_with_prices(priced(), "c", rebuild=True)
     assert [(way.act, way.tables) for way in found.undo] == [("rollback", (T("c"),))]
-    lost = planned_with_prices(priced(), "c", rebuild=True, world=observed(c={"checkpoint_ok": False}))
-    assert [(way.act, way.tables) for way in lost.undo] == [("", (T("c"),))]
-    assert {node.undo for node in lost.nodes if node.action != "keep"} == {"none"}
+    for why in ({"checkpoint_ok": False}, {"state": State.FAILED}):
+        lost = planned_with_prices(priced(), "c", rebuild=True, world=observed(c=why))
+        assert [(way.act, way.tables) for way in lost.undo] == [("", (T("c"),))]
+        assert {node.undo for node in lost.nodes if node.action != "keep"} == {"none"}
 
 
 def test_a_plan_that_is_refused_or_does_nothing_has_nothing_to_undo() -> None:
