@@ -227,7 +227,7 @@ class ConsoleBackend:
                 change, reason = change_words(node), "; ".join(node.evidence) or reason_words(node.reason)
             rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder))
         for name in found.deleted:
-            reason = "it was deleted, and its files are still there: D stages a new start, or remove the files"
+            reason = "it was deleted, its files are still there: :undelete takes it out of the trash, D starts it anew"
             rows.append(ChangeRow(name, DELETED, "keep", reason, folder=project.tables[name].folder))
         for name in found.gone:
             rows.append(

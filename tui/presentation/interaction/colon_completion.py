@@ -56,6 +56,7 @@ TAKES_TABLES = frozenset(
         "delete",
         "unstage",
         "rollback",
+        "undelete",
     }
 )
 
