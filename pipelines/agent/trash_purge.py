@@ -6,7 +6,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from core.model.errors import Busy
+from core.model.errors import Busy, Refused, TryAgain
 from core.text.units import long_duration
 from pipelines.agent.checked_clock import check_clock
 from pipelines.agent.context import AgentContext
@@ -27,9 +27,13 @@ def purge_trash(world: AgentContext) -> None:
             log.error("%s is outside the trash folder and is left alone", folder)
             continue
         shared = any(other.trash == deployment.trash for other in waiting if other is not deployment)
-        with suppress(Busy), world.locks.holding((deployment.table, deployment.version), by="the purge", wait_s=0):
+        with (
+            suppress(Busy, TryAgain),
+            world.locks.holding((deployment.table, deployment.version), by="the purge", wait_s=0),
+        ):
             if world.ledger.deployment(deployment.table, deployment.version) != deployment:
                 continue
+            _take_back(world, deployment)
             if _removed(world, deployment, Path(folder), shared=shared):
                 waiting = [other for other in waiting if other is not deployment]
                 world.ledger.purged(deployment.table, deployment.version, world.clock())
@@ -56,6 +60,14 @@ def checked_now(world: AgentContext) -> float:
 
 def _in_trash(world: AgentContext) -> list[Deployment]:
     return [d for d in world.ledger.deployments(include_deleted=True) if d.drop_after is not None and d.trash]
+
+
+def _take_back(world: AgentContext, deployment: Deployment) -> None:
+    """Move into the trash again what an undelete that did not end has taken out of it."""
+    name = world.layout.catalog_name(deployment.table, deployment.version)
+    for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
+        with suppress(Refused):
+            world.files.set_aside(folder, f"{deployment.trash}/{part}/{name}")
 
 
 def _removed(world: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:

@@ -38,7 +38,7 @@ from tui.services.deployed_statements import ProjectDrift
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
-    from core.observed.deployment import PlannerInput
+    from core.observed.deployment import ObservedDeployment, PlannerInput
     from core.plan.file import SavedPlan
     from core.project.model import Project
     from core.project_files.git_comparison import GitComparison
@@ -102,15 +102,21 @@ class EnvironmentService:
         """Find a run; raises UsageError."""
         return agent_commands.find_run(self.reader, id_prefix)
 
-    def back_request(self, verb: str, words: Iterable[str]) -> PlanRequest:
+    def back_request(
+        self, verb: str, words: Iterable[str], observed: "Mapping[TableName, ObservedDeployment] | None" = None
+    ) -> PlanRequest:
         """Return the request of a rollback or an undelete, from tables or, for a rollback, runs that swapped some in.
 
-        Raises BadName, UsageError, and Refused for a run of which nothing serves any more.
+        Runs are those of the ledger, or of what a document says was `observed`. Raises BadName, UsageError, and
+        Refused for a run of which nothing serves any more.
         """
         from core.planning.scope import normal_request
 
         tables: list[TableName] = []
         for word in words:
+            if observed is not None:
+                tables += _released(verb, word, observed) or [parse_table_name(word)]
+                continue
             is_run = verb == "rollback" and not any(line.table == word for line in self.snapshot().statements)
             is_run = is_run and ("-" in word or any(run.id.startswith(word) for run in self.reader.runs()))
             tables += self._served_by(word) if is_run else [parse_table_name(word)]
@@ -303,3 +309,12 @@ class EnvironmentService:
         while (now := self.reader.data_version()) == version and time.monotonic() < ends_at:
             time.sleep(0.05)
         return now
+
+
+def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeployment]") -> tuple[TableName, ...]:
+    """Return the tables that a run has swapped in by what a document says; none where the word is no such run."""
+    if verb != "rollback" or word in observed:
+        return ()
+    return tuple(
+        table for table, seen in sorted(observed.items()) if seen.served_by and seen.served_by.startswith(word)
+    )

@@ -179,3 +179,15 @@ def test_what_is_outside_the_trash_is_left_alone(world: AgentContext, clocks: Cl
     outside = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="../tables")
     clocks.wait(2 * DAY_S)
     assert outside.exists()
+
+
+def test_what_a_half_done_undelete_has_taken_out_goes_with_the_rest(world: AgentContext, clocks: Clocks) -> None:
+    left = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
+    row = world.ledger.deployment(TableName("a"), 1)
+    assert row is not None
+    folders: dict[str, Any] = world.files.folders  # type: ignore[attr-defined]  # A double's.
+    folders[row.folder] = {"table": "a"}
+    clocks.wait(2 * DAY_S)
+    assert row.folder not in folders and not left.exists()
+    gone = world.ledger.deployment(TableName("a"), 1)
+    assert gone is not None and gone.trash == ""
