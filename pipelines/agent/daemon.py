@@ -76,6 +76,8 @@ class Agent:
             ledger,
             self._restore,
             data=layout.data,
+            connectors=manifest.connectors,
+            project=folder,
             recorded_session=lambda: recorded_session(layout.data),
         )
         self._world = AgentContext(
