@@ -234,6 +234,10 @@ _PLAN_FOLDERS = """
 ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
 """
 
+_TABLE_IDS = """
+ALTER TABLE deployment ADD COLUMN table_id TEXT NOT NULL DEFAULT '';
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -287,6 +291,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _SERVED,
     _PLAN_FOLDERS,
     _SOAKS,
+    _TABLE_IDS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -74,6 +74,8 @@ class Deployment:
     """The version that the pointer led to before it; None where there was none."""
     stops_at: float | None = None
     """When its query stops, because another version serves; None where it does not by itself."""
+    table_id: str = ""
+    """The id that the table itself had when it was made; empty where its format knows none."""
 
     @property
     def deleted(self) -> bool:

@@ -40,6 +40,13 @@ class TableFormat:
     repeated_by_new_checkpoint: bool = False
     """What a new checkpoint on a table does that holds rows: True writes them once more, False loses new ones."""
 
+    subfolder: str = ""
+    """Where a version's table lies within its folder: Delta creates none beside our own files (4.4.0)."""
+
+    def place_in(self, folder: str) -> str:
+        """Return where the table of a version's folder lies."""
+        return f"{folder}/{self.subfolder}" if self.subfolder else folder
+
     @property
     def counts_rows_exactly(self) -> bool:
         """Return whether its rows are counted, not estimated."""
@@ -54,7 +61,7 @@ _FORMATS = (
     TableFormat("text", True, row_counting=RowCounting.LINES),
     TableFormat(
         "delta", written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
-        adds_columns_in_place=False, repeated_by_new_checkpoint=True,
+        adds_columns_in_place=False, repeated_by_new_checkpoint=True, subfolder="delta",
     ),
 )  # fmt: skip
 TABLE_FORMATS = {format.name: format for format in _FORMATS}

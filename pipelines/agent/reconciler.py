@@ -15,6 +15,7 @@ from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
+from pipelines.agent.table_identities import register
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
 from state.table_acts import TableAct
@@ -82,7 +83,7 @@ class Reconciler:
     def _register(self, pool: PoolConnection, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
         try:
-            pool.call(WRITE_CALL_S, pool.tables.create, self.world.layout.catalog_name(*key), deployment.compiled_ddl)
+            register(self.world, pool, deployment)
         except PoolUnreachable:
             raise
         except HeadgateError as error:

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from core.model.table_formats import table_format
 from core.ports.spark import Pointer, unnoticed
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
+from core.sql.tokens.data_types import quoted_string_literal
 from pipelines.spark.call_deadlines import MissedDeadline, remaining
 from pipelines.spark.session import UNTIMED_S, Session, spark_errors
 
@@ -28,6 +30,8 @@ _PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", r
 _UNLESS_THERE = re.compile(r"^(\s*CREATE TABLE) IF NOT EXISTS\b", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
+_FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
+"""What Delta says of a table of the catalog whose files are gone: a drop has nothing to delete (4.4.0)."""
 _WORD = re.compile(r"\w+")
 
 
@@ -40,17 +44,22 @@ class SparkTables:
         self._listing = threading.Lock()
         self._known: set[str] | None = None
 
-    def create(self, name: str, ddl: str) -> None:
+    def create(self, name: str, ddl: str, *, exists: bool = False) -> None:
         """Run a compiled CREATE TABLE IF NOT EXISTS, and refuse what is there under that name when it is another table.
+
+        Where the table `exists` at its location, and its log has its columns, it is registered without them: a column
+        that was added since, or a comment, would be refused (Delta 4.4.0).
 
         A CREATE TABLE that must not find anything proves by succeeding that the table is as declared: only what is
         there already is described and compared. Refused without LOCATION too, because its files would be Spark's.
         """
         if not re.search(r"\bLOCATION\b", ddl, re.IGNORECASE):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
-        if name.lower() not in self._names() and self._made(name, ddl):
+        declared = _declared(ddl) if exists else None
+        made = ddl if declared is None else _registration(name, declared)
+        if name.lower() not in self._names() and self._made(name, made) and not exists:
             return
-        self._run(ddl)
+        self._run(made)
         with spark_errors():
             found = self._described(name)
         if difference := _difference(_declared(ddl), found):
@@ -81,7 +90,13 @@ class SparkTables:
 
     def forget(self, name: str) -> None:
         """Drop from the catalog; files stay. Refused for a table whose files Spark would delete with it."""
-        found = self._describe(name)
+        try:
+            found = self._describe(name)
+        except EngineRefused as error:
+            if error.error_class != _FILES_GONE:
+                raise
+            self._drop(name)
+            return
         if found is None:
             return
         if found.about.get("Type", "").upper() != "EXTERNAL":
@@ -90,6 +105,9 @@ class SparkTables:
                 "dropping it would delete its files",
                 error_class="HEADGATE_NOT_EXTERNAL",
             )
+        self._drop(name)
+
+    def _drop(self, name: str) -> None:
         self._run(f"DROP TABLE IF EXISTS {_quoted(name)}")
         self._names().discard(name.lower())
 
@@ -135,7 +153,7 @@ class SparkTables:
         theirs, ours = self._describe(serves) if serves else None, self._describe(target)
         if theirs is None or ours is None:
             return
-        if os.path.dirname(theirs.location) != os.path.dirname(ours.location):
+        if os.path.dirname(theirs.folder) != os.path.dirname(ours.folder):
             raise EngineRefused(
                 f"{view} serves {serves} at {theirs.location}, which is not of this environment",
                 remedy="find out who else uses this pool, or give the environment a prefix of its own",
@@ -240,6 +258,12 @@ class _Described:
     def location(self) -> str:
         return _path(self.about.get("Location", ""))
 
+    @property
+    def folder(self) -> str:
+        """Return the folder of the version: of some formats the table lies below it."""
+        subfolder = table_format(self.about.get("Provider", "").lower()).subfolder
+        return self.location.removesuffix(f"/{subfolder}") if subfolder else self.location
+
 
 def _declared(ddl: str) -> TableDdl:
     """Read a compiled DDL; a physical name is no name of a table, so that another stands in its place."""
@@ -247,6 +271,11 @@ def _declared(ddl: str) -> TableDdl:
     if found is None:
         raise EngineRefused(f"{problems[0].summary} in {ddl[:80]}", error_class="HEADGATE_UNREADABLE_DDL")
     return found
+
+
+def _registration(name: str, declared: TableDdl) -> str:
+    location = quoted_string_literal(declared.location)
+    return f"CREATE TABLE IF NOT EXISTS {_quoted(name)} USING {declared.format} LOCATION {location}"
 
 
 def _difference(declared: TableDdl, found: _Described) -> str:

@@ -3,6 +3,7 @@
 from core.model.errors import HeadgateError, Refused
 from core.model.states import State, WantedState
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
+from pipelines.agent.table_identities import register
 from pipelines.agent.trash_purge import checked_now
 from state.row_types import Deployment
 
@@ -41,8 +42,7 @@ def take_out(world: AgentContext, deployment: Deployment) -> None:
     name = world.layout.catalog_name(deployment.table, deployment.version)
     world.files.put_back(_table_in(deployment.trash, name), deployment.folder)
     world.files.put_back(_checkpoint_in(deployment.trash, name), deployment.checkpoint)
-    pool = world.pool.connection()
-    pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl)
+    register(world, world.pool.connection(), deployment)
     world.ledger.update_deployment(
         deployment.table,
         deployment.version,

@@ -121,7 +121,7 @@ class _Queries:
 class _Tables:
     pool: ScriptedPool
 
-    def create(self, name: str, ddl: str) -> None:
+    def create(self, name: str, ddl: str, *, exists: bool = False) -> None:
         if name in self.pool.refuse_table:
             raise self.pool.refuse_table[name]
         self.pool.tables.setdefault(name, ddl)
@@ -192,6 +192,10 @@ class ScriptedFiles:
     """Folders that the file system does not give at the moment."""
     histories: dict[str, BatchHistory] = field(default_factory=dict)
     """What batches have read, by checkpoint."""
+    ids: dict[str, str] = field(default_factory=dict)
+    """Of tables, by folder."""
+    others: dict[str, tuple[TableName, str]] = field(default_factory=dict)
+    """The source that is another table, and why, by checkpoint."""
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         before = self.folders.setdefault(folder, note)
@@ -202,8 +206,16 @@ class ScriptedFiles:
         self._reach(folder)
         self.taken_over.append(folder)
 
-    def sink_batch(self, folder: str) -> int | None:
+    def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
         return self.sink
+
+    def identity(self, folder: str, format: str) -> str:
+        return self.ids.get(folder, "")
+
+    def why_other_source(
+        self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]
+    ) -> tuple[TableName, str] | None:
+        return self.others.get(checkpoint)
 
     def read(self, folder: str) -> CheckpointState | None:
         self._reach(folder)
