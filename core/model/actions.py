@@ -90,7 +90,7 @@ STRATEGIES: Mapping[Strategy, str] = {
 }
 """What each strategy is, for help and readers of the code."""
 
-EXECUTABLE = frozenset({"", Strategy.FIRST, Strategy.EARLIEST, Strategy.IN_PLACE})
+EXECUTABLE = frozenset({"", Strategy.FIRST, Strategy.EARLIEST, Strategy.IN_PLACE, Strategy.PARTIAL})
 """Strategies that an agent carries out; the others are planned, and refused by name when they are applied."""
 
 

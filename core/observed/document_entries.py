@@ -118,6 +118,10 @@ class EntryReader:
             return ()
         return tuple(sorted(set(value)))
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Read a list of texts."""
+        return tuple(map(str, self.values.get(key) or ()))
+
     def flag(self, key: str, default: bool = True) -> bool:
         """Read true or false."""
         value = self.values.get(key, default)
@@ -167,6 +171,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         former=_former(given, "former"),
         in_trash=_former(given, "in_trash"),
         begun=given.flag("begun"),
+        begins_where=given.texts("begins_where"),
         pool=_pool(given),
         engine=given.text("engine"),
         statistics=_statistics(given),
@@ -182,6 +187,7 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
         entry[key] = _former_as_json(version) if version is not None else None
     entry["bindings"] = [asdict(binding) for binding in seen.bindings]
     entry["spare"] = [asdict(orphan) for orphan in seen.orphan_versions]
+    entry["begins_where"] = list(seen.begins_where)
     entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
     entry["pool"] = {**asdict(seen.pool), "conf": dict(seen.pool.conf)} if seen.pool is not None else None
     entry["figures"] = known_fields(seen.statistics) if seen.statistics is not None else None
@@ -189,6 +195,7 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
         **{key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()},
         "bindings": [],
         "spare": [],
+        "begins_where": [],
         "retained": [],
         "kept": [],
     }
@@ -321,6 +328,7 @@ def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
                 running=part.flag("running", default=False),
                 checkpoint_ok=part.flag("checkpoint_ok"),
                 begun=part.flag("begun"),
+                begins_where=part.texts("begins_where"),
             )
         )
     return tuple(sorted(found, key=lambda orphan: -orphan.version))
@@ -340,12 +348,13 @@ def _former(given: EntryReader, key: str) -> FormerVersion | None:
         checkpoint_ok=part.flag("checkpoint_ok"),
         trigger=part.text("trigger"),
         drop_after=part.number("drop_after", whole=False),
+        begins_where=part.texts("begins_where"),
         outlived=part.wholes("outlived"),
     )
 
 
 def _former_as_json(version: FormerVersion) -> dict[str, Any]:
-    values = {key: value for key, value in asdict(version).items() if key != "texts" and (value or key != "outlived")}
+    values = {key: value for key, value in asdict(version).items() if key != "texts"}
     return {**values, "deployed": _filled(version.texts)}
 
 

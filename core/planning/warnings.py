@@ -39,6 +39,9 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
             found.warn(table, f"keeps reading the old {physical_name(binding.parent, binding.version)}")
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.WATERMARK_DELAY:
         found.warn(table, "keeps windows that its old watermark closed, and drops rows that arrive for them")
+    if decision.action is Action.RESTART and seen.begins_where:
+        where = " and ".join(seen.begins_where)
+        found.warn(table, f"goes on without what it was begun without: it streams only {where}")
     if decision.lowered:
         found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
     declared = walk.context.declared.tables.get(table)

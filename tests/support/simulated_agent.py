@@ -488,6 +488,7 @@ def deployment_of(node: PlanNode, version: int) -> Deployment:
         state_since=0.0,
         active=False,
         bindings=node.bindings,
+        begins_where=node.begins_where,
     )
 
 

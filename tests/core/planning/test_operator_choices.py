@@ -113,7 +113,7 @@ def test_a_reader_of_what_is_made_anew_cannot_stay_on_its_checkpoint() -> None:
     found = planned(declared(), "a", rebuild=True, choose="c=in-place")
     assert words(found) == [
         "in-place cannot be used for c: its offsets are meaningless in an upstream table that is re-created. "
-        "use earliest"
+        "use earliest, partial"
     ]
 
 
@@ -173,7 +173,7 @@ def test_a_seam_is_refused(edits: dict[str, str], chosen: str, why: str) -> None
 
 def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
     assert words(planned(declared(c=f"{TEXTS['c'][1]} WHERE m > 1"), "c", choose="c=seam")) == [
-        "seam cannot be used for c: none of its upstream tables is re-created. use in-place, earliest"
+        "seam cannot be used for c: none of its upstream tables is re-created. use in-place, earliest, partial"
     ]
 
 
@@ -199,6 +199,8 @@ def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
 def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: str) -> None:
     node = node_of(planned(declared(b=MIN), "b", choose=f"b=partial@{at}"), "b")
     assert (node.at, node.evidence[-1], node.loses) == (begins, evidence, ("table data from before",))
+    assert node.begins_where == (f"a.ts >= TIMESTAMP '{begins}'",)
+    assert node_of(planned(declared(b=MIN), "b"), "b").begins_where == ()
 
 
 @pytest.mark.parametrize(
@@ -223,7 +225,7 @@ def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: 
 def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: str, why: str) -> None:
     found = planned(declared(b=MIN), "b", choose=chosen)
     strategy = chosen[2:].partition("@")[0]
-    assert words(found) == [f"{strategy} cannot be used for b: {why}. use earliest, in-place"]
+    assert words(found) == [f"{strategy} cannot be used for b: {why}. use earliest, partial, in-place"]
     assert found.empty
 
 
@@ -235,7 +237,7 @@ def test_a_part_by_partition_of_what_is_streamed() -> None:
     world[T("c")] = replace(world[T("c")], deployed=None)
     found = planned(declared(a=by_k, c=plain), "c", choose="c=partial@k=x", world=world)
     assert words(found) == []
-    assert node_of(found, "c").evidence[-1] == "starts at partition k=x: WHERE k >= 'x'"
+    assert node_of(found, "c").evidence[-1] == "starts at partition k=x: WHERE a.k >= 'x'"
 
 
 def test_a_choice_for_what_the_plan_does_not_touch_is_refused() -> None:

@@ -164,7 +164,7 @@ def registry(rows: Any) -> list[tuple[Any, ...]]:
     """Return what both write of each version; states in between are the lane's."""
     return sorted(
         (str(d.table), d.version, str(d.wanted), str(d.state), d.active, d.external, d.revision, d.texts.dml,
-         d.bindings, d.drop_after is not None, bool(d.started_at))
+         d.bindings, d.drop_after is not None, bool(d.started_at), d.begins_where)
         for d in rows
     )  # fmt: skip
 
