@@ -41,16 +41,18 @@ def purge_trash(world: AgentContext) -> None:
 
 
 def checked_now(world: AgentContext) -> float:
-    """Check the wall clock, and return the time that deadlines in the trash are compared with.
+    """Check the wall clock, and return the time that deadlines in the trash, and ends of soaks, are compared with.
 
     Also called before a deadline is recorded: one that was recorded by a clock that had jumped would hold the others.
     """
     wall = world.clock()
-    last_deadline = max((d.drop_after or 0.0 for d in _in_trash(world)), default=0.0)
+    deadlines = [d.drop_after for d in _in_trash(world)] + [d.stops_at for d in world.ledger.deployments()]
+    last_deadline = max((deadline for deadline in deadlines if deadline is not None), default=0.0)
     check, jump_s = check_clock(world.ledger.clock_check(), wall, world.uptime(), last_deadline)
     world.ledger.put_clock_check(check)
     if jump_s:
-        summary = f"the clock jumped forward by {long_duration(jump_s)}; deleted files are kept as if it had not"
+        kept = "deleted files and replaced versions are kept as if it had not"
+        summary = f"the clock jumped forward by {long_duration(jump_s)}; {kept}"
         log.warning("%s", summary)
         world.event("clock", summary)
     return wall - check.debt_s

@@ -123,7 +123,7 @@ def test_a_clock_that_jumps_forward_purges_nothing_until_as_much_time_has_passed
     clocks.wait(5 * DAY_S)
     assert kept.exists()
     (said,) = clock_events(world)
-    assert said == "the clock jumped forward by 3d; deleted files are kept as if it had not"
+    assert said == "the clock jumped forward by 3d; deleted files and replaced versions are kept as if it had not"
 
 
 @pytest.mark.parametrize("jump_d", [30, 3650])
