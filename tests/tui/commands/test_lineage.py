@@ -64,7 +64,7 @@ def test_where_another_text_is_deployed_is_said(
     assert "the lineage of the files; another text is deployed of a" in capsys.readouterr().err
     assert exit_codes.run_command_line(["lineage", "b.kind", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["edited"] == ["a"]
-    ledger.update_deployment("a", 1, texts=texts)
+    ledger.update_deployment("a", 1, texts=texts, revision="of the files")
     assert exit_codes.run_command_line(["lineage", "b.kind"]) == 0
     assert "another text" not in capsys.readouterr().err
 
