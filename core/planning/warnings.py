@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from core.changes.kinds import ChangeKind
 from core.lineage.column_usage import column_reference_lines
 from core.lineage.table_graph import reach
-from core.model.actions import Action
+from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
@@ -42,7 +42,10 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action is Action.RESTART and seen.begins_where:
         where = " and ".join(seen.begins_where)
         found.warn(table, f"goes on without what it was begun without: it streams only {where}")
-    if decision.lowered:
+    if decision.strategy == Strategy.SEAM:
+        words = "from the batch at which both upstream versions had read the same; it waits for one, and fails without"
+        found.warn(table, f"keeps the rows that the old upstream version made, and adds those of the new one, {words}")
+    elif decision.lowered:
         found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
     declared = walk.context.declared.tables.get(table)
     stateful = declared is not None and declared.parsed is not None and declared.parsed.stateful

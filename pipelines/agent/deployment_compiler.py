@@ -42,6 +42,15 @@ class EnvironmentLayout:
     def checkpoint_folder(self, table: TableName, version: int) -> str:
         return f"{self.data}/checkpoints/{self.catalog_name(table, version)}"
 
+    def seam_folder(self, table: TableName, version: int, parent: tuple[TableName, int], batch: int) -> str:
+        """Absolute folder of the checkpoint on which a version goes on over another parent, after its own batch."""
+        return f"{self.checkpoint_folder(table, version)}.{physical_name(*parent)}.{batch}"
+
+    def is_checkpoint(self, path: str, table: TableName, version: int) -> bool:
+        """Return whether a path is that of a version's checkpoint: its first, or one that a seam has made."""
+        first = self.checkpoint_folder(table, version)
+        return path == first or (path.startswith(f"{first}.") and "/" not in path[len(first) :])
+
     def trash_folder(self, table: TableName, version: int) -> str:
         """Absolute folder of what a deleted version has left; its number is not used again."""
         return f"{self.data}/trash/{self.catalog_name(table, version)}"
