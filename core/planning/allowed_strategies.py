@@ -243,6 +243,8 @@ def not_in_place(
 
 def why_not_in_place(observed: ObservedTables, changes: TableChanges, table: TableName, decision: TableDecision) -> str:
     """Explain why a rebuild cannot be a restart instead; empty where it can."""
+    if decision.reason is Reason.UNPROVEN and decision.change.evidence and changes.compared(table) is not None:
+        return decision.change.evidence[0]
     if decision.reason in _NEVER_IN_PLACE:
         return _NEVER_IN_PLACE[decision.reason]
     if not observed.deployment(table).checkpoint_ok:

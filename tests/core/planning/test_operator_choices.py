@@ -4,9 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from core.changes.upgrade_proof import proof_key
 from core.model.names import TableName as T
 from core.observed.deployment import Binding, ObservedDeployment
 from core.plan.model import Plan
+from core.plan.request import PlanRequest, StrategyChoice
+from core.planning.planner import make_plan
+from core.project.revision import revision_hash
+from core.project_files.revision_reader import revision_of
 from tests.support.domain_builders import actions, steps
 from tests.support.priced_project import TEXTS, declared, node_of, observed, offered, planned, words
 
@@ -113,7 +118,7 @@ def test_a_reader_of_what_is_made_anew_cannot_stay_on_its_checkpoint() -> None:
     found = planned(declared(), "a", rebuild=True, choose="c=in-place")
     assert words(found) == [
         "in-place cannot be used for c: its offsets are meaningless in an upstream table that is re-created. "
-        "use earliest, partial"
+        "use earliest, partial, seam"
     ]
 
 
@@ -154,7 +159,7 @@ def test_a_seam_keeps_the_readers_table_and_what_reads_that() -> None:
     assert actions(found) == {"a": "keep", "b": "rebuild", "c": "restart"}
     assert node_of(found, "c").bindings == (Binding(T("b"), 2, True),)
     assert steps(found) == [
-        "create b@2", "start b@2 < 1", "catch_up b@2 < 2", "restart c@1 < 2,3", "swap b < 3", "stop b@1 < 4,5",
+        "create b@2", "start b@2 < 1", "catch_up b@2 < 2", "swap b < 3", "seam c@1 < 2,3,4", "stop b@1 < 4,5",
     ]  # fmt: skip
 
 
@@ -339,3 +344,18 @@ def test_keep_table_is_refused_where_the_table_would_be_wrong_or_new(
 def test_keep_table_is_refused_where_columns_are_added() -> None:
     found = planned(declared(c=GROWN), "c", keep_table=True)
     assert words(found) == ["c cannot keep its table: columns are added. leave out --keep-table"]
+
+
+def test_what_an_upgrade_test_has_shown_rules_out_a_restart_and_the_plan_says_so() -> None:
+    made, world = declared(a=FILTERED), observed()
+    assert said(planned(made, "a"), "a")[0] == "restart"
+    old = world[T("a")].deployed
+    assert old is not None
+    shown = {proof_key(revision_hash(old), revision_of(made.tables[T("a")]).hash): "case late: rows are wrong"}
+    words_of_it = "an upgrade test shows that it must not go on from its checkpoint: case late: rows are wrong"
+    found = make_plan(made, "dev", world, PlanRequest(tables=(T("a"),)), answers=shown)
+    assert said(found, "a") == ("rebuild", "earliest", False)
+    assert words_of_it in [warning.summary for warning in found.warnings if warning.table == "a"]
+    in_place = PlanRequest(tables=(T("a"),), choices=(StrategyChoice(T("a"), "in_place"),))
+    (refused,) = make_plan(made, "dev", world, in_place, answers=shown).refusals
+    assert refused.summary == f"in-place cannot be used for a: {words_of_it}"
