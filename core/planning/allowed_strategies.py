@@ -261,8 +261,8 @@ def not_seamed(observed: ObservedTables, changes: TableChanges, table: Table, de
         return "none of its upstream tables is re-created"
     if table.parsed is None or table.parsed.stateful:
         return "it keeps state"
-    if sum(read.streaming for read in table.parsed.reads) > 1:
-        return "it streams more than one table"
+    if [read.source_name for read in table.parsed.reads if read.streaming] != [""]:
+        return "it streams more than one table, or names its source"
     if not changes.of(table.name).kind.definition.keeps_table_across_seam:
         return "its own statement changes"
     return "" if observed.deployment(table.name).checkpoint_ok else str(Reason.CHECKPOINT_LOST)

@@ -78,7 +78,9 @@ def find_place(world: AgentContext, deployment: Deployment, node: PlanNode) -> S
     old, new = (before.parent, before.version), (after.parent, after.version)
     histories = version_histories(world, key, new)
     batches = histories[key].history.batches
-    if not batches or old not in histories:
+    if old not in histories:
+        return Unaligned(f"{query_name(*old)} is not there any more")
+    if not batches:
         return Unaligned(f"{query_name(*key)} has committed no batch yet")
     batch = max(batches)
     first, last = histories[old].history.held.get(batches[batch].consumed[0], (0, -1))
@@ -107,12 +109,20 @@ def _move(run: OpenRun, step: Step, deployment: Deployment, place: SeamPlace) ->
     words = f"after batch {place.batch}, on batch {place.parent_batch} of {query_name(*place.parent)}"
     run.seams[step.n] = f"goes on {words}; "
     world.event("state", f"goes on {words}, by run {run.id}", about=(deployment.table, deployment.version))
-    trash = layout.trash_folder(deployment.table, deployment.version)
-    world.files.set_aside(deployment.checkpoint, f"{trash}/before_seam/{deployment.checkpoint.rpartition('/')[2]}")
+    _archive(world, deployment, deployment.checkpoint)
+
+
+def _archive(world: AgentContext, deployment: Deployment, checkpoint: str) -> None:
+    """Move a checkpoint that nothing goes on from into the trash folder of its version, with which it is purged."""
+    trash = world.layout.trash_folder(deployment.table, deployment.version)
+    world.files.set_aside(checkpoint, f"{trash}/before_seam/{checkpoint.rpartition('/')[2]}")
 
 
 def _begun(run: OpenRun, step: Step) -> RunEvidence:
     run.waits.pop(step.n, None)
+    now, first = run.deployed(step), run.world.layout.checkpoint_folder(step.table, step.version)
+    if now.checkpoint != first:
+        _archive(run.world, now, first)
     begun = run.start_unless_stopped(step, lambda found: None)
     return begun if isinstance(begun, StepFailed) else GateOpened(step.n, f"{run.seams.get(step.n, '')}{PENDING}")
 
