@@ -9,7 +9,7 @@ from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, FormerVersion, ObservedDeployment, OrphanVersion
+from core.observed.deployment import Binding, FormerVersion, ObservedDeployment, OrphanVersion, ReplacedVersion
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy, policy_from_json
 from core.project.model import Pool
@@ -165,6 +165,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         orphan_versions=_orphan_versions(given),
         served_by=given.text("served_by"),
         former=_former(given, "former"),
+        runs_on=_replaced(given),
         in_trash=_former(given, "in_trash"),
         begun=given.flag("begun"),
         pool=_pool(given),
@@ -182,6 +183,7 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
         entry[key] = _former_as_json(version) if version is not None else None
     entry["bindings"] = [asdict(binding) for binding in seen.bindings]
     entry["spare"] = [asdict(orphan) for orphan in seen.orphan_versions]
+    entry["runs_on"] = [asdict(version) for version in seen.runs_on]
     entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
     entry["pool"] = {**asdict(seen.pool), "conf": dict(seen.pool.conf)} if seen.pool is not None else None
     entry["figures"] = known_fields(seen.statistics) if seen.statistics is not None else None
@@ -189,6 +191,7 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
         **{key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()},
         "bindings": [],
         "spare": [],
+        "runs_on": [],
         "retained": [],
         "kept": [],
     }
@@ -302,16 +305,31 @@ def _bindings(given: EntryReader) -> tuple[Binding, ...]:
     return tuple(sorted(found, key=lambda b: (b.parent, b.version, not b.streamed)))
 
 
-def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
-    value = given.values.get("spare")
+def _versions(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...]:
+    """Return a reader for each version of a list."""
+    value = given.values.get(key)
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(each, Mapping) and each.get("version") for each in value):
-        given.wrong("spare must be a list of orphan versions", "write spare: [{version: 2}]")
+        given.wrong(f"{key} must be a list of {what}", f"write {key}: [{{version: 2}}]")
         return ()
+    return tuple(
+        EntryReader(given.subject, f"{given.label}: {key} {number}", each, given.problems)
+        for number, each in enumerate(value, 1)
+    )
+
+
+def _replaced(given: EntryReader) -> tuple[ReplacedVersion, ...]:
     found = []
-    for number, each in enumerate(value, 1):
-        part = EntryReader(given.subject, f"{given.label}: spare {number}", each, given.problems)
+    for part in _versions(given, "runs_on", "versions that were replaced and still run"):
+        part.only(tuple(field.name for field in fields(ReplacedVersion)))
+        found.append(ReplacedVersion(part.whole("version"), _bindings(part)))
+    return tuple(sorted(found, key=lambda version: -version.version))
+
+
+def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
+    found = []
+    for part in _versions(given, "spare", "orphan versions"):
         part.only(tuple(field.name for field in fields(OrphanVersion)))
         found.append(
             OrphanVersion(
