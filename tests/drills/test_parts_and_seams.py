@@ -115,6 +115,7 @@ def test_a_reader_keeps_its_table_across_a_rebuild_while_rows_land(tiny: Timed) 
     assert new == set(range(min(new), last + 1)) and 200 < min(new) <= last, "old rows stay, new ones follow"
     checkpoints = sorted(path.name for path in (tiny.folder / "data/checkpoints").iterdir() if "marked" in path.name)
     assert len(checkpoints) == 1 and checkpoints[0].startswith("marked__v1.kept__v2.")
+    until(lambda: tiny.statements()["marked"]["lag_rows"] == 0, 60, "its lag is measured over the new version")
     print(f"{last} rows, {len(new)} of them after the seam; checkpoint {checkpoints[0]}")
 
 
