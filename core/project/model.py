@@ -130,6 +130,8 @@ class Environment:
     """How long a step of a run waits for its gate, then it fails and the run asks."""
     soak_min: float = 0.0
     """Minutes for which a version goes on after another one has replaced it, so that a rollback takes seconds."""
+    validate: bool = True
+    """Whether a rebuilt table is compared with what serves before its pointer moves."""
     objective: str = ""
     """Of statements whose own settings declare none; an interval as in `Settings.objective`."""
     policy: Policy = field(default_factory=Policy)
