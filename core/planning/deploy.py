@@ -176,6 +176,7 @@ def _deploy_steps(
     if context.declared.environment.validate:
         steps.validate(nodes)
     swap = steps.swap(nodes)
+    steps.seams(swap)
     chained = {(node.table, node.from_version) for node in nodes if node.strategy == Strategy.CHAIN}
     after = (swap,) if swap else ()
     stops_aside = {(version.table, version.version) for version in aside}

@@ -32,6 +32,8 @@ class OpenRun:
         """Where each restarted statement goes on, in words, by the number of its step."""
         self.validations: dict[int, OpenValidation] = {}
         """By the number of the step."""
+        self.waits: dict[int, float] = {}
+        """Since when a step waits for what lets it begin, by the monotonic clock."""
 
     def versions(self, step: Step) -> list[tuple[TableName, int]]:
         """Return the versions that a step acts on."""
