@@ -65,6 +65,9 @@ class Settings:
     readers: tuple[str, ...] = ()
     """Who reads the table outside of Headgate, `name` or `name (owner)`, sorted: they are told what changes."""
 
+    checks: tuple[tuple[str, str], ...] = ()
+    """Queries (name, SQL) over the table that must give no row before a new version of it serves."""
+
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:
         """Return each reader outside of Headgate with its owner, empty where none is named."""

@@ -10,8 +10,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock, Thread
 
+from core.model.actions import Action
 from core.model.errors import EngineRefused, HeadgateError, InvalidProject, PoolUnreachable
-from core.model.names import query_name
+from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
 from core.plan.model import Step
@@ -74,7 +75,7 @@ def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
         if isinstance(found, Unaligned) and not (why := found.why if found.final else _why_never(world, old, open_)):
             return GatePolled(step.n, f"no position yet that both have read: {found.why}")
         open_.pair = found if isinstance(found, AlignedPair) else None
-        open_.work = _begin(world, old, new, open_.pair, why)
+        open_.work = _begin(run, old, new, open_.pair, why)
     if not open_.work.done():
         return GatePolled(step.n, "comparing")
     return _judged(run, step, (old, new), open_)
@@ -114,20 +115,29 @@ def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidatio
 
 
 def _begin(
-    world: AgentContext, old: Deployment | None, new: Deployment, pair: AlignedPair | None, why: str
+    run: OpenRun, old: Deployment | None, new: Deployment, pair: AlignedPair | None, why: str
 ) -> "Future[tuple[CheckResult, ...]]":
-    """Compare in a thread; without a pair nothing is compared, for the reason `why`."""
+    """Compare in a thread, and run the project's checks; without a pair nothing is compared, for the reason `why`."""
     work: Future[tuple[CheckResult, ...]] = Future()
 
     def found() -> tuple[CheckResult, ...]:
         with _one_at_a_time:
-            comparison = VersionComparison(world)
-            if old is None or pair is None:
-                return (CheckResult("differences", CheckVerdict.SKIPPED, why),)
-            return comparison.compare(VersionPair(old, new, pair))
+            comparison = VersionComparison(run.world)
+            results: tuple[CheckResult, ...] = (CheckResult("differences", CheckVerdict.SKIPPED, why),)
+            if old is not None and pair is not None:
+                results = comparison.compare(VersionPair(old, new, pair))
+            return (*results, *comparison.check(new, pair.green if pair else None, _catalog_names(run)))
 
     Thread(target=_settle, args=(work, found), name=f"validate {new.table}", daemon=True).start()
     return work
+
+
+def _catalog_names(run: OpenRun) -> dict[TableName, str]:
+    """Return what a check may read beside its own table: the versions of the release, else what serves."""
+    layout = run.world.layout
+    serving = {found.table: found.version for found in run.world.ledger.deployments() if found.active}
+    versions = serving | {table: node.version for table, node in run.nodes.items() if node.action is Action.REBUILD}
+    return {table: layout.catalog_name(table, version) for table, version in versions.items()}
 
 
 def _settle(work: "Future[tuple[CheckResult, ...]]", found: Callable[[], tuple[CheckResult, ...]]) -> None:

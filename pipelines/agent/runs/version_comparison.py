@@ -5,17 +5,20 @@ Only the files of the batches up to that position are read, not the tables, whic
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.model.errors import TryAgain
+from core.model.errors import EngineRefused, TryAgain
 from core.model.names import TableName, query_name
 from core.observed.aligned_positions import AlignedPair, Version
 from core.ports.spark import FileView
 from core.project.model import Settings
 from core.project_files.table_settings import read_settings
+from core.sql.analysis_safety import unsafe_for_analysis
 from core.sql.comparison.row_effects import RowEffect, RowSide
+from core.sql.compiler import compile_select
+from core.sql.statement_reader import read_any
 from core.validation.comparison_queries import (
     ComparedRows,
     differences_query,
@@ -30,6 +33,7 @@ from core.validation.verdicts import (
     differences_result,
     duplicates_result,
     profile_results,
+    project_check_result,
     schema_result,
 )
 from pipelines.agent.context import AgentContext
@@ -41,6 +45,9 @@ COMPARED_S = 300.0
 
 MOST_FILES = 20_000
 """Of one version; what has more is not compared."""
+
+EXAMPLES = 3
+"""Rows of a project's check that are read."""
 
 MOST_ROWS = 1_000
 """Of an answer: kinds of differences."""
@@ -97,6 +104,34 @@ class VersionComparison:
             differences = differences_result(rows, found, expected.rows, expected)
         return (schema, differences, duplicates, *profile_results(rows, sides, expected, differences))
 
+    def check(self, new: Deployment, upto: int | None, names: Mapping[TableName, str]) -> tuple[CheckResult, ...]:
+        """Run the project's checks over the rows of the new version up to a batch, all that are there without one.
+
+        `names` are the other tables in the catalog. A check that Spark refuses has failed, as one that gives rows.
+        """
+        batch = self._world.files.sink_batch(new.folder) if upto is None else upto
+        files = self._files(new, -1 if batch is None else batch)
+        columns = column_types(new.texts, new.table)
+        view = FileView(f"headgate_new_{self._mark}", new.folder, files, columns, new.format)
+        found = []
+        for name, sql in _settings(new).checks:
+            statements, _ = read_any(sql, "")
+            reads = {read.table for each in statements for read in each.reads}
+            if new.table not in reads:
+                continue
+            if unsafe := unsafe_for_analysis(sql) or _missing(reads, {*names, new.table}):
+                found.append(CheckResult(f"check {name}", CheckVerdict.FAILED, unsafe))
+                continue
+            query = compile_select(statements[0], {**names, new.table: view.name})
+            try:
+                rows = self._run(query, (view,), most=EXAMPLES)
+            except EngineRefused as error:
+                words = f"{error.error_class} {' '.join(error.summary.split())}".strip()
+                found.append(CheckResult(f"check {name}", CheckVerdict.FAILED, words))
+                continue
+            found.append(project_check_result(name, tuple(rows[0]) if rows else (), [tuple(r.values()) for r in rows]))
+        return tuple(found)
+
     def _files(self, deployment: Deployment, upto: int) -> tuple[str, ...]:
         found = self._world.files.written_files(deployment.folder, upto)
         if found is None:
@@ -104,18 +139,26 @@ class VersionComparison:
             raise TryAgain(f"the log of {name} does not say any more what its batch {upto} had written")
         return found
 
-    def _run(self, sql: str, views: Sequence[FileView]) -> list[Row]:
+    def _run(self, sql: str, views: Sequence[FileView], *, most: int = MOST_ROWS) -> list[Row]:
         left = self._ends_at - time.monotonic()
         if left <= 0:
             raise TryAgain(f"the comparison did not end within {COMPARED_S:.0f} s")
         pool = self._world.pool.connection()
-        columns, rows = pool.call(left, pool.tables.read_files, sql, MOST_ROWS, views)
+        columns, rows = pool.call(left, pool.tables.read_files, sql, most, views)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
+def _settings(deployment: Deployment) -> Settings:
+    return read_settings(deployment.texts.yml, f"{deployment.table}.yml", Settings(), [])
+
+
 def _declared_key(deployment: Deployment) -> tuple[str, ...]:
-    settings = read_settings(deployment.texts.yml, f"{deployment.table}.yml", Settings(), [])
-    return tuple(name.lower() for name in settings.key)
+    return tuple(name.lower() for name in _settings(deployment).key)
+
+
+def _missing(reads: Iterable[TableName], names: Container[TableName]) -> str:
+    gone = sorted(read for read in reads if read not in names)
+    return f"it reads {', '.join(gone)}, which does not exist" if gone else ""
 
 
 def _expected(world: AgentContext, pair: VersionPair) -> Expectation:
