@@ -63,11 +63,11 @@ def _wrong_query(sql: str, unit: set[TableName], tables: Mapping[TableName, Tabl
     from core.sql.statement_reader import read_any
 
     found, problems = read_any(sql, "")
+    if found and (unsafe := unsafe_for_analysis(sql)):
+        yield unsafe, "write one SELECT over the table"
+        return
     if problems:
         yield problems[0].summary, problems[0].remedy
-        return
-    if unsafe := unsafe_for_analysis(sql):
-        yield unsafe, "write one SELECT over the table"
         return
     reads = found[0].reads
     if any(read.streaming for read in reads):

@@ -123,3 +123,23 @@ def test_a_cast_that_makes_nulls_is_blocked(tiny: Tiny) -> None:
     assert "NULLs of twice: 0 → 47" in step(run, "validate", "kept")["note"]
     assert serving(tiny, "kept") == 2
     tiny.done("runs", "cancel", run["id"], "--confirm", run["id"][:4])
+
+
+def test_a_check_of_the_project_blocks_by_its_name(tiny: Tiny) -> None:
+    tiny.write(
+        kept=DML["kept"].replace("kind FROM", "kind, id * 2 AS twice FROM").replace("id > 0", "id > 5"),
+        marked="INSERT INTO marked SELECT k.id, upper(k.kind) AS kind, n.name FROM STREAM kept AS k "
+        "LEFT JOIN names AS n ON upper(k.kind) = n.kind",
+    )
+    yml = tiny.folder / "pipelines/facts/p/kept/kept.yml"
+    yml.write_text(
+        "checks:\n  - {name: all landed, sql: SELECT l.id FROM landed l LEFT ANTI JOIN kept k ON l.id = k.id}\n"
+        "  - {name: even, sql: SELECT id FROM kept WHERE twice % 2 = 1}\n"
+    )
+    assert tiny.apply(tiny.plan("kept", "--rebuild", "--children", "none")).returncode == 1
+    run = last_run(tiny)
+    note = step(run, "validate", "kept")["note"]
+    assert note.startswith("check all landed: it gives rows, such as {") and "even" not in note
+    assert results(tiny, run["id"], "kept")["check even"]["verdict"] == "ok"
+    assert serving(tiny, "kept") == 2
+    tiny.done("runs", "cancel", run["id"], "--confirm", run["id"][:4])

@@ -180,7 +180,12 @@ def _of_release(deployed: Mapping[Version, Deployment], old: Deployment, new: De
             ddls[binding.parent] = parsed_ddl(now)
         if now is not None and was is not None and now.version != was.version:
             parents[binding.parent] = _of_release(deployed, was, now)
-    return expected_differences(_statement(old), _statement(new), ddls, parents)
+    expected = expected_differences(_statement(old), _statement(new), ddls, parents)
+    if old.begins_where == new.begins_where:
+        return expected
+    name, where = query_name(old.table, old.version), " and ".join(old.begins_where) or "the beginning"
+    begins = tuple(RowEffect(side, f"{name} begins with {where}") for side in RowSide)
+    return replace(expected, rows=(*expected.rows, *begins))
 
 
 def _statement(deployment: Deployment) -> ComparedStatement:
