@@ -465,6 +465,7 @@ class Agent:
             StepKind.START: Agent._start,
             StepKind.RESUME: Agent._start,
             StepKind.CATCH_UP: Agent._open,
+            StepKind.VALIDATE: Agent._open,
             StepKind.SWAP: Agent._swap,
             StepKind.RESTART: Agent._restart,
             StepKind.SEAM: Agent._seam,

@@ -159,7 +159,8 @@ def test_a_seam_keeps_the_readers_table_and_what_reads_that() -> None:
     assert actions(found) == {"a": "keep", "b": "rebuild", "c": "restart"}
     assert node_of(found, "c").bindings == (Binding(T("b"), 2, True),)
     assert steps(found) == [
-        "create b@2", "start b@2 < 1", "catch_up b@2 < 2", "swap b < 3", "seam c@1 < 2,3,4", "stop b@1 < 4,5",
+        "create b@2", "start b@2 < 1", "catch_up b@2 < 2", "validate b@2 < 3", "swap b < 3,4", "seam c@1 < 2,3,5",
+        "stop b@1 < 5,6",
     ]  # fmt: skip
 
 
