@@ -14,6 +14,7 @@ from typing import Self
 
 from core.model.errors import LedgerUnavailable, VersionMismatch
 from state.audit_log import AuditReads, AuditWrites
+from state.check_results import CheckResultReads, CheckResultWrites
 from state.ledger_copy import LedgerCopy
 from state.measurements import MeasurementReads, MeasurementWrites
 from state.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate
@@ -43,6 +44,7 @@ class Ledger(
     RunWrites,
     AuditWrites,
     SparkAnalysisWrites,
+    CheckResultWrites,
 ):
     """The writer: exactly one for each environment, in the agent; safe to use from all its threads."""
 
@@ -111,6 +113,7 @@ class LedgerReader(
     RunReads,
     AuditReads,
     SparkAnalysisReads,
+    CheckResultReads,
 ):
     """Read a ledger, with or without an agent, as its owner or a member of its group; safe to use from several threads.
 

@@ -230,8 +230,31 @@ _SOAKS = """
 ALTER TABLE deployment ADD COLUMN stops_at REAL;
 """
 
+_STARTING_CONDITIONS = """
+ALTER TABLE deployment ADD COLUMN begins_where TEXT NOT NULL DEFAULT '[]';
+"""
+
 _PLAN_FOLDERS = """
 ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+"""
+
+_CHECK_RESULTS = """
+CREATE TABLE check_result (
+  run_id TEXT NOT NULL,
+  "table" TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  at REAL NOT NULL,
+  old_version INTEGER NOT NULL,
+  new_version INTEGER NOT NULL,
+  old_batch INTEGER,
+  new_batch INTEGER,
+  "check" TEXT NOT NULL,
+  verdict TEXT NOT NULL,
+  summary TEXT NOT NULL,
+  counts TEXT NOT NULL,
+  examples TEXT NOT NULL,
+  PRIMARY KEY (run_id, "table", n)
+);
 """
 
 _TABLE_IDS = """
@@ -291,6 +314,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     _SERVED,
     _PLAN_FOLDERS,
     _SOAKS,
+    _STARTING_CONDITIONS,
+    _CHECK_RESULTS,
     _TABLE_IDS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""

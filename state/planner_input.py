@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
-from core.observed.deployment import FormerVersion, ObservedDeployment, OrphanVersion
+from core.observed.deployment import FormerVersion, ObservedDeployment, OrphanVersion, ReplacedVersion
 from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
 from state.row_types import ClockCheck, Deployment
@@ -77,6 +77,12 @@ def _observe(
         ),
         served_by=serving.served_by if serving.active else "",
         former=next((_former(d) for d in others if serving.active and d.version == serving.served_before), None),
+        runs_on=tuple(
+            ReplacedVersion(d.version, d.bindings)
+            for d in sorted(others, key=lambda d: -d.version)
+            if d.served_at is not None and d.version != serving.served_before and _in_service(d)
+        ),
+        begins_where=serving.begins_where,
         begun=serving.active or serving.started_at is not None,
         pool=serving.pool,
         engine=serving.engine,
@@ -87,12 +93,21 @@ def _observe(
 def _spare(d: Deployment) -> OrphanVersion:
     """Return a version that never served; one that was made and never started has no query, whatever is wanted."""
     begun = d.started_at is not None
-    return OrphanVersion(d.version, d.revision, d.bindings, begun and _in_service(d), d.checkpoint_ok, begun)
+    running = begun and _in_service(d)
+    return OrphanVersion(d.version, d.revision, d.bindings, running, d.checkpoint_ok, begun, d.begins_where)
 
 
 def _former(d: Deployment) -> FormerVersion:
     return FormerVersion(
-        d.version, d.revision, d.texts, d.bindings, _in_service(d), d.checkpoint_ok, d.trigger, d.drop_after
+        d.version,
+        d.revision,
+        d.texts,
+        d.bindings,
+        _in_service(d),
+        d.checkpoint_ok,
+        d.trigger,
+        d.drop_after,
+        d.begins_where,
     )
 
 

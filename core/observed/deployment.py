@@ -31,6 +31,8 @@ class OrphanVersion:
     checkpoint_ok: bool = True
     begun: bool = True
     """Whether its query was ever started: one that was not has read nothing and holds nothing."""
+    begins_where: tuple[str, ...] = ()
+    """Conditions of its streams, where it does not read everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,17 @@ class FormerVersion:
     trigger: str = ""
     drop_after: float | None = None
     """When its files go, epoch seconds; None where it is not in the trash."""
+    begins_where: tuple[str, ...] = ()
     outlived: tuple[int, ...] = ()
     """Of one in the trash, the versions that served after it and whose files are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedVersion:
+    """A version that served before the former one and still runs: until its time is over, or while it is read."""
+
+    version: int
+    bindings: tuple[Binding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +95,14 @@ class ObservedDeployment:
     """The run that moved the pointer to `version`; empty where it is not known."""
     former: FormerVersion | None = None
     """What the pointer led to before; None where it was the first, or its files are gone."""
+    runs_on: tuple[ReplacedVersion, ...] = ()
+    """What served before `former` and still runs, newest first."""
     in_trash: FormerVersion | None = None
     """Of a deleted table, the version that served last, while its files are kept."""
     begun: bool = True
     """Whether the query of `version` was ever started, or it serves."""
+    begins_where: tuple[str, ...] = ()
+    """What the serving version reads of its streams, where that is not everything; it keeps this across restarts."""
     pool: Pool | None = None
     """What the serving version was started on, as `core.changes.pinned_settings.recorded_pool` gives it, with the
     pinned settings of its first start; None where that is not known."""

@@ -1,20 +1,18 @@
 """The parts of an `--observed` document ↔ values: what is wrong is collected, what is left out is not known."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from datetime import date, datetime
+from dataclasses import asdict, fields
 from typing import Any
 
-from core.model.errors import BadName
-from core.model.names import TableName, parse_table_name
+from core.model.names import TableName
 from core.model.problems import Problem
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, FormerVersion, ObservedDeployment, OrphanVersion
+from core.observed.deployment import Binding, FormerVersion, ObservedDeployment, OrphanVersion, ReplacedVersion
+from core.observed.entry_reader import EntryReader, read_name
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy, policy_from_json
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
-from core.text.wording import did_you_mean
 
 _KEYS = {"orphan_versions": "spare", "statistics": "figures"}
 """Keys of a document that are not named like their fields."""
@@ -23,118 +21,10 @@ FIELD_BY_KEY = {_KEYS.get(field.name, field.name): field.name for field in field
 """In the order of a document. The first four keys are the documented contract; the others make a
 document as exact as the ledger."""
 
-_MOST = 2**63
-"""Above every number that is counted or measured; a longer one is no figure."""
-_SHOWN = 80
-"""Letters of a value in a sentence."""
-
-_LONGEST_NAME = 200
-"""Above the longest name of a table: what is cut is none."""
-
 _FLAGS = frozenset(("exact",))
 _TEXTS = frozenset(("engine",))
 _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
 """Figures that are no whole numbers."""
-
-
-def cut(value: Any, most: int = _SHOWN) -> str:
-    """Return a value as text of at most `most` characters; a mapping or a list only by its kind."""
-    if isinstance(value, Mapping | list | tuple | set):
-        return "a mapping" if isinstance(value, Mapping) else "a list"
-    said = str(value)
-    return said if len(said) <= most else f"{said[: most - 1]}…"
-
-
-@dataclass(frozen=True, slots=True)
-class EntryReader:
-    """One mapping of a document, its getters report a wrong value and give the default instead."""
-
-    subject: str
-    label: str
-    """Said before each key: `orders`, `orders: pool`."""
-    values: Mapping[str, Any]
-    problems: list[Problem]
-
-    def only(self, known: tuple[str, ...]) -> None:
-        """Report unknown keys."""
-        for key in self.values:
-            if key not in known:
-                word = cut(key)
-                self.wrong(f"{word} is not a known key", did_you_mean(word, known) or f"known: {', '.join(known[:4])}")
-
-    def wrong(self, summary: str, remedy: str) -> None:
-        """Report what is wrong."""
-        self.problems.append(Problem(f"{self.label}: {summary}", remedy, None, self.subject))
-
-    def word(self, key: str, known: tuple[str, ...], default: str) -> str:
-        """Read one of a closed list."""
-        value = self.values.get(key, default)
-        if isinstance(value, str) and value in known:
-            return str(value)
-        word = cut(value)
-        self.wrong(f"{word} is not a {key}", did_you_mean(word, known) or f"one of {', '.join(known)}")
-        return default
-
-    def moment(self, key: str) -> str:
-        """Read a time: as a text, or as YAML reads one that is not in quotes."""
-        value = self.values.get(key)
-        return value.isoformat() if isinstance(value, (date, datetime)) else self.text(key)
-
-    def text(self, key: str, default: str = "") -> str:
-        """Read a text."""
-        value = self.values.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            self.wrong(f"{key} must be a string", "put it in quotes")
-            return default
-        return value
-
-    def whole(self, key: str, default: int = 0) -> int:
-        """Read a whole number of 0 or above."""
-        value = self.values.get(key, default)
-        if type(value) is not int or not 0 <= value < _MOST:
-            self.wrong(f"{key} must be a whole number", f"write {key}: 1")
-            return default
-        return value
-
-    def number(self, key: str, *, whole: bool) -> Any:
-        """Read a number of 0 or above, or nothing."""
-        value = self.values.get(key)
-        kinds = (int,) if whole else (int, float)
-        if value is not None and (type(value) not in kinds or not 0 <= value < (_MOST if whole else float("inf"))):
-            what = "a whole number" if whole else "a number"
-            self.wrong(f"{key} must be {what}, 0 or greater", f"write {key}: 1, or leave it out")
-            return None
-        return value
-
-    def wholes(self, key: str) -> tuple[int, ...]:
-        """Read a list of versions."""
-        value = self.values.get(key)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not all(type(item) is int and 0 < item < _MOST for item in value):
-            self.wrong(f"{key} must be a list of versions", f"write {key}: [1]")
-            return ()
-        return tuple(sorted(set(value)))
-
-    def flag(self, key: str, default: bool = True) -> bool:
-        """Read true or false."""
-        value = self.values.get(key, default)
-        if not isinstance(value, bool):
-            self.wrong(f"{key} must be true or false", f"write {key}: {'true' if default else 'false'}")
-            return default
-        return value
-
-    def part(self, key: str, what: str) -> "EntryReader | None":
-        """Read a mapping; None where there is none."""
-        value = self.values.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, Mapping):
-            self.wrong(f"{key} must be {what}", f"write {key}: {{}}, or leave it out")
-            return None
-        return EntryReader(self.subject, f"{self.label}: {key}", value, self.problems)
 
 
 def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> ObservedDeployment:
@@ -165,8 +55,10 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         orphan_versions=_orphan_versions(given),
         served_by=given.text("served_by"),
         former=_former(given, "former"),
+        runs_on=_replaced(given),
         in_trash=_former(given, "in_trash"),
         begun=given.flag("begun"),
+        begins_where=given.texts("begins_where"),
         pool=_pool(given),
         engine=given.text("engine"),
         statistics=_statistics(given),
@@ -182,16 +74,13 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
         entry[key] = _former_as_json(version) if version is not None else None
     entry["bindings"] = [asdict(binding) for binding in seen.bindings]
     entry["spare"] = [asdict(orphan) for orphan in seen.orphan_versions]
+    entry["runs_on"] = [asdict(version) for version in seen.runs_on]
+    entry["begins_where"] = list(seen.begins_where)
     entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
     entry["pool"] = {**asdict(seen.pool), "conf": dict(seen.pool.conf)} if seen.pool is not None else None
     entry["figures"] = known_fields(seen.statistics) if seen.statistics is not None else None
-    usual = {
-        **{key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()},
-        "bindings": [],
-        "spare": [],
-        "retained": [],
-        "kept": [],
-    }
+    usual = {key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()}
+    usual |= {key: [] for key in ("bindings", "spare", "runs_on", "begins_where", "retained", "kept")}
     return {key: plain_value(value) for key, value in entry.items() if key == "state" or value != usual[key]}
 
 
@@ -241,15 +130,6 @@ def read_answers(given: EntryReader) -> dict[str, str]:
         given.wrong("answers must be a mapping of strings", "leave it out to have Spark asked again")
         return {}
     return dict(values)
-
-
-def read_name(name: Any, problems: list[Problem]) -> TableName | None:
-    """Read the name of a table."""
-    try:
-        return parse_table_name(cut(name, _LONGEST_NAME))
-    except BadName as error:
-        problems.append(Problem(f"{cut(name)!r} is not a table name", error.remedy, None, cut(name)))
-        return None
 
 
 def _is_rule(value: Any, usual: Any) -> bool:
@@ -302,27 +182,40 @@ def _bindings(given: EntryReader) -> tuple[Binding, ...]:
     return tuple(sorted(found, key=lambda b: (b.parent, b.version, not b.streamed)))
 
 
-def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
-    value = given.values.get("spare")
+def _versions(given: EntryReader, key: str, what: str, kind: type[Any]) -> tuple[EntryReader, ...]:
+    """Return a reader for each version of a list."""
+    value = given.values.get(key)
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(each, Mapping) and each.get("version") for each in value):
-        given.wrong("spare must be a list of orphan versions", "write spare: [{version: 2}]")
+        given.wrong(f"{key} must be a list of {what}", f"write {key}: [{{version: 2}}]")
         return ()
-    found = []
-    for number, each in enumerate(value, 1):
-        part = EntryReader(given.subject, f"{given.label}: spare {number}", each, given.problems)
-        part.only(tuple(field.name for field in fields(OrphanVersion)))
-        found.append(
-            OrphanVersion(
-                version=part.whole("version"),
-                revision=part.text("revision"),
-                bindings=_bindings(part),
-                running=part.flag("running", default=False),
-                checkpoint_ok=part.flag("checkpoint_ok"),
-                begun=part.flag("begun"),
-            )
+    label, problems = f"{given.label}: {key}", given.problems
+    parts = [EntryReader(given.subject, f"{label} {n}", each, problems) for n, each in enumerate(value, 1)]
+    for part in parts:
+        part.only(tuple(field.name for field in fields(kind)))
+    return tuple(parts)
+
+
+def _replaced(given: EntryReader) -> tuple[ReplacedVersion, ...]:
+    parts = _versions(given, "runs_on", "versions that were replaced and still run", ReplacedVersion)
+    found = (ReplacedVersion(part.whole("version"), _bindings(part)) for part in parts)
+    return tuple(sorted(found, key=lambda replaced: -replaced.version))
+
+
+def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
+    found = (
+        OrphanVersion(
+            version=part.whole("version"),
+            revision=part.text("revision"),
+            bindings=_bindings(part),
+            running=part.flag("running", default=False),
+            checkpoint_ok=part.flag("checkpoint_ok"),
+            begun=part.flag("begun"),
+            begins_where=part.texts("begins_where"),
         )
+        for part in _versions(given, "spare", "orphan versions", OrphanVersion)
+    )
     return tuple(sorted(found, key=lambda orphan: -orphan.version))
 
 
@@ -340,12 +233,13 @@ def _former(given: EntryReader, key: str) -> FormerVersion | None:
         checkpoint_ok=part.flag("checkpoint_ok"),
         trigger=part.text("trigger"),
         drop_after=part.number("drop_after", whole=False),
+        begins_where=part.texts("begins_where"),
         outlived=part.wholes("outlived"),
     )
 
 
 def _former_as_json(version: FormerVersion) -> dict[str, Any]:
-    values = {key: value for key, value in asdict(version).items() if key != "texts" and (value or key != "outlived")}
+    values = {key: value for key, value in asdict(version).items() if key != "texts"}
     return {**values, "deployed": _filled(version.texts)}
 
 

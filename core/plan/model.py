@@ -11,7 +11,7 @@ from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 
 PLAN_FORMAT = "headgate.plan/1"
-PLANNER_VERSION = "6"
+PLANNER_VERSION = "7"
 """Version of the planner; an agent refuses plans of another one."""
 
 UNDO_D = 90.0
@@ -84,6 +84,9 @@ class PlanNode:
     """Every strategy that is allowed, the chosen one first."""
     at: str = ""
     """Where its strategy begins, where it begins at a place: `now`, a time, a position, or a partition."""
+    begins_where: tuple[str, ...] = ()
+    """What its version reads of its streams, where that is not everything: `orders.ts >= TIMESTAMP '…'`, one for each.
+    """
     lowered: bool = False
     """Whether the operator chose a strategy that is less severe than the default."""
     replay_bytes: int | None = None

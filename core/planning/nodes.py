@@ -4,15 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from core.lineage.table_graph import levels
-from core.model.actions import Action
+from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.observed.deployment import Binding
+from core.observed.deployment import Binding, ObservedDeployment
 from core.plan.model import LeftBehind, PlanNode, PlanRefusal, PlanWarning, Step
 from core.planning.context import DeclaredTables, ObservedTables, PlanningContext, TableRevisions
 from core.planning.decisions import NEEDS_TEXTS, TableDecision
 from core.planning.strategy_prices import PricedOffers
 from core.project.revision import RevisionTexts
+
+_GO_ON = (Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN)
+"""Strategies whose new version goes on where the old one stands."""
 
 
 @dataclass(slots=True)
@@ -63,6 +66,7 @@ def changed_node(
         classified=decision.change.classified,
         strategy="" if declared.external else decision.strategy,
         at=decision.at,
+        begins_where=_begins_where(seen, decision),
         lowered=decision.lowered,
         reason=decision.reason,
         because_of=decision.because_of,
@@ -83,6 +87,12 @@ def changed_node(
         owner=declared.settings.owner,
         confirmed_by_spark=decision.change.confirmed,
     )
+
+
+def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[str, ...]:
+    """Return what a version reads of its streams: one that stays, or is gone on from, hands its conditions down."""
+    anew = decision.action in (Action.START, Action.REBUILD) and decision.strategy not in _GO_ON
+    return decision.begins_where if anew else seen.begins_where
 
 
 def _texts_then(
@@ -132,6 +142,7 @@ def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNod
         from_version=seen.version,
         version=seen.version,
         bindings=context.bindings.of(table),
+        begins_where=seen.begins_where,
         revision=seen.revision,
         texts=texts,
         old=texts,

@@ -368,6 +368,21 @@ class Agent:
         self._begin(version, stops)
         return GateOpened(step.n)
 
+    def _seam(self, step: Step) -> RunEvidence:
+        """Both upstream versions have always read the same here."""
+        version, node = (step.table, step.version), self._nodes[step.table]
+        if step.table in self.world.stopped:
+            return StepFailed(step.n, "stopped by an operator during this run")
+        if {*self._deployed(step).bindings} != {*node.bindings}:
+            self.world.queries.pop(version, None)
+            self.passes()
+            made = f"{self.world.checkpoints[version]}.{step.n}"
+            self.world.checkpoints[version] = self.world.written_by[version] = made
+            known = {"revision": node.revision, "texts": node.texts, "bindings": node.bindings}
+            self.world.update(version, checkpoint_id=made, plan_hash=self.plan.hash, **known)
+            self.passes()
+        return self._start(step)
+
     def _alter(self, step: Step) -> RunEvidence:
         assert (step.table, step.version) in self.world.catalog
         return StepDone(step.n)
@@ -450,8 +465,10 @@ class Agent:
             StepKind.START: Agent._start,
             StepKind.RESUME: Agent._start,
             StepKind.CATCH_UP: Agent._open,
+            StepKind.VALIDATE: Agent._open,
             StepKind.SWAP: Agent._swap,
             StepKind.RESTART: Agent._restart,
+            StepKind.SEAM: Agent._seam,
             StepKind.ALTER: Agent._alter,
             StepKind.STOP: Agent._stop,
             StepKind.RECORD: Agent._record,
@@ -488,6 +505,7 @@ def deployment_of(node: PlanNode, version: int) -> Deployment:
         state_since=0.0,
         active=False,
         bindings=node.bindings,
+        begins_where=node.begins_where,
     )
 
 

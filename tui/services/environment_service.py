@@ -182,6 +182,16 @@ class EnvironmentService:
         with self._traced() as (_, tracer):
             return tracer.trace(inventory_lineage.origin_of(tracer, column), direction)
 
+    def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
+        """Return those of some tables whose files say otherwise than what is deployed, by name."""
+        declared, observed = self.project().tables, self.known().observed
+        found = []
+        for table in sorted(set(tables) & declared.keys() & observed.keys()):
+            deployed, ddl, dml = observed[table].deployed, declared[table].ddl, declared[table].dml
+            if deployed is not None and (deployed.ddl, deployed.dml) != (ddl.text, dml.text if dml else ""):
+                found.append(table)
+        return tuple(found)
+
     def impact(self, words: str, known: "PlannerInput", *, children: str = "") -> "Impact":
         """Answer what would happen below `table` if it were rebuilt or dropped, or lost `table.column`; UsageError."""
         from core.reports.impact import impact_of

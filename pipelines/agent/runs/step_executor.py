@@ -8,7 +8,7 @@ from core.model.names import TableName, query_name
 from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import ending_steps, pointer_steps, starting_steps
+from pipelines.agent.runs import ending_steps, pointer_steps, seam_steps, starting_steps, validation_step
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
 
@@ -17,8 +17,10 @@ _EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
     StepKind.CREATE: starting_steps.create,
     StepKind.START: starting_steps.start,
     StepKind.RESUME: starting_steps.start,
+    StepKind.VALIDATE: validation_step.validate,
     StepKind.SWAP: pointer_steps.swap,
     StepKind.RESTART: starting_steps.restart,
+    StepKind.SEAM: seam_steps.seam,
     StepKind.ALTER: starting_steps.alter,
     StepKind.STOP: ending_steps.stop,
     StepKind.RECORD: starting_steps.record,
@@ -83,7 +85,11 @@ class StepExecutor:
         match step.do:
             case StepKind.START | StepKind.RESUME | StepKind.RESTART:
                 return starting_steps.look_for_proof(self._run, step)
-            case StepKind.SWAP:
+            case StepKind.VALIDATE:
+                return validation_step.look_for_verdict(self._run, step)
+            case StepKind.SEAM if seam_steps.has_moved(self._run, step):
+                return starting_steps.look_for_proof(self._run, step)
+            case StepKind.SWAP | StepKind.SEAM:
                 again = self.perform(step)
                 return GatePolled(step.n, again.note) if isinstance(again, GateOpened) else again
             case _:

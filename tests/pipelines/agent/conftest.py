@@ -15,8 +15,8 @@ from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Ref
 from core.model.names import TableName, query_name
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
-from core.ports.spark import Analysis, Pointer, Queries, QueryStart, ReportedQuery, Tables, unheard, unnoticed
-from core.ports.storage import CheckpointState, FolderTaken, SourceLag
+from core.ports.spark import Analysis, FileView, Pointer, Queries, QueryStart, ReportedQuery, Tables, unheard, unnoticed
+from core.ports.storage import CheckpointState, Cut, FolderTaken, SeenFile, SourceLag
 from core.project.model import Environment
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -53,6 +53,10 @@ class ScriptedPool:
     refuse_table: dict[str, HeadgateError] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
     """Queries whose first batch does not end."""
+    compared: list[tuple[str, tuple[FileView, ...]]] = field(default_factory=list)
+    """Queries over files, with their views."""
+    answered: dict[str, tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]] = field(default_factory=dict)
+    """What a query over files gives, by a word that is in it."""
 
     def connection(self) -> PoolConnection:
         if not self.restored:
@@ -147,6 +151,13 @@ class _Tables:
     def unpoint(self, view: str) -> None:
         self.pool.views.pop(view, None)
 
+    def read_files(
+        self, sql: str, limit: int, views: Sequence[FileView]
+    ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
+        """Answer by the first word that is in the query, else with no row: no difference, no duplicate."""
+        self.pool.compared.append((sql, tuple(views)))
+        return next((found for word, found in self.pool.answered.items() if word in sql), ((), ()))
+
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         return ("sql",), ((sql,),)
 
@@ -190,12 +201,16 @@ class ScriptedFiles:
     taken_over: list[str] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
     """Folders that the file system does not give at the moment."""
+    emitted: dict[str, int] = field(default_factory=dict)
+    """Rows that a table has got since whenever, by the name of its folder."""
     histories: dict[str, BatchHistory] = field(default_factory=dict)
     """What batches have read, by checkpoint."""
     ids: dict[str, str] = field(default_factory=dict)
     """Of tables, by folder."""
     others: dict[str, tuple[TableName, str]] = field(default_factory=dict)
     """The source that is another table, and why, by checkpoint."""
+    seeded: list[tuple[str, int, str]] = field(default_factory=list)
+    """Checkpoints that were seeded, each with its batch and the one that it is like."""
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         before = self.folders.setdefault(folder, note)
@@ -236,8 +251,20 @@ class ScriptedFiles:
         same = BatchHistory({1: BatchPosition(("1:a",) * sources)}, {"1:a": (1, 1)})
         return self.histories.get(checkpoint, same)
 
+    def gone(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:
+        return 0
+
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
         return (f"{folder}/part-0.parquet",)
+
+    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
+        return (SeenFile(f"file://{folder}/part-0.parquet", 1),)
+
+    def seed(self, version: Any, seen: Any, note: Mapping[str, Any], *, batch: int = 0, like: str = "") -> Cut:
+        self.folders[version.checkpoint] = note
+        self.started.add(version.checkpoint)
+        self.seeded.append((version.checkpoint, batch, like))
+        return Cut(batch, f"id in {version.checkpoint}")
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         self.folders[folder] = note
@@ -255,6 +282,9 @@ class ScriptedFiles:
 
     def rows(self, folder: str, format: str) -> int | None:
         return None
+
+    def rows_since(self, folder: str, format: str, moment: float) -> int | None:
+        return self.emitted.get(Path(folder).name)
 
     def folded_lag(self) -> Mapping[str, str]:
         return {}
