@@ -40,8 +40,13 @@ class TableFormat:
     repeated_by_new_checkpoint: bool = False
     """What a new checkpoint on a table does that holds rows: True writes them once more, False loses new ones."""
 
+    positions_can_be_set: bool = True
+    """Whether a version can be made to go on at a position of another one's, as writer and as what is read."""
     subfolder: str = ""
     """Where a version's table lies within its folder: Delta creates none beside our own files (4.4.0)."""
+
+    data_files: str = ""
+    """The format of the files that hold its rows; empty where it is its own."""
 
     def place_in(self, folder: str) -> str:
         """Return where the table of a version's folder lies."""
@@ -61,7 +66,8 @@ _FORMATS = (
     TableFormat("text", True, row_counting=RowCounting.LINES),
     TableFormat(
         "delta", written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
-        adds_columns_in_place=False, repeated_by_new_checkpoint=True, subfolder="delta",
+        adds_columns_in_place=False, repeated_by_new_checkpoint=True, positions_can_be_set=False, subfolder="delta",
+        data_files="parquet",
     ),
 )  # fmt: skip
 TABLE_FORMATS = {format.name: format for format in _FORMATS}

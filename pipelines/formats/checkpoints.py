@@ -90,9 +90,17 @@ class TableCheckpoints(FileCheckpoints):
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
         """Return what each known batch had read of so many sources, and what the table held; empty where unreadable."""
         found = super().batch_history(checkpoint, sources, folder)
+        if not self._delta.is_there(folder):
+            return found
         with _reading(folder):
-            held = self._delta.held(folder)
-        return replace(found, held=held) if held else found
+            return replace(found, held=self._delta.held(folder))
+
+    def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
+        """Return the files of batches up to `upto`; None where the log does not say it any more."""
+        if not self._delta.is_there(folder):
+            return super().written_files(folder, upto)
+        with _reading(folder):
+            return self._delta.written_files(folder, upto)
 
     def _delta_offsets(self, checkpoint: str) -> Mapping[int, DeltaOffset]:
         return self._delta.offsets(checkpoint, self._newest(f"{checkpoint}/commits"))

@@ -1,5 +1,6 @@
 """Delta tables as their log describes them: identity, batches written, lag of readers, contents; used by threads."""
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -109,6 +110,22 @@ class DeltaTables:
             held = self._log(folder).active()
             return FolderContents(held.files, held.bytes, held.rows, held.rows is not None, held.earliest)
         return None
+
+    def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
+        """Return the files that a table held after a batch of its writer; None where its log does not say it any more.
+
+        A batch below 0 has written none.
+        """
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder, newest=True)
+            at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
+            if at or upto < 0:
+                return tuple(f"{log.folder}/{file.path}" for file in log.files_at(at[-1])) if at else ()
+        return None
+
+    def is_there(self, folder: str) -> bool:
+        """Return whether a version's folder holds a table with a log."""
+        return os.path.isdir(f"{_DELTA.place_in(local_path(folder.rstrip('/')))}/_delta_log")
 
     def keeps_all(self, folder: str) -> bool:
         """Return whether no row was taken out of a table as far as its log is known."""

@@ -327,7 +327,9 @@ def _view_of_files(session: Session, view: FileView) -> None:
     frame: Any
     schema = ", ".join(f"{_quoted(name)} {kind}" for name, kind in view.columns)
     if view.files:
-        reader = session.spark.read.format(view.format).schema(schema).option("basePath", view.folder)
+        format = table_format(view.format)
+        reader = session.spark.read.format(format.data_files or view.format).schema(schema)
+        reader = reader.option("basePath", format.place_in(view.folder))
         frame = reader.load([_PATTERN.sub(r"\\\g<0>", file) for file in view.files])
     else:
         frame = session.spark.createDataFrame([], schema)

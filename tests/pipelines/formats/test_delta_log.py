@@ -117,6 +117,17 @@ def test_what_is_no_log_is_told_and_tried_again(files: TableCheckpoints, tmp_pat
         DeltaLog(str(tmp_path / "nothing")).refresh()
 
 
+def test_the_files_of_a_batch_are_those_that_the_table_held_after_it(files: TableCheckpoints, tmp_path: Path) -> None:
+    written, folder = WrittenLog(tmp_path / "p"), str(tmp_path / "p")
+    first, second = (written.commit(3, batch=("q", batch)) for batch in range(2))
+    written.commit(batch=("q", 2))
+    place = f"{folder}/delta/"
+    assert files.written_files(folder, -1) == ()
+    assert files.written_files(folder, 0) == (place + first[0],)
+    assert files.written_files(folder, 2) == (place + first[0], place + second[0])
+    assert files.written_files(folder, 9) is None
+
+
 def test_of_a_long_log_the_newest_commits_are_held_and_older_ones_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
