@@ -141,6 +141,10 @@ class PoolSupervisor:
             self._say("starting", "somebody asked for it again")
         return given_up
 
+    def connectors(self) -> tuple[str, ...] | None:
+        """Return what a pool of ours was given beside Spark; None where nobody can tell."""
+        return self._local.connectors if self._local is not None and self._local.alive() else None
+
     @property
     def up(self) -> bool:
         """Return whether a session is open and its catalog filled; it may not answer all the same."""

@@ -86,6 +86,8 @@ class ServerRecord:
     """The process's start, so that another process with the same id is not taken for it."""
     home: str = ""
     """The home that has started it, so that a copy of this record leaves it alone; empty in older records."""
+    connectors: tuple[str, ...] = ()
+    """What it was given beside Spark, by name."""
 
 
 class LocalPool:
@@ -131,6 +133,12 @@ class LocalPool:
         server = self._read()
         return server.pid if server and self._is_ours(server) else None
 
+    @property
+    def connectors(self) -> tuple[str, ...]:
+        """What the server was given beside Spark when it was started, by name."""
+        server = self._read()
+        return tuple(server.connectors) if server else ()
+
     def check_java(self) -> JavaCheck:
         """Judge the Java that a start would use."""
         return find_java()
@@ -158,7 +166,8 @@ class LocalPool:
     def _start(self, spark: Path, java: JavaCheck, locks: tuple[int, ...], jars: tuple[str, ...]) -> None:
         self._make_room()
         token = secrets.token_hex(24)
-        server = ServerRecord(marker=secrets.token_hex(8), port=_free_port(), home=str(self._home))
+        given = tuple(connector.name for connector in self._jars.connectors)
+        server = ServerRecord(secrets.token_hex(8), _free_port(), home=str(self._home), connectors=given)
         _write(self._home / "pool.token", token, 0o600)
         self._write(server)
         command = self._command(spark, server, jars)
