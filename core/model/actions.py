@@ -33,6 +33,8 @@ class StepKind(StrEnum):
     """Start the deployed revision on its existing checkpoint."""
     CATCH_UP = "catch_up"
     """Wait until a version has caught up with its inputs, within a bound."""
+    HOLD = "hold"
+    """Wait, with every new version running, until somebody gives the word to swap."""
     SWAP = "swap"
     """Move the pointers of `tables` (sinks first) to their new versions: CREATE VIEW when absent, else ALTER VIEW."""
     RESTART = "restart"

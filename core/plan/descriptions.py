@@ -225,8 +225,8 @@ def step_line(step: Step) -> str:
 def step_words(step: Step) -> str:
     """Return the act and its object: a physical table, a query or pointers."""
     match step.do:
-        case StepKind.SWAP:
-            return f"swap {' '.join(step.tables)}"
+        case StepKind.SWAP | StepKind.HOLD:
+            return f"{act_words(step.do)} {' '.join(step.tables)}"
         case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.STOP | StepKind.CATCH_UP | StepKind.SOAK:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
         case StepKind.CREATE | StepKind.ALTER | StepKind.TOMBSTONE | StepKind.RESTORE if step.version:

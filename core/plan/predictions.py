@@ -16,11 +16,14 @@ from core.observed.step_durations import Seconds, StepDurations
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import PlanNode, Step
 
-WAITED_FOR = BEGINS | {StepKind.CATCH_UP}
+WAITED_FOR = BEGINS | {StepKind.CATCH_UP, StepKind.HOLD}
 """Their effect is waited for beside what is done meanwhile; all other steps of a run are done one after the other."""
 
 _AT_ONCE = {do: Seconds(0.0, 1.0) for do in (StepKind.RECORD, StepKind.SOAK)}
 """Steps that only write into the ledger, where nothing like them was measured."""
+
+_NO_WORD = Seconds(0.0, 0.0)
+"""Of a hold: when somebody gives the word is no property of the plan."""
 
 MEASURED_EVERY_S = 5.0
 CHECKS = 3
@@ -59,7 +62,9 @@ def predict(
     known: dict[int, Seconds] = {}
     for step in steps:
         found = (
-            _catching_up(node_by_table.get(step.table), statistics(step.table), below=not gates.isdisjoint(step.after))
+            _NO_WORD
+            if step.do is StepKind.HOLD
+            else _catching_up(node_by_table.get(step.table), statistics(step.table), below=not gates.isdisjoint(step.after))
             if step.do is StepKind.CATCH_UP
             else durations.get(f"{step.do} {step.table}", durations.get(step.do, _AT_ONCE.get(step.do)))
         )

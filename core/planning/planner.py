@@ -70,12 +70,13 @@ def make_plan(
         answers,
         engine=headroom.engine,
     )
-    scope = resolve_scope(request, context)
-    draft = _BODIES[request.verb](context, scope)
     declared = context.declared.environment.declared_policy(
         t for t, found in project.tables.items() if found.settings.protect
     )
-    sealed = _sealed(context, scope, draft, policy or declared, headroom)
+    policy = policy or declared
+    scope = replace(resolve_scope(request, context), holds=request.hold or policy.hold)
+    draft = _BODIES[request.verb](context, scope)
+    sealed = _sealed(context, scope, draft, policy, headroom)
     return _predicted(context, sealed, headroom.engine, durations) if sealed.steps else sealed
 
 

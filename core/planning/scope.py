@@ -43,6 +43,8 @@ class PlanScope:
     """Products whose children may be rebuilt, or deleted."""
     refusals: tuple[PlanRefusal, ...]
     warnings: tuple[PlanWarning, ...]
+    holds: bool = False
+    """Whether a swap waits for a word: asked for, or because the policy says so."""
 
     def may_touch(self, table: TableName, product: str) -> bool:
         """Return whether a child may be rebuilt: asked for, or within the accepted products, and not excluded."""
@@ -146,6 +148,7 @@ def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
             "--changed-since": request.changed_since,
             "--rebuild": request.rebuild,
             "--keep-table": request.keep_table,
+            "--hold": request.hold,
             "--from": request.start,
             "--strategy": request.choices,
         }

@@ -72,20 +72,23 @@ class StepBuilder:
             case _:
                 pass
 
-    def swap(self, nodes: Sequence[PlanNode]) -> int | None:
-        """Add the one swap of all nodes that come to another version, sinks first; None where none does."""
+    def swap(self, nodes: Sequence[PlanNode], *, hold: bool = False) -> int | None:
+        """Add the one swap of all nodes that come to another version, sinks first; None where none does.
+
+        With `hold` it waits for a word once every version has caught up.
+        """
         moves = (Action.REBUILD, Action.ROLLBACK)
         rebuilt = [n for n in reversed(nodes) if n.action in moves and n.version != n.from_version]
         if not rebuilt:
             return None
-        return self.add(
-            StepKind.SWAP,
-            rebuilt[0].table,
-            rebuilt[0].version,
-            (self._caught_up[node.table, node.version] for node in rebuilt),
-            why="every version has caught up",
-            tables=tuple(node.table for node in rebuilt),
-        )
+        first, tables = rebuilt[0], tuple(node.table for node in rebuilt)
+        after = [self._caught_up[node.table, node.version] for node in rebuilt]
+        why = "every version has caught up"
+        if hold:
+            asked = "nothing is swapped before somebody gives the word"
+            after = [self.add(StepKind.HOLD, first.table, first.version, after, why=asked, tables=tables)]
+            why = "every version has caught up, and the word was given"
+        return self.add(StepKind.SWAP, first.table, first.version, after, why=why, tables=tables)
 
     def stop(self, old: RetiredVersion, readers: Sequence[TableName], after: Iterable[int], *, why: str) -> None:
         """Stop an old version after the versions of its readers that stop too, and those that read another one."""
