@@ -1,7 +1,7 @@
 """A pool, its files, a registry and a journal as plain values, and an agent that applies plans to them and may die.
 
 Every change is one call of `World.passes`: there the rules are looked at that hold at any moment, and there a run can
-be made to end as by `kill -9`. What a step does follows `pipelines.agent.runs.step_executor`, sub-step by sub-step.
+be made to end as by `kill -9`. What a step does follows `pipelines.agent.runs`, sub-step by sub-step.
 """
 
 from collections.abc import Callable

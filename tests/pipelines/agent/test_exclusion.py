@@ -22,7 +22,7 @@ from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.reconciler import Reconciler
-from pipelines.agent.runs import run_lane, step_executor
+from pipelines.agent.runs import run_lane, starting_steps
 from pipelines.agent.runs.catch_up_gate import GateReading
 from state.row_types import Deployment
 from tests.pipelines.agent.runs.test_run_lane import (
@@ -151,13 +151,13 @@ def test_a_stop_between_stop_and_start_of_a_restart_step_wins(
     world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(world, pool, small_project.texts())
-    taken_over, waiting = step_executor.StepExecutor._take_over_texts, []
+    taken_over, waiting = starting_steps.take_over_texts, []
 
-    def overtaken(executor: Any, step: Any) -> None:
-        taken_over(executor, step)
+    def overtaken(run: Any, step: Any) -> None:
+        taken_over(run, step)
         waiting.append(stop_by_operator(world, pool, "c"))
 
-    monkeypatch.setattr(step_executor.StepExecutor, "_take_over_texts", overtaken)
+    monkeypatch.setattr(starting_steps, "take_over_texts", overtaken)
     run_id = submit(world, plan(world, small_project.texts(c=FILTERED), EVERYTHING))
     assert drive(world, run_id) == "failed"
     waiting[0].join(30)
@@ -170,16 +170,16 @@ def test_an_operators_restart_inside_a_restart_step_starts_the_new_text(
     world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(world, pool, small_project.texts())
-    c, taken_over = TableName("c"), step_executor.StepExecutor._take_over_texts
+    c, taken_over = TableName("c"), starting_steps.take_over_texts
     restarts: list[threading.Thread] = []
 
-    def overtaken(executor: Any, step: Any) -> None:
+    def overtaken(run: Any, step: Any) -> None:
         acts = fast_lane(world)
         restarts.append(in_a_thread(lambda: acts.restart((c,), time.monotonic(), by="bob")))
         wait_until(lambda: len(threading.enumerate()) > 1)
-        taken_over(executor, step)
+        taken_over(run, step)
 
-    monkeypatch.setattr(step_executor.StepExecutor, "_take_over_texts", overtaken)
+    monkeypatch.setattr(starting_steps, "take_over_texts", overtaken)
     assert drive(world, submit(world, plan(world, small_project.texts(c=FILTERED), EVERYTHING))) == "done"
     restarts[0].join(30)
     recorded = version(world, c, 1)

@@ -10,7 +10,7 @@ from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import run_lane, step_executor
+from pipelines.agent.runs import pointer_steps, run_lane, step_executor
 from pipelines.agent.soaked_versions import stop_soaked
 from state.planner_input import observe
 from tests.pipelines.agent.runs import test_run_lane as lane
@@ -23,6 +23,7 @@ REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
 def soaked(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> AgentContext:
     """A world in which a release has replaced a, b and c a moment ago."""
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(run_lane, "POLL_S", 0.001)
     lane.deploy(world, pool, small_project.texts())
     assert lane.deploy(world, pool, soaking(small_project.texts(a=UPPER)), REBUILD) == "done"

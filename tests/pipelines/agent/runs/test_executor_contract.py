@@ -23,7 +23,7 @@ from core.planning.planner import make_plan
 from core.run.state_machine import OperatorControl, RunEvidence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
-from pipelines.agent.runs import run_lane, step_executor
+from pipelines.agent.runs import pointer_steps, run_lane, step_executor
 from pipelines.agent.runs.aborted_versions import abort
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.emergency_journal import EmergencyJournal
@@ -374,6 +374,7 @@ def test_simulation_and_executor_do_the_same(
     name: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(run_lane, "POLL_S", 0.001)
     simulated, real = SCRIPTS[name](Simulation()), SCRIPTS[name](Real(world, pool))
     for number, (one, other) in enumerate(zip(simulated, real, strict=True)):

@@ -21,7 +21,7 @@ from core.planning.planner import make_plan
 from core.run.model import IllegalTransition
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import run_lane, step_executor
+from pipelines.agent.runs import pointer_steps, run_lane, step_executor
 from pipelines.agent.runs.catch_up_gate import GateReading
 from pipelines.agent.runs.run_lane import RunDriver, RunLane
 from state.planner_input import observe
@@ -67,6 +67,7 @@ class OpenGate:
 @pytest.fixture(autouse=True)
 def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_executor, "CatchUpGate", OpenGate)
+    monkeypatch.setattr(pointer_steps, "CatchUpGate", OpenGate)
     monkeypatch.setattr(run_lane, "POLL_S", 0.001)
 
 
@@ -367,7 +368,7 @@ def test_a_gate_that_cannot_be_looked_at_for_a_moment_keeps_its_count(
     assert pool.starts.count("b@v2") == 1
 
 
-@pytest.mark.parametrize("where", ["_start", "poll"])
+@pytest.mark.parametrize("where", ["_perform", "poll"])
 def test_our_own_bug_fails_its_step_and_is_not_begun_for_ever(
     where: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,58 @@
+"""Step effects that end versions or bring them back: stop, soak, into the trash, out of it."""
+
+from core.model.actions import Strategy
+from core.model.states import State, WantedState
+from core.plan.model import Step
+from core.run.state_machine import RunEvidence, StepDone, StepFailed, StepKept
+from pipelines.agent.deployment_lifecycle import mark_stopped
+from pipelines.agent.deployment_lifecycle import stop as stop_query
+from pipelines.agent.runs.open_run import OpenRun
+from pipelines.agent.runs.trash_moves import set_aside, take_out
+
+
+def stop(run: OpenRun, step: Step) -> RunEvidence:
+    """Stop a version that nothing needs any more."""
+    deployment = run.deployed(step)
+    if readers := run.running_readers(step):
+        run.world.ledger.update_deployment(step.table, step.version, stops_at=run.world.clock())
+        return StepKept(step.n, f"keeps running: {readers} reads it")
+    starts_over = run.node(step).strategy in (Strategy.KEYED, Strategy.CHAIN)
+    if deployment.active and run.plan.request.verb != "delete" and not starts_over:
+        return StepKept(step.n, "keeps running: it serves")
+    run.world.ledger.update_deployment(step.table, step.version, wanted=WantedState.STOPPED, state=State.STOPPING)
+    stop_query(run.world, deployment)
+    mark_stopped(run.world, deployment)
+    about = (step.table, step.version)
+    run.world.event("state", f"{deployment.state} → {State.STOPPED}, by run {run.id}", about=about)
+    return StepDone(step.n)
+
+
+def soak(run: OpenRun, step: Step) -> RunEvidence:
+    """Have a version that was replaced run on for a while."""
+    found = run.deployed(step)
+    if found.wanted != WantedState.RUNNING:
+        return StepDone(step.n, "it does not run")
+    if found.stops_at is not None:
+        return StepDone(step.n, "it runs on already, and stops when its time is over")
+    minutes = run.world.layout.environment.soak_min
+    run.world.ledger.update_deployment(step.table, step.version, stops_at=run.world.clock() + minutes * 60)
+    return StepDone(step.n, f"runs on for {minutes:g} min, then it stops")
+
+
+def tombstone(run: OpenRun, step: Step) -> RunEvidence:
+    """Move a version that nothing reads into the trash."""
+    deployment = run.deployed(step)
+    if deployment.wanted == WantedState.RUNNING and not deployment.external:
+        return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")
+    with run.world.locks.deleting((step.table, step.version)):
+        if readers := run.running_readers(step):
+            return StepFailed(step.n, f"{readers} reads it again; stop the reader, or plan again")
+        set_aside(run.world, deployment)
+        days = run.world.layout.environment.drop_after_d
+        return StepDone(step.n, f"files kept until {days:g} days from now")
+
+
+def restore(run: OpenRun, step: Step) -> RunEvidence:
+    """Take a version out of the trash."""
+    take_out(run.world, run.deployed(step))
+    return StepDone(step.n)

@@ -1,0 +1,105 @@
+"""One run while its steps are performed: plan, versions, and an operator's stops; what every step effect is given."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from core.model.errors import TryAgain
+from core.model.names import TableName, query_name
+from core.model.states import WantedState
+from core.plan.model import Plan, PlanNode, Step
+from core.run.state_machine import StepFailed
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import compile_deployment
+from pipelines.agent.deployment_lifecycle import start
+from state.row_types import Deployment
+
+STOPPED_BY_OPERATOR = "an operator has stopped it during this run; headgate runs retry starts it all the same"
+
+
+class OpenRun:
+    """A run whose steps are performed."""
+
+    def __init__(self, world: AgentContext, plan: Plan, run_id: str) -> None:
+        self.world = world
+        self.plan = plan
+        self.id = run_id
+        self.nodes = {node.table: node for node in plan.nodes}
+        self.seams: dict[int, str] = {}
+        """Where each restarted statement goes on, in words, by the number of its step."""
+
+    def versions(self, step: Step) -> list[tuple[TableName, int]]:
+        """Return the versions that a step acts on."""
+        return [(table, self.nodes[table].version) for table in step.tables] or [(step.table, step.version)]
+
+    def stopped_by_operator(self, table: TableName) -> bool:
+        """Return whether an operator has stopped a table since this run began: no step starts or serves it then."""
+        locks, ledger = self.world.locks, self.world.ledger
+        return locks.has_unrecorded_stop(table) or ledger.stopped_during(self.id, table)
+
+    def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | None:
+        """Start a version of this run that an operator has stopped: a retry of the run is the later word."""
+        deployment = self.world.ledger.deployment(table, version)
+        if deployment is None or deployment.external or deployment.wanted == WantedState.RUNNING:
+            return None
+        again = self.start_unless_stopped(replace(step, table=table, version=version), lambda found: None)
+        return again if isinstance(again, StepFailed) else None
+
+    def start_unless_stopped(self, step: Step, before: Callable[[Deployment], None]) -> Deployment | StepFailed:
+        """Start the step's version after `before`; a stop by an operator during this run wins, whenever it comes."""
+        stops = self.world.locks.stops(step.table)
+        if self.stopped_by_operator(step.table):
+            return StepFailed(step.n, STOPPED_BY_OPERATOR)
+        before(self.deployed(step))
+        if self.deployed(step).wanted != WantedState.RUNNING:
+            self.world.ledger.update_deployment(step.table, step.version, wanted=WantedState.RUNNING)
+        start(self.world, self.deployed(step), stops=stops)
+        return self.deployed(step)
+
+    def node(self, step: Step) -> PlanNode:
+        """Return what the plan says of the step's table."""
+        return self.nodes[step.table]
+
+    def built(self, step: Step) -> Deployment:
+        """Compile the step's version afresh from the plan, which carries its texts."""
+        node = self.node(step)
+        return compile_deployment(
+            replace(node, version=step.version),
+            self.world.layout,
+            now=self.world.clock(),
+            plan_hash=self.plan.hash,
+        )
+
+    def deployed(self, step: Step) -> Deployment:
+        """Return the step's version from the registry; raises TryAgain where it is not there."""
+        found = self.world.ledger.deployment(step.table, step.version)
+        if found is None:
+            raise TryAgain(
+                f"{query_name(step.table, step.version)} is not in the registry",
+                remedy="plan again from the current state",
+            )
+        return found
+
+    def running_readers(self, step: Step) -> str:
+        """Return the versions that are wanted running and read the step's version, in words; empty where none does."""
+        return ", ".join(
+            sorted(
+                query_name(d.table, d.version)
+                for d in self.world.ledger.deployments()
+                if d.wanted == WantedState.RUNNING
+                and (d.table, d.version) != (step.table, step.version)
+                and any(b.parent == step.table and b.version == step.version for b in d.bindings)
+            )
+        )
+
+    def folder_note(self, built: Deployment) -> dict[str, Any]:
+        """Return what lies beside each table and checkpoint, so that a restart or an adoption needs no catalog."""
+        return {
+            "table": built.table,
+            "version": built.version,
+            "ddl": built.compiled_ddl,
+            "revision": built.revision,
+            "run": self.id,
+            "plan": self.plan.hash,
+            "checkpoint": built.checkpoint,
+        }

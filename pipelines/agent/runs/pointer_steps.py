@@ -1,0 +1,63 @@
+"""Step effects on pointers: the swap to new versions, with a last look at each, and the end of a pointer."""
+
+from core.model.actions import StepKind
+from core.model.names import TableName, physical_name, query_name
+from core.model.states import State, WantedState
+from core.plan.model import Step
+from core.run.model import StepState
+from core.run.state_machine import GateOpened, RunEvidence, StepDone, StepFailed
+from pipelines.agent.context import WRITE_CALL_S
+from pipelines.agent.registry_records import serve
+from pipelines.agent.runs.catch_up_gate import CatchUpGate
+from pipelines.agent.runs.open_run import OpenRun
+
+
+def swap(run: OpenRun, step: Step) -> RunEvidence:
+    """Move every pointer of the step to its new version, then record what serves."""
+    targets = run.versions(step)
+    if (not_yet := _not_servable(run, step, targets)) is not None:
+        return not_yet
+    deployed = {d.table: d for d in run.world.ledger.deployments() if (d.table, d.version) in targets}
+    layout, pool, faults = run.world.layout, run.world.pool.connection(), run.world.faults
+    pointers = [(layout.pointer_name(t), layout.catalog_name(t, v), deployed[t].columns) for t, v in targets]
+    s = pool.call(WRITE_CALL_S * len(pointers), pool.tables.swap, pointers, lambda v: faults.pass_by(f"swap {v}"))
+    faults.pass_by("swap record")
+    served = serve(run.world, dict(targets), run.id)
+    faults.pass_by("swap commit")
+    run.world.ledger.activate(dict(targets), served=served, by=run.id, at=run.world.clock())
+    moved = ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets)
+    return StepDone(step.n, f"{moved}; within {s * 1000:.0f} ms" if len(targets) > 1 else moved)
+
+
+def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
+    """Explain why pointers must not move now, None where they may: a gate that opened long ago is looked at again.
+
+    A gate that an operator skipped is not looked at; a version that failed or was stopped never serves.
+    """
+    gates = {(s.table, s.version): s.n for s in run.plan.steps if s.do is StepKind.CATCH_UP}
+    row = run.world.ledger.run(run.id)
+    skipped = {s.n for s in row.steps if s.state == StepState.SKIPPED} if row else set()
+    for table, version in targets:
+        if (table, version) not in gates:
+            continue
+        name, deployment = query_name(table, version), run.world.ledger.deployment(table, version)
+        if deployment is None:
+            return StepFailed(step.n, f"{name} is not in the registry")
+        if run.stopped_by_operator(table):
+            return StepFailed(step.n, f"{name} was stopped after it had caught up; no pointer has moved")
+        if deployment.wanted != WantedState.RUNNING:
+            return run.begun_again(step, table, version) or GateOpened(step.n, f"{name} was started again")
+        if deployment.state == State.FAILED:
+            why = f"{deployment.error_class} {deployment.error}".strip()
+            return StepFailed(step.n, f"{name} failed after it had caught up: {why}; no pointer has moved")
+        if gates[table, version] not in skipped and (behind := CatchUpGate.why_closed(run.world, deployment)):
+            return GateOpened(step.n, f"{name} is behind again: {behind}")
+    return None
+
+
+def unpoint(run: OpenRun, step: Step) -> RunEvidence:
+    """Drop the pointer of a deleted table."""
+    pointer = run.world.layout.pointer_name(step.table)
+    pool = run.world.pool.connection()
+    pool.call(WRITE_CALL_S, pool.tables.unpoint, pointer)
+    return StepDone(step.n)

@@ -1,0 +1,125 @@
+"""Step effects that make and begin versions: register, create, start, restart, alter, record; proof of a start."""
+
+from dataclasses import replace
+
+from core.model.states import State
+from core.plan.model import Step
+from core.ports.storage import FolderTaken
+from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
+from pipelines.agent.context import WRITE_CALL_S
+from pipelines.agent.deployment_compiler import column_types
+from pipelines.agent.deployment_lifecycle import stop
+from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from state.row_types import Deployment
+
+PENDING = "started, first batch pending"
+"""Of a query that Spark has taken and that has neither committed a batch nor waited through a trigger without input."""
+
+
+def register(run: OpenRun, step: Step) -> RunEvidence:
+    """Put an external table into the catalog."""
+    built = run.built(step)
+    name = run.world.layout.catalog_name(step.table, 0)
+    pool = run.world.pool.connection()
+    pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
+    before = run.world.ledger.deployment(step.table, 0)
+    running = replace(built, state=State.RUNNING, recorded=before.recorded if before else 0)
+    run.world.ledger.put_deployment(running)
+    return StepDone(step.n)
+
+
+def create(run: OpenRun, step: Step) -> RunEvidence:
+    """Make the table of a version and its empty checkpoint."""
+    if run.stopped_by_operator(step.table):
+        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    built = run.built(step)
+    note = run.folder_note(built)
+    try:
+        run.world.files.prepare(built.folder, note)
+        run.world.files.prepare(built.checkpoint, note)
+    except FolderTaken as error:
+        run.world.ledger.take_version(step.table, step.version)
+        return StepFailed(step.n, f"{error.summary}; nothing was written there: plan again, under the next number")
+    name = run.world.layout.catalog_name(step.table, step.version)
+    pool = run.world.pool.connection()
+    pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
+    if run.world.ledger.deployment(step.table, step.version) is None:
+        run.world.ledger.put_deployment(replace(built, made_by=run.id))
+    return StepDone(step.n)
+
+
+def start(run: OpenRun, step: Step) -> RunEvidence:
+    """Start a version; a stop by an operator during this run wins."""
+    found = run.start_unless_stopped(step, lambda deployment: None)
+    return found if isinstance(found, StepFailed) else GateOpened(step.n, PENDING)
+
+
+def restart(run: OpenRun, step: Step) -> RunEvidence:
+    """Stop a version and start it with the new texts on the same checkpoint."""
+
+    def take_over(deployment: Deployment) -> None:
+        stop(run.world, deployment)
+        take_over_texts(run, step)
+
+    deployment = run.start_unless_stopped(step, take_over)
+    if isinstance(deployment, StepFailed):
+        return deployment
+    checkpoint = run.world.files.read(deployment.checkpoint)
+    seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
+    run.seams[step.n] = f"{seam}; "
+    return GateOpened(step.n, f"{seam}; {PENDING}")
+
+
+def look_for_proof(run: OpenRun, step: Step) -> RunEvidence:
+    """A start is done once the text works: a batch is committed, or a trigger has found no input."""
+    deployment, seam = run.deployed(step), run.seams.get(step.n, "")
+    if deployment.state == State.FAILED:
+        return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
+    if deployment.state == State.RUNNING:
+        return StepDone(step.n, seam.removesuffix("; "))
+    if run.stopped_by_operator(step.table):
+        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    late = f": {deployment.error}" if deployment.state == State.DEGRADED else ""
+    return GatePolled(step.n, f"{seam}{PENDING}{late}")
+
+
+def alter(run: OpenRun, step: Step) -> RunEvidence:
+    """Add the new columns to the table, its note and its registration."""
+    node = run.node(step)
+    name = run.world.layout.catalog_name(step.table, step.version)
+    columns = column_types(node.texts, step.table)
+    built = run.built(step)
+    pool = run.world.pool.connection()
+    pool.call(WRITE_CALL_S, pool.tables.add_columns, name, columns)
+    run.world.files.note(built.folder, run.folder_note(built))
+    run.world.ledger.update_deployment(step.table, step.version, compiled_ddl=built.compiled_ddl, columns=built.columns)
+    return StepDone(step.n)
+
+
+def take_over_texts(run: OpenRun, step: Step) -> None:
+    """Write the new revision into the deployment: from here on a restart means the new text."""
+    built = run.built(step)
+    run.world.ledger.update_deployment(
+        step.table,
+        step.version,
+        revision=built.revision,
+        texts=built.texts,
+        compiled=built.compiled,
+        trigger=built.trigger,
+        bindings=built.bindings,
+        plan_hash=run.plan.hash,
+    )
+
+
+def record(run: OpenRun, step: Step) -> RunEvidence:
+    """Write the declared revision into the registry."""
+    node = run.node(step)
+    run.world.ledger.update_deployment(
+        step.table,
+        step.version,
+        revision=node.revision,
+        texts=node.texts,
+        plan_hash=run.plan.hash,
+        owner=node.owner,
+    )
+    return StepDone(step.n)
