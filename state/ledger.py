@@ -16,6 +16,7 @@ from core.model.errors import LedgerUnavailable, VersionMismatch
 from state.audit_log import AuditReads, AuditWrites
 from state.ledger_copy import LedgerCopy
 from state.measurements import MeasurementReads, MeasurementWrites
+from state.migration_tickets import TicketReads, TicketWrites
 from state.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate
 from state.network_file_systems import refuse_network
 from state.plans import PlanReads, PlanWrites
@@ -41,6 +42,7 @@ class Ledger(
     PlanWrites,
     PolicyWrites,
     RunWrites,
+    TicketWrites,
     AuditWrites,
     SparkAnalysisWrites,
 ):
@@ -109,6 +111,7 @@ class LedgerReader(
     PlanReads,
     PolicyReads,
     RunReads,
+    TicketReads,
     AuditReads,
     SparkAnalysisReads,
 ):

@@ -61,13 +61,14 @@ def predict(
     gates = {step.n for step in steps if step.do is StepKind.CATCH_UP}
     known: dict[int, Seconds] = {}
     for step in steps:
-        found = (
-            _NO_WORD
-            if step.do is StepKind.HOLD
-            else _catching_up(node_by_table.get(step.table), statistics(step.table), below=not gates.isdisjoint(step.after))
-            if step.do is StepKind.CATCH_UP
-            else durations.get(f"{step.do} {step.table}", durations.get(step.do, _AT_ONCE.get(step.do)))
-        )
+        match step.do:
+            case StepKind.CATCH_UP:
+                below = not gates.isdisjoint(step.after)
+                found = _catching_up(node_by_table.get(step.table), statistics(step.table), below=below)
+            case StepKind.HOLD:
+                found = _NO_WORD
+            case _:
+                found = durations.get(f"{step.do} {step.table}", durations.get(step.do, _AT_ONCE.get(step.do)))
         if found is not None:
             known[step.n] = found
     lows = step_ends(steps, {n: found.low for n, found in known.items()})

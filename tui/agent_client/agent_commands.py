@@ -73,6 +73,17 @@ class AgentCommands:
         line = equivalent_command(self._place, "runs", *words)
         self._client.call("run", args, confirm=confirm or None, line=line)
 
+    def confirmation_of_swap(self, run_id: str) -> "Confirmation":
+        """Compute what letting a held run swap asks to be typed; the agent computes it again."""
+        from core.plan.confirmation import confirmation_for_swap
+
+        return confirmation_for_swap(run_id, environment=self._place.environment)
+
+    def swap(self, run_id: str, *, confirm: str) -> None:
+        """Give a held run the word to swap; raises Refused where it is not held, or another login must give it."""
+        line = equivalent_command(self._place, "release", "swap", run_id, "--confirm", confirm)
+        self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
+
     def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[Any]]]:
         """Read some rows of a table; columns, then rows of plain JSON values."""
         args: dict[str, Any] = {"table": table, "limit": limit}

@@ -84,6 +84,7 @@ def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
          {"metavar": "REF"}),
         ("--rebuild", "rebuild the requested tables, changed or not", {"action": "store_true"}),
         ("--keep-table", "change only statements: no table is created, altered or swapped", {"action": "store_true"}),
+        ("--hold", "let the run wait before its swap: headgate release swap RUN", {"action": "store_true"}),
         ("--from", "begin to read at earliest; not executable yet: now, a time (UTC) or a position",
          {"dest": "start", "metavar": "WHERE"}),
         ("--strategy", "how one table comes to its new revision instead of the default; may be repeated",
@@ -166,6 +167,15 @@ def run_retry(parser: CommandParser) -> None:
 def run_skip(parser: CommandParser) -> None:
     run_confirmed(parser)
     parser.add_argument("--step", type=count, required=True, metavar="N", help="the step to skip, by its number")
+
+
+def release(parser: CommandParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="start of a run's id; headgate release list shows them")
+
+
+def release_executed(parser: CommandParser) -> None:
+    release(parser)
+    _executed(parser)
 
 
 def _follow(parser: CommandParser) -> None:

@@ -4,6 +4,7 @@ import json
 import time
 from typing import Any
 
+from core.model.actions import StepKind
 from core.model.errors import AgentUnreachable, Refused
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
@@ -47,10 +48,11 @@ def runs(context: CommandContext) -> int:
     return 0
 
 
-def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None) -> int:
-    """Show a run until it ends; Ctrl-C leaves it running. Returns 0 when it is done, else 1.
+def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None, *, past_hold: bool = False) -> int:
+    """Show a run until it ends or is held; Ctrl-C leaves it running. Returns 0 when it is done or held, else 1.
 
-    What had ended in `before` already, a run that is retried or resumed, is not told again.
+    With `past_hold` a word was just given that the run may not have heard yet. What had ended
+    in `before` already, a run that is retried or resumed, is not told again.
     """
     voice, operations = context.voice, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
@@ -63,7 +65,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
         while True:
             row = operations.run(run_id)
             _tell_steps(context, row, told)
-            if row.state in ENDED:
+            if row.state in ENDED or (is_held(row) and not past_hold):
                 return _report(context, row, told=True)
             done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
             current = next((step for step in row.steps if step.state in ("running", "gate")), None)
@@ -81,6 +83,11 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
     except KeyboardInterrupt:
         voice.say(f"detached: run {run_id} continues; headgate runs {run_id} --follow follows it")
         return INTERRUPTED
+
+
+def is_held(row: RunRow) -> bool:
+    """Return whether a run waits for the word to swap."""
+    return row.state == "running" and any(step.do == StepKind.HOLD and step.state == "gate" for step in row.steps)
 
 
 _STEP_FIELDS = (
@@ -177,6 +184,11 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
             )
             context.voice.say(
                 f"step {wrong[0].n} failed: {wrong[0].note}\n  {cause}headgate runs retry {row.id} --follow"
+            )
+        if is_held(row):
+            waits = "every new version has caught up and runs; nothing is swapped before somebody gives the word"
+            context.voice.say(
+                f"run {row.id} is held: {waits}\n  headgate release swap {row.id}, or headgate runs cancel {row.id}"
             )
     bad = row.state in ("failed", "cancelled") or any(step.state in ("failed", "blocked") for step in row.steps)
     return 1 if bad else 0

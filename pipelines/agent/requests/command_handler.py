@@ -27,6 +27,7 @@ from pipelines.agent.measurements.table_statistics_collector import TableStatist
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.refused_calls import RefusedCalls
+from pipelines.agent.requests.release_words import check_word
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_continued
@@ -213,8 +214,8 @@ class CommandHandler:
         act = str(args.get("act", ""))
         if row is None:
             raise UsageError(f"there is no run {args.get('id')!r}", remedy="headgate runs lists them")
-        if act not in ("pause", "resume", "cancel", "retry", "skip", "ack"):
-            raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry, skip or ack")
+        if act not in ("pause", "resume", "cancel", "retry", "skip", "swap", "ack"):
+            raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry, skip, swap or ack")
         if act == "ack":
             return self._acknowledge(caller, row)
         if row.state in ("done", "cancelled"):
@@ -226,6 +227,8 @@ class CommandHandler:
                 f"step {step} cannot be skipped: {why}",
                 remedy=f"headgate runs retry {row.id}, or headgate runs cancel {row.id}",
             )
+        if act == "swap":
+            check_word(self._world, caller, row, confirm)
         if act in OF_A_RUN:
             require_confirmation(
                 confirmation_for_act(act, (row.id,), self._world.layout.environment.protected), confirm
@@ -235,7 +238,7 @@ class CommandHandler:
         if act in ("retry", "skip") and row.state == "failed":
             # At once, so that whoever follows the run does not read its old end; Refused where a table is taken.
             self._world.ledger.put_run_state(row.id, "running")
-        self._runs.tell(row.id, OperatorControl(act, step))
+        self._runs.tell(row.id, OperatorControl(act, step, caller.name))
         return {"run": row.id, "act": act}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:

@@ -40,7 +40,7 @@ NEEDED = {
     "stage": (OPERATE, "stage"),
     "submit_plan": (OPERATE, "submit plans"),
     "apply": (OPERATE, "apply plans"),
-    "run": (OPERATE, "continue a run, retry or skip"),
+    "run": (OPERATE, "continue a run, retry, skip or let it swap"),
     "adopt": (OPERATE, "adopt a world"),
     "start_pool": (OPERATE, "start the pool"),
     "exit": (OPERATE, "stop the agent"),

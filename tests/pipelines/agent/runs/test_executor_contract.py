@@ -227,6 +227,24 @@ def a_rollback_step_by_step_twice(side: Side) -> list[Any]:
     return [(step.do, step.table, said(side.perform(plan, step)), side.picture()) for step in steps]
 
 
+def a_hold_step_by_step_twice(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(A_REBUILD[0], replace(A_REBUILD[1], hold=True))
+    steps = [step for step in plan.steps for _ in range(2) if step.do is not StepKind.SWAP]
+    return [(step.do, step.table, said(side.perform(plan, step)), side.picture()) for step in steps]
+
+
+def a_hold_after_an_operators_stop_and_a_retry(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(A_REBUILD[0], replace(A_REBUILD[1], hold=True))
+    hold = next(step for step in plan.steps if step.do is StepKind.HOLD)
+    for step in plan.steps[: plan.steps.index(hold)]:
+        side.perform(plan, step)
+    side.end_query("c", 2)
+    side.update("c", 2, state=State.STOPPED, wanted="stopped")
+    return [said(side.perform(plan, hold)), side.picture()]
+
+
 def an_undelete(side: Side) -> list[Any]:
     gone = PlanRequest(verb="delete", everything=True)
     back = PlanRequest(verb="undelete", tables=tuple(map(T, "abc")))
@@ -353,6 +371,8 @@ SCRIPTS: dict[str, Script] = {
         a_rollback,
         a_rollback_to_what_runs_on,
         a_rollback_step_by_step_twice,
+        a_hold_step_by_step_twice,
+        a_hold_after_an_operators_stop_and_a_retry,
         an_undelete,
         an_undelete_step_by_step_twice,
         every_step_twice,
@@ -387,7 +407,7 @@ def test_the_scripts_perform_every_kind_of_step() -> None:
     deployed(side)
     plans += [side.plan(*change) for change in (*CHANGES.values(), (with_more_columns(), EVERYTHING))]
     plans.append(over_a_stopped_parent(side))
-    plans.append(side.plan(soaking(A_REBUILD[0]), A_REBUILD[1]))
+    plans.append(side.plan(soaking(A_REBUILD[0]), replace(A_REBUILD[1], hold=True)))
     deployed(side, CHANGES["a delete of a leaf"])
     plans.append(side.plan(small_project.texts(), PlanRequest(verb="undelete", tables=(T("b"),))))
     assert {step.do for plan in plans for step in plan.steps} == set(StepKind)
