@@ -6,10 +6,10 @@ from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
-from core.observed.deployment import FormerVersion, ObservedDeployment, OrphanVersion
+from core.observed.deployment import FormerVersion, ObservedDeployment, OpenTicket, OrphanVersion
 from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
-from state.row_types import Deployment
+from state.row_types import Deployment, MigrationTicket
 
 IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})
 """States of an older version that still counts as running."""
@@ -24,11 +24,13 @@ def observe(
     statistics: Mapping[tuple[TableName, int], TableStatistics] = NOT_MEASURED,
     taken: Mapping[TableName, int] = NONE,
     serials: Mapping[TableName, int] = NONE,
+    tickets: Iterable[MigrationTicket] = (),
 ) -> dict[TableName, ObservedDeployment]:
     """Observe every table of the registry, deleted versions included: their numbers are never used again.
 
     `statistics` by table and version; no precondition of a plan is made from them. `taken` are the highest numbers
-    whose folders are of somebody else: they are not used either. `serials` count the acts on each table.
+    whose folders are of somebody else: they are not used either. `serials` count the acts on each table. `tickets` are
+    those of all releases.
     """
     versions_by_table: dict[TableName, list[Deployment]] = {}
     for deployment in deployments:
@@ -37,9 +39,28 @@ def observe(
     for table, version in taken.items():
         before = seen.get(table, ObservedDeployment())
         seen[table] = replace(before, highest_version=max(before.highest_version, version))
+    for table, found in _open_tickets(tickets, versions_by_table).items():
+        seen[table] = replace(seen[table], tickets=found)
     for table, serial in serials.items():
         seen[table] = replace(seen.get(table, ObservedDeployment()), serial=serial)
     return dict(sorted(seen.items()))
+
+
+def _open_tickets(
+    tickets: Iterable[MigrationTicket], versions_by_table: Mapping[TableName, Iterable[Deployment]]
+) -> dict[TableName, tuple[OpenTicket, ...]]:
+    """Return the open tickets of readers outside of Headgate by table; a statement is seen by what it is bound to."""
+    replaced = {
+        physical_name(d.table, d.version): d.version
+        for versions in versions_by_table.values()
+        for d in versions
+        if not (d.deleted or d.active)
+    }
+    found: dict[TableName, set[OpenTicket]] = {}
+    for one in tickets:
+        if one.closed_at is None and not one.is_statement and one.old in replaced:
+            found.setdefault(one.table, set()).add(OpenTicket(one.reader, replaced[one.old], one.run_id))
+    return {table: tuple(sorted(each, key=lambda t: (t.reader, t.version, t.run))) for table, each in found.items()}
 
 
 def _observe(

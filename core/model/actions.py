@@ -18,6 +18,7 @@ class Action(StrEnum):
     DELETE = "delete"
     ROLLBACK = "rollback"
     UNDELETE = "undelete"
+    RETIRE = "retire"
 
 
 class StepKind(StrEnum):

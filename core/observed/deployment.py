@@ -50,6 +50,17 @@ class FormerVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenTicket:
+    """A reader outside of Headgate that has not said that it reads what serves now."""
+
+    reader: str
+    version: int
+    """The version that it reads."""
+    run: str
+    """The run that replaced it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedDeployment:
     """What is known of a table's deployment; everything but `state` may be unknown offline."""
 
@@ -84,6 +95,8 @@ class ObservedDeployment:
     """What the pointer led to before; None where it was the first, or its files are gone."""
     in_trash: FormerVersion | None = None
     """Of a deleted table, the version that served last, while its files are kept."""
+    tickets: tuple[OpenTicket, ...] = ()
+    """Open ones on versions that were replaced, by reader."""
     begun: bool = True
     """Whether the query of `version` was ever started, or it serves."""
     pool: Pool | None = None

@@ -27,7 +27,7 @@ class PlanRequest:
     """What was asked for; all tuples sorted, so that the same request has the same bytes."""
 
     verb: str = "deploy"
-    """deploy, delete, rollback or undelete."""
+    """deploy, delete, rollback, undelete or retire."""
     tables: tuple[TableName, ...] = ()
     products: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from core.planning.deploy import deploy_body
 from core.planning.guards import judge_plan
 from core.planning.left_behind import outside_readers
 from core.planning.nodes import PlanBody
+from core.planning.retire import retire_body
 from core.planning.retired_and_orphan_versions import without_orphans
 from core.planning.rollback import rollback_body, undelete_body
 from core.planning.scope import PlanScope, normal_request, resolve_scope
@@ -85,6 +86,7 @@ _BODIES: Mapping[str, Callable[[PlanningContext, PlanScope], PlanBody]] = {
     "delete": delete_body,
     "rollback": rollback_body,
     "undelete": undelete_body,
+    "retire": retire_body,
 }
 
 

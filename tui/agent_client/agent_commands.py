@@ -84,6 +84,11 @@ class AgentCommands:
         line = equivalent_command(self._place, "release", "swap", run_id, "--confirm", confirm)
         self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
 
+    def close_ticket(self, run_id: str, reader: str) -> None:
+        """Record that a reader reads what serves now; raises Refused where it has no open ticket of that run."""
+        line = equivalent_command(self._place, "release", "close", run_id, reader)
+        self._client.call("close_ticket", {"id": run_id, "reader": reader}, line=line)
+
     def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[Any]]]:
         """Read some rows of a table; columns, then rows of plain JSON values."""
         args: dict[str, Any] = {"table": table, "limit": limit}

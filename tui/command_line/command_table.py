@@ -50,6 +50,8 @@ PLAN_SUBCOMMANDS = (
                    "headgate plan rollback fct_orders\nheadgate plan rollback 7f3a", plan_arguments.plan_rollback),
     SubcommandSpec("undelete", "Plan deleted tables out of the trash, from the checkpoints that they had.",
                    "headgate plan undelete crm_visits", plan_arguments.plan_undelete),
+    SubcommandSpec("retire", "Plan replaced versions into the trash, once nothing reads them.",
+                   "headgate plan retire fct_orders\nheadgate plan retire 7f3a-01c2f", plan_arguments.plan_retire),
     SubcommandSpec("diff", "Say what the second of two plans says otherwise than the first.",
                    "headgate plan diff 7f3a 91bc\nheadgate plan diff 7f3a ./plan.json --json",
                    plan_arguments.plan_diff),
@@ -79,6 +81,10 @@ RELEASE_SUBCOMMANDS = (
                    "headgate release swap 7f3a-01c2f --confirm 'dev 7f3a'", plan_arguments.release_executed),
     SubcommandSpec("rollback", "The same as headgate rollback RUN.",
                    "headgate release rollback 7f3a-01c2f --confirm 'dev 91bc'", plan_arguments.release_executed),
+    SubcommandSpec("retire", "Set what was replaced aside, into the trash, once nothing reads it.",
+                   "headgate release retire 7f3a-01c2f --confirm 'dev 91bc'", plan_arguments.release_executed),
+    SubcommandSpec("close", "Close the migration ticket of a reader that reads what serves now.",
+                   "headgate release close 7f3a-01c2f dashboard", plan_arguments.release_close),
 )  # fmt: skip
 
 POLICY_SUBCOMMANDS = (

@@ -68,6 +68,12 @@ def _released(parser: CommandParser) -> None:
     parser.add_argument("tables", nargs="+", metavar="TABLE|RUN", help=told)
 
 
+def plan_retire(parser: CommandParser) -> None:
+    told = "a table of which a version was replaced, or the start of the id of the run that replaced some"
+    parser.add_argument("tables", nargs="+", metavar="TABLE|RUN", help=told)
+    _planned(parser)
+
+
 def _deleted(parser: CommandParser) -> None:
     parser.add_argument("tables", nargs="+", metavar="TABLE", help="deleted tables, with those of them that they read")
 
@@ -176,6 +182,11 @@ def release(parser: CommandParser) -> None:
 def release_executed(parser: CommandParser) -> None:
     release(parser)
     _executed(parser)
+
+
+def release_close(parser: CommandParser) -> None:
+    release(parser)
+    parser.add_argument("reader", metavar="READER", help="who reads what serves now, as headgate release show names it")
 
 
 def _follow(parser: CommandParser) -> None:

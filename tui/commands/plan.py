@@ -110,7 +110,7 @@ def _frozen(known: PlannerInput) -> str:
 
 
 def _asked(context: CommandContext, verb: str) -> PlanArguments:
-    if verb in ("rollback", "undelete"):
+    if verb in ("rollback", "undelete", "retire"):
         return PlanArguments(context.operations.back_request(verb, context.args.tables), {})
     return read_request(context, verb)
 

@@ -59,8 +59,23 @@ def _rollback(context: CommandContext) -> int:
     return execute_by_name(context, "rollback", (_found(context).run,))
 
 
+def _retire(context: CommandContext) -> int:
+    return execute_by_name(context, "retire", (_found(context).run,))
+
+
+def _close(context: CommandContext) -> int:
+    context.announce()
+    run, reader = _found(context).run, context.args.reader
+    context.operations.agent.close_ticket(run, reader)
+    if context.voice.as_json:
+        context.voice.data({"run": run, "reader": reader, "act": "close"})
+    else:
+        context.voice.say(f"run {run}: the ticket of {reader} is closed")
+    return 0
+
+
 def _found(context: CommandContext) -> Release:
     return find_release(context.operations.reader, context.args.run, time.time())
 
 
-_ACTS = {"list": _list, "show": _show, "swap": _swap, "rollback": _rollback}
+_ACTS = {"list": _list, "show": _show, "swap": _swap, "rollback": _rollback, "retire": _retire, "close": _close}

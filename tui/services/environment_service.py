@@ -35,6 +35,7 @@ from tui.services import (
 )
 from tui.services import plan_submission as planning
 from tui.services.deployed_statements import ProjectDrift
+from tui.services.releases import find_release
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
@@ -103,7 +104,7 @@ class EnvironmentService:
         return agent_commands.find_run(self.reader, id_prefix)
 
     def back_request(self, verb: str, words: Iterable[str]) -> PlanRequest:
-        """Return the request of a rollback or an undelete, from tables or, for a rollback, runs that swapped some in.
+        """Return the request of a rollback, an undelete or a retirement, from tables or from runs that swapped some in.
 
         Raises BadName, UsageError, and Refused for a run of which nothing serves any more.
         """
@@ -111,9 +112,12 @@ class EnvironmentService:
 
         tables: list[TableName] = []
         for word in words:
-            is_run = verb == "rollback" and not any(line.table == word for line in self.snapshot().statements)
+            is_run = verb in ("rollback", "retire") and not any(
+                line.table == word for line in self.snapshot().statements
+            )
             is_run = is_run and ("-" in word or any(run.id.startswith(word) for run in self.reader.runs()))
-            tables += self._served_by(word) if is_run else [parse_table_name(word)]
+            of_run = self._served_by if verb == "rollback" else self._replaced_by
+            tables += of_run(word) if is_run else [parse_table_name(word)]
         return normal_request(PlanRequest(verb=verb, tables=tuple(tables)))
 
     def _served_by(self, id_prefix: str) -> tuple[TableName, ...]:
@@ -122,6 +126,9 @@ class EnvironmentService:
         if not found:
             raise Refused(f"nothing that run {run.id} swapped in serves any more", remedy=f"headgate runs {run.id}")
         return found
+
+    def _replaced_by(self, id_prefix: str) -> tuple[TableName, ...]:
+        return tuple(pair.table for pair in find_release(self.reader, id_prefix, time.time()).pairs)
 
     # The project's files. All raise InvalidProject with every Problem, or UsageError when the folder is gone.
 

@@ -55,6 +55,7 @@ def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:
         reader.table_statistics(),
         reader.taken_versions(),
         reader.table_serials(),
+        reader.tickets(),
     )
 
 

@@ -97,6 +97,7 @@ class CommandHandler:
             "approve": self._plans.approve,
             "apply": self._plans.apply,
             "run": self._run,
+            "close_ticket": self._close_ticket,
             "stage": self._stage,
             "unstage": self._unstage,
             "peek": self._peek,
@@ -240,6 +241,12 @@ class CommandHandler:
             self._world.ledger.put_run_state(row.id, "running")
         self._runs.tell(row.id, OperatorControl(act, step, caller.name))
         return {"run": row.id, "act": act}
+
+    def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        """Record that a reader has moved; raises Refused where it has no open ticket of that run."""
+        run_id, reader = str(args.get("id", "")), str(args.get("reader", ""))
+        closed = self._world.ledger.close_ticket(run_id, reader, by=caller.name, at=self._world.clock())
+        return {"run": run_id, "reader": reader, "closed": closed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:
         """Record that somebody has seen a failed run; it is said no more in the heads of consoles."""

@@ -41,6 +41,7 @@ NEEDED = {
     "submit_plan": (OPERATE, "submit plans"),
     "apply": (OPERATE, "apply plans"),
     "run": (OPERATE, "continue a run, retry, skip or let it swap"),
+    "close_ticket": (OPERATE, "close tickets"),
     "adopt": (OPERATE, "adopt a world"),
     "start_pool": (OPERATE, "start the pool"),
     "exit": (OPERATE, "stop the agent"),

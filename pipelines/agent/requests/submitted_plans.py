@@ -139,6 +139,7 @@ class SubmittedPlans:
             self._world.ledger.table_statistics(),
             self._world.ledger.taken_versions(),
             self._world.ledger.table_serials(),
+            self._world.ledger.tickets(),
         )
 
     def _acts(self) -> dict[TableName, str]:
