@@ -9,7 +9,7 @@ from core.model.states import State, WantedState
 from core.observed.deployment import FormerVersion, ObservedDeployment, OpenTicket, OrphanVersion
 from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
-from state.row_types import Deployment, MigrationTicket
+from state.row_types import ClockCheck, Deployment, MigrationTicket
 
 IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})
 """States of an older version that still counts as running."""
@@ -24,18 +24,20 @@ def observe(
     statistics: Mapping[tuple[TableName, int], TableStatistics] = NOT_MEASURED,
     taken: Mapping[TableName, int] = NONE,
     serials: Mapping[TableName, int] = NONE,
+    now: float = 0.0,
+    *,
     tickets: Iterable[MigrationTicket] = (),
 ) -> dict[TableName, ObservedDeployment]:
     """Observe every table of the registry, deleted versions included: their numbers are never used again.
 
     `statistics` by table and version; no precondition of a plan is made from them. `taken` are the highest numbers
-    whose folders are of somebody else: they are not used either. `serials` count the acts on each table. `tickets` are
-    those of all releases.
+    whose folders are of somebody else: they are not used either. `serials` count the acts on each table. `now`, epoch
+    seconds by the checked clock, ends the time of what is in the trash. `tickets` are those of all releases.
     """
     versions_by_table: dict[TableName, list[Deployment]] = {}
     for deployment in deployments:
         versions_by_table.setdefault(deployment.table, []).append(deployment)
-    seen = {table: _observe(versions, statistics) for table, versions in versions_by_table.items()}
+    seen = {table: _observe(versions, statistics, now) for table, versions in versions_by_table.items()}
     for table, version in taken.items():
         before = seen.get(table, ObservedDeployment())
         seen[table] = replace(before, highest_version=max(before.highest_version, version))
@@ -44,6 +46,11 @@ def observe(
     for table, serial in serials.items():
         seen[table] = replace(seen.get(table, ObservedDeployment()), serial=serial)
     return dict(sorted(seen.items()))
+
+
+def checked_time(wall: float, check: ClockCheck | None) -> float:
+    """Return the time that deadlines in the trash are compared with: the wall clock's without what it jumped."""
+    return wall - (check.debt_s if check is not None else 0.0)
 
 
 def _open_tickets(
@@ -64,12 +71,12 @@ def _open_tickets(
 
 
 def _observe(
-    every: list[Deployment], statistics: Mapping[tuple[TableName, int], TableStatistics]
+    every: list[Deployment], statistics: Mapping[tuple[TableName, int], TableStatistics], now: float
 ) -> ObservedDeployment:
     highest = max(d.version for d in every)
     serving = serving_version(every)
     if serving is None or serving.deleted:
-        return ObservedDeployment(state=State.ABSENT, highest_version=highest, in_trash=_in_trash(every))
+        return ObservedDeployment(state=State.ABSENT, highest_version=highest, in_trash=_in_trash(every, now))
     others = [d for d in every if not d.deleted and d.version != serving.version]
     return ObservedDeployment(
         state=serving.state,
@@ -110,11 +117,15 @@ def _former(d: Deployment) -> FormerVersion:
     )
 
 
-def _in_trash(every: list[Deployment]) -> FormerVersion | None:
-    """Return the version that served last of a deleted table; None where its files are gone, or it never served."""
+def _in_trash(every: list[Deployment], now: float) -> FormerVersion | None:
+    """Return the version of a deleted table that served last of those whose files are kept; None where none has."""
     served = [d for d in every if d.served_at is not None and not d.external]
-    last = max(served, key=lambda d: d.served_at or 0.0, default=None)
-    return _former(last) if last is not None and last.trash else None
+    kept = [d for d in served if d.trash and (d.drop_after or 0.0) > now]
+    last = max(kept, key=lambda d: d.served_at or 0.0, default=None)
+    if last is None:
+        return None
+    later = tuple(sorted(d.version for d in served if (d.served_at or 0.0) > (last.served_at or 0.0)))
+    return replace(_former(last), outlived=later)
 
 
 def _in_service(deployment: Deployment) -> bool:

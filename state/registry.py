@@ -65,6 +65,7 @@ class StatementLine(NamedTuple):
     external: bool = False
     stateful: bool = False
     deleted: bool = False
+    served_at: float | None = None
     limited: bool = False
     """Whether its lag grows while its SQL limits what a batch reads (maxFilesPerTrigger)."""
 
@@ -105,9 +106,8 @@ _LINE = """
 SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.error,
   d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.behind_s,
   m.data_age_s, m.fault, m.trend, m.rate_rows_s, m.eta_s, m.in_rows_s, m.out_rows_s, m.rows_total, m.batch, m.batch_ms,
-  m.committed_at, d.started_at,
-  m.exact IS NOT 0, d.active, d.external, d.stateful, d.drop_after IS NOT NULL,
-  m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0
+  m.committed_at, d.started_at, m.exact IS NOT 0, d.active, d.external, d.stateful, d.drop_after IS NOT NULL,
+  d.served_at, m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0
 FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id"""
 
 _NOT_DELETED = f'{_LINE} WHERE d.drop_after IS NULL ORDER BY d."table", d.version'

@@ -1,8 +1,10 @@
 """Every row that tells what happened to one table: what its history is made from, read in one moment."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from core.model.names import TableName
+from core.observed.serving import serving_version
 from state.ledger import LedgerReader
 from state.row_types import AuditRow, CommandRow, EventRow, PlanRow, RunRow
 
@@ -18,6 +20,8 @@ class TableRecords:
     """Those that may change it."""
     plans: tuple[PlanRow, ...] = ()
     """Those of the runs."""
+    upstream: tuple[EventRow, ...] = ()
+    """Of what its serving version reads, at any depth."""
     commands: tuple[CommandRow, ...] = ()
     audits: tuple[AuditRow, ...] = ()
 
@@ -30,8 +34,32 @@ def read_table_records(reader: LedgerReader, table: TableName, limit: int) -> Ta
         events = (*reader.events(table, limit), *reader.events(TableName(""), limit))
         subjects = subjects_of(reader, table, limit)
         commands, audits = reader.commands_about(subjects, limit), reader.audits_about(subjects, limit)
-        newest_first = tuple(sorted(events, key=lambda event: (event.at, event.id), reverse=True))
-        return TableRecords(table, newest_first, runs, plans, commands, audits)
+        upstream = [event for each in _upstream(reader, table) for event in reader.events(each, limit)]
+        return TableRecords(
+            table,
+            _newest_first(events),
+            runs,
+            plans,
+            _newest_first(upstream),
+            commands,
+            audits,
+        )
+
+
+def _newest_first(events: Iterable[EventRow]) -> tuple[EventRow, ...]:
+    return tuple(sorted(events, key=lambda event: (event.at, event.id), reverse=True))
+
+
+def _upstream(reader: LedgerReader, table: TableName) -> tuple[TableName, ...]:
+    """List the tables that a table's serving version reads, at any depth, by name."""
+    found: set[TableName] = set()
+    open_ = [table]
+    while open_:
+        serving = serving_version(reader.versions(open_.pop()))
+        reads = {binding.parent for binding in serving.bindings} - found - {table} if serving else set()
+        found |= reads
+        open_ += reads
+    return tuple(sorted(found))
 
 
 def subjects_of(reader: LedgerReader, table: TableName, limit: int) -> tuple[str, ...]:

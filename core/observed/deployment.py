@@ -47,6 +47,8 @@ class FormerVersion:
     trigger: str = ""
     drop_after: float | None = None
     """When its files go, epoch seconds; None where it is not in the trash."""
+    outlived: tuple[int, ...] = ()
+    """Of one in the trash, the versions that served after it and whose files are gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,11 +340,12 @@ def _former(given: EntryReader, key: str) -> FormerVersion | None:
         checkpoint_ok=part.flag("checkpoint_ok"),
         trigger=part.text("trigger"),
         drop_after=part.number("drop_after", whole=False),
+        outlived=part.wholes("outlived"),
     )
 
 
 def _former_as_json(version: FormerVersion) -> dict[str, Any]:
-    values = {key: value for key, value in asdict(version).items() if key != "texts"}
+    values = {key: value for key, value in asdict(version).items() if key != "texts" and (value or key != "outlived")}
     return {**values, "deployed": _filled(version.texts)}
 
 

@@ -31,6 +31,10 @@ class TableVersion(Protocol):
     def started_at(self) -> float | None:
         """When its query was started last, epoch seconds; None where it never was."""
 
+    @property
+    def served_at(self) -> float | None:
+        """When the pointer led to it last, epoch seconds; None where it never did."""
+
 
 V = TypeVar("V", bound=TableVersion)
 
@@ -39,7 +43,8 @@ def serving_version(versions: Iterable[V]) -> V | None:
     """Return the version that a table's name means; None where there is no version at all.
 
     It is the one that the pointer leads to. Before there is a pointer it is the newest whose query was ever started,
-    because that one may run and hold rows, else the newest. A deleted version is meant only where all are deleted.
+    because that one may run and hold rows, else the newest. A deleted version is meant only where all are deleted, and
+    then the one that served last.
     """
     return max(versions, key=_standing, default=None)
 
@@ -54,8 +59,9 @@ def serving_versions(versions: Iterable[V]) -> dict[TableName, V]:
     return {table: found[table] for table in sorted(found)}
 
 
-def _standing(one: TableVersion) -> tuple[bool, bool, bool, int]:
-    return not one.deleted, one.active, one.started_at is not None, one.version
+def _standing(one: TableVersion) -> tuple[bool, bool, float, bool, int]:
+    served = (one.served_at or 0.0) if one.deleted else 0.0
+    return not one.deleted, one.active, served, one.started_at is not None, one.version
 
 
 def heartbeat_age_s(agent_seen_at: float | None, now: float) -> float | None:

@@ -21,6 +21,9 @@ READERS = "readers"
 FILLED = "older versions that run"
 """Of a table that is kept: those of its older versions that the plan's statements read, and that run for them."""
 
+IN_TRASH = "version in the trash"
+"""Of a table that is taken out of it: its files go when their time is over."""
+
 _ABSENT = ObservedDeployment()
 
 
@@ -40,6 +43,8 @@ def preconditions(
         values = {name: str(getattr(seen, name)) for name in WATCHED}
         if node.action is not Action.KEEP:
             values[READERS] = _readers(node.table, ((name, observed[name]) for name in readers_of(node.table)))
+            if node.action is Action.UNDELETE:
+                values[IN_TRASH] = _in_trash(seen)
         elif older := [f"v{version}" for version in seen.retained if (node.table, version) in read]:
             values[FILLED] = ", ".join(older)
         found[node.table] = values
@@ -67,6 +72,8 @@ def moved_since(
         for key, value in before[table].items():
             if key == READERS:
                 actual = _readers(table, readers.get(table, ()))
+            elif key == IN_TRASH:
+                actual = _in_trash(now)
             elif key == FILLED:
                 run = {f"v{version}" for version in (now.version, *now.retained)}
                 actual = ", ".join(word for word in value.split(", ") if word in run)
@@ -85,6 +92,10 @@ def is_there(state: str) -> bool:
     return state != State.ABSENT
 
 
+def _in_trash(seen: ObservedDeployment) -> str:
+    return f"v{seen.in_trash.version}" if seen.in_trash is not None else ""
+
+
 def _readers(table: TableName, readers: Iterable[tuple[TableName, ObservedDeployment]]) -> str:
     """Name the serving deployments that are bound to versions of a table: `b v1, c v2`."""
     return ", ".join(
@@ -100,6 +111,8 @@ def _readers(table: TableName, readers: Iterable[tuple[TableName, ObservedDeploy
 
 
 def _sentence(table: TableName, key: str, value: str, actual: str) -> str:
+    if key == IN_TRASH:
+        return f"{table}: its {key} was {value}, now {actual}"
     if key == FILLED:
         return f"{table}: its {key} were {value}, now {actual}"
     if key == READERS:

@@ -73,6 +73,7 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
             )
         else:
             found.by_table[table] = seen.in_trash
+            _warn_of_outlived(table, seen.in_trash, found)
     for table in sorted(found.by_table):
         _refuse_what_cannot_go_on(context.observed, table, found)
     nodes, steps = _begun(context, found, Action.UNDELETE, Reason.UNDELETED)
@@ -82,17 +83,16 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 def why_not_back(
     former: Mapping[TableName, Iterable[Binding]], then: Callable[[TableName, int], bool]
-) -> dict[TableName, str]:
-    """Return which of some versions could not go on together, with what they lack: `int__v3`.
+) -> dict[TableName, tuple[Binding, ...]]:
+    """Return which of some versions could not go on together, with all that they lack.
 
     `former` holds what each would read; `then` says whether a version of a table from outside of them is still filled.
     """
-    return {
-        table: physical_name(binding.parent, binding.version)
+    lacking = {
+        table: tuple(b for b in bindings if b.version and not then(b.parent, b.version))
         for table, bindings in former.items()
-        for binding in bindings
-        if binding.version and not then(binding.parent, binding.version)
     }
+    return {table: bindings for table, bindings in lacking.items() if bindings}
 
 
 def _take_release(observed: ObservedTables, table: TableName, found: FormerVersions) -> None:
@@ -129,18 +129,17 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
         ):
             found.warn(table, f"reads {binding.parent}, which is {seen.state}: it gets no new rows until that runs")
     lacks = why_not_back({table: former.bindings}, lambda t, v: _is_filled(observed, found, t, v)).get(table)
-    if lacks is not None:
-        found.refuse(
-            table, f"{name} reads {lacks}, which is not filled any more", _remedy(observed, table, lacks, found)
-        )
+    if lacks:
+        names = sorted({physical_name(binding.parent, binding.version) for binding in lacks})
+        words = f"{' and '.join(names)}, which {'is' if len(names) == 1 else 'are'} not filled any more"
+        found.refuse(table, f"{name} reads {words}", _remedy(observed, table, lacks, found))
 
 
-def _remedy(observed: ObservedTables, table: TableName, lacks: str, found: FormerVersions) -> str:
-    """Return how a table comes back that reads a version which is not filled: with it, after it, or by its text."""
-    parent, _, version = lacks.rpartition("__v")
-    in_trash, deleted = observed.deployment(TableName(parent)).in_trash, not observed.is_deployed(table)
-    if parent not in found.by_table and in_trash is not None and in_trash.version == int(version):
-        together = [*found.by_table, parent] if deleted else [parent]
+def _remedy(observed: ObservedTables, table: TableName, lacks: Sequence[Binding], found: FormerVersions) -> str:
+    """Return how a table comes back that reads versions which are not filled: with them, after them, or by its text."""
+    deleted, trash = not observed.is_deployed(table), {b: observed.deployment(b.parent).in_trash for b in lacks}
+    if all(b.parent not in found.by_table and v is not None and v.version == b.version for b, v in trash.items()):
+        together = {*(binding.parent for binding in lacks), *(found.by_table if deleted else ())}
         return f"headgate undelete {' '.join(sorted(together))}"
     return f"start it anew: headgate plan {table}" if deleted else BY_TEXT
 
@@ -216,6 +215,14 @@ def _node(context: PlanningContext, table: TableName, former: FormerVersion, lev
         old=context.observed.deployment(table).deployed or RevisionTexts(),
         trigger=former.trigger,
     )
+
+
+def _warn_of_outlived(table: TableName, former: FormerVersion, found: FormerVersions) -> None:
+    """Warn that what served last is gone: an older version comes back."""
+    if former.outlived:
+        gone = ", ".join(physical_name(table, version) for version in former.outlived)
+        words = "has none of their rows: it reads what arrived since its own last batch"
+        found.warn(table, f"{gone} served later, and no files of it are left; v{former.version} {words}")
 
 
 def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:

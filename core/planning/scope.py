@@ -141,9 +141,8 @@ def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
     scopes = (request.tables, request.products, request.layers, request.folders, request.pipelines)
     if not (any(scopes) or request.everything or request.changed_since):
         yield PlanRefusal("", "the request names no tables", "name tables, a product, or everything")
-    if request.verb in ("rollback", "undelete", "retire") and (
-        any(scopes[1:]) or request.everything or request.exclude
-    ):
+    wide = any(scopes[1:]) or request.everything or request.exclude
+    if request.verb in ("rollback", "undelete", "retire") and wide:
         yield PlanRefusal("", f"{request.verb} takes tables by name", "name tables alone")
     if request.verb != "deploy":
         only_deploys = {
@@ -155,11 +154,8 @@ def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
             "--strategy": request.choices,
         }
         for option in (option for option, given in only_deploys.items() if given):
-            yield PlanRefusal(
-                "",
-                f"{option} does not apply to {'a ' * (request.verb in ('delete', 'rollback'))}{request.verb}",
-                "leave it out",
-            )
+            verb = f"a {request.verb}" if request.verb in ("delete", "rollback") else request.verb
+            yield PlanRefusal("", f"{option} does not apply to {verb}", "leave it out")
     elif request.pipelines:
         sinks = " ".join(request.pipelines)
         yield PlanRefusal(

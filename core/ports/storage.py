@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from core.model.errors import Refused
 from core.model.names import TableName
+from core.observed.aligned_positions import BatchHistory
 
 
 class FolderTaken(Refused):
@@ -129,4 +130,15 @@ class Checkpoints(Protocol):
         """Count the files that a statement has read, of sources as for `lag`, and that are no longer there.
 
         None where the checkpoint cannot say.
+        """
+
+    def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
+        """Return what each known batch of a version had read of its streamed sources, so many, and what its table held.
+
+        Empty before its first batch, and where the logs cannot be read.
+        """
+
+    def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
+        """Return the files that a table's batches up to `upto` have written; None where its log does not say it any
+        more.
         """

@@ -7,14 +7,18 @@ from core.model.errors import Busy
 from core.model.names import query_name
 from core.model.states import WantedState
 from pipelines.agent.context import AgentContext
+from pipelines.agent.trash_purge import checked_now
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 
 
 def stop_soaked(world: AgentContext) -> None:
-    """Want every version stopped whose time is over and that nothing reads, unless an open run is about its table."""
-    now = world.clock()
+    """Want every version stopped whose time is over, by the checked clock, and that nothing reads.
+
+    One whose table an open run is about waits for the end of that run.
+    """
+    now = checked_now(world)
     every = world.ledger.deployments()
     due = [d for d in every if _is_soaking(d) and d.stops_at is not None and d.stops_at <= now]
     if not due:

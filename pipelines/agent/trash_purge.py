@@ -6,7 +6,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from core.model.errors import Busy
+from core.model.errors import Busy, Refused, TryAgain
 from core.text.units import long_duration
 from pipelines.agent.checked_clock import check_clock
 from pipelines.agent.context import AgentContext
@@ -27,9 +27,13 @@ def purge_trash(world: AgentContext) -> None:
             log.error("%s is outside the trash folder and is left alone", folder)
             continue
         shared = any(other.trash == deployment.trash for other in waiting if other is not deployment)
-        with suppress(Busy), world.locks.holding((deployment.table, deployment.version), by="the purge", wait_s=0):
+        with (
+            suppress(Busy, TryAgain),
+            world.locks.holding((deployment.table, deployment.version), by="the purge", wait_s=0),
+        ):
             if world.ledger.deployment(deployment.table, deployment.version) != deployment:
                 continue
+            _take_back(world, deployment)
             if _removed(world, deployment, Path(folder), shared=shared):
                 waiting = [other for other in waiting if other is not deployment]
                 world.ledger.purged(deployment.table, deployment.version, world.clock())
@@ -37,16 +41,18 @@ def purge_trash(world: AgentContext) -> None:
 
 
 def checked_now(world: AgentContext) -> float:
-    """Check the wall clock, and return the time that deadlines in the trash are compared with.
+    """Check the wall clock, and return the time that deadlines in the trash, and ends of soaks, are compared with.
 
     Also called before a deadline is recorded: one that was recorded by a clock that had jumped would hold the others.
     """
     wall = world.clock()
-    last_deadline = max((d.drop_after or 0.0 for d in _in_trash(world)), default=0.0)
+    deadlines = [d.drop_after for d in _in_trash(world)] + [d.stops_at for d in world.ledger.deployments()]
+    last_deadline = max((deadline for deadline in deadlines if deadline is not None), default=0.0)
     check, jump_s = check_clock(world.ledger.clock_check(), wall, world.uptime(), last_deadline)
     world.ledger.put_clock_check(check)
     if jump_s:
-        summary = f"the clock jumped forward by {long_duration(jump_s)}; deleted files are kept as if it had not"
+        kept = "deleted files and replaced versions are kept as if it had not"
+        summary = f"the clock jumped forward by {long_duration(jump_s)}; {kept}"
         log.warning("%s", summary)
         world.event("clock", summary)
     return wall - check.debt_s
@@ -54,6 +60,14 @@ def checked_now(world: AgentContext) -> float:
 
 def _in_trash(world: AgentContext) -> list[Deployment]:
     return [d for d in world.ledger.deployments(include_deleted=True) if d.drop_after is not None and d.trash]
+
+
+def _take_back(world: AgentContext, deployment: Deployment) -> None:
+    """Move into the trash again what an undelete that did not end has taken out of it."""
+    name = world.layout.catalog_name(deployment.table, deployment.version)
+    for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
+        with suppress(Refused):
+            world.files.set_aside(folder, f"{deployment.trash}/{part}/{name}")
 
 
 def _removed(world: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:

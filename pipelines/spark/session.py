@@ -20,7 +20,7 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.plan import SQL
 from pyspark.sql.connect.session import SparkSession
 
-from core.model.errors import HeadgateError, PoolUnreachable
+from core.model.errors import EngineRefused, PoolUnreachable
 from pipelines.spark import call_deadlines
 from pipelines.spark.call_deadlines import CircuitBreaker, remaining
 from pipelines.spark.error_translation import EngineStopped, MaybeStopped, SessionLost, translate_error
@@ -90,7 +90,8 @@ class Session:
     def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run fn under a deadline through this session's breaker, with Spark's errors translated.
 
-        Raises EngineStopped where Spark refuses as a server that has stopped does, and refuses any other statement too.
+        Where Spark refuses as a server that has stopped does, another statement is run: EngineStopped where that is
+        refused in the same way, PoolUnreachable where it is not answered, and the refusal as it is where it succeeds.
         """
         try:
             with self.breaker.guard(), spark_errors():
@@ -100,27 +101,31 @@ class Session:
                 self._lost(self)
             raise
         except MaybeStopped as error:
-            if self._runs_nothing():
-                raise EngineStopped(
-                    "the pool answers but cannot run anything: its SparkContext has stopped",
-                    remedy="the agent restarts a local pool; any other is restarted by whoever manages it",
-                ) from error
+            self._refuse_if_stopped(error)
             raise
 
     def prove(self) -> None:
         """Run the smallest statement there is: it needs a SparkContext, which `ping` does not, and no free core."""
         DataFrame(SQL("SELECT 1"), self.spark).collect()
 
-    def _runs_nothing(self) -> bool:
+    def _refuse_if_stopped(self, refusal: MaybeStopped) -> None:
+        """Raise EngineStopped if the server runs nothing, and PoolUnreachable if nobody can tell; else return.
+
+        A server that is being ended, or too busy to answer, must not make a statement fail that nobody refused.
+        """
         try:
             with spark_errors():
                 call_deadlines.call(PROOF_S, self.prove)
         except MaybeStopped:
-            return True
-        except HeadgateError:
-            # Too slow, or gone: nothing that a stopped SparkContext does.
-            return False
-        return False
+            raise EngineStopped(
+                "the pool answers but cannot run anything: its SparkContext has stopped",
+                remedy="the agent restarts a local pool; any other is restarted by whoever manages it",
+            ) from refusal
+        except PoolUnreachable as silent:
+            raise PoolUnreachable(f"{refusal.summary} ({silent.summary})", remedy=silent.remedy) from refusal
+        except EngineRefused:
+            # Another refusal is an answer.
+            return
 
     def reader(self) -> "Session":
         """Open a second session for batch reads, so that a heavy one cannot disturb the operating session."""

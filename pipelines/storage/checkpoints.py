@@ -16,9 +16,12 @@ from typing import Any
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
+from core.observed.aligned_positions import BatchHistory
 from core.ports.storage import CheckpointState, FolderContents, FolderTaken, SourceLag
 from pipelines.storage import table_contents
+from pipelines.storage.batch_histories import BatchHistories
 from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
+from pipelines.storage.file_stream_logs import local_path
 from pipelines.storage.json_files import reachable, read_json, sync_folder, write_json
 from pipelines.storage.source_lag import SourceLags
 
@@ -32,6 +35,7 @@ class FileCheckpoints:
         """Act in the name of one ledger, on one machine by its id; `epoch` counts adoptions."""
         self.ledger, self.machine, self.epoch = ledger, machine, epoch
         self._lags = SourceLags()
+        self._histories = BatchHistories()
         self._tables = table_contents.TableFolders()
         self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
         self._batches: dict[str, tuple[int, int | None]] = {}
@@ -178,6 +182,22 @@ class FileCheckpoints:
         with reachable(checkpoint):
             try:
                 return table_contents.missing_files(checkpoint, found.consumed, sources)
+            except (FileNotFoundError, ValueError):
+                return None
+
+    def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
+        """Return what each known batch had read of so many sources, and what the table held; empty where unreadable."""
+        with reachable(checkpoint):
+            try:
+                return self._histories.history(checkpoint, sources, local_path(folder))
+            except (FileNotFoundError, ValueError):
+                return BatchHistory({}, {})
+
+    def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
+        """Return the files of batches up to `upto`, oldest first; None where the log does not say it any more."""
+        with reachable(folder):
+            try:
+                return self._histories.files(local_path(folder), upto)
             except (FileNotFoundError, ValueError):
                 return None
 

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
@@ -93,6 +93,32 @@ def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True
             raise LogRestarted(folder)
         entries += _entries(f"{folder}/{names[batch]}")
     return LogChunk(newest, tuple(entries))
+
+
+def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int, Iterator[LogEntry], bool]]:
+    """Go through the batches of `_spark_metadata` beyond `after`, up to which it had `seen` entries.
+
+    Gives each as (batch, entries, whole): its own entries, or all up to it where what is before is not known any more.
+    What lies before the oldest compact file that is needed is left out. Raises FileNotFoundError without a log.
+    """
+    names = _names(folder)
+    newest = max(names, default=-1)
+    if any(batch not in names for batch in range(after + 1, newest + 1)):
+        # What was cleaned up is in the next compact file, whole.
+        gap = max(batch for batch in range(after + 1, newest + 1) if batch not in names)
+        start = min((batch for batch, name in names.items() if batch > gap and name.endswith(".compact")), default=-1)
+        if start < 0:
+            return
+        entries = list(_entries(f"{folder}/{names[start]}"))
+        yield start, iter(entries), True
+        after, seen = start, len(entries)
+    for batch in range(after + 1, newest + 1):
+        found = _entries(f"{folder}/{names[batch]}")
+        mine = list(islice(found, seen, None) if names[batch].endswith(".compact") else found)
+        if not mine and not os.path.exists(f"{folder}/{names[batch]}"):
+            return
+        seen += len(mine)
+        yield batch, iter(mine), False
 
 
 def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from core.observed.deployment import Binding
-from core.observed.serving import serving_versions
+from core.observed.serving import serving_version, serving_versions
 from state.ledger import Ledger, LedgerReader
 from state.row_types import Deployment, Measurement
 
@@ -31,6 +31,17 @@ def test_without_an_active_version_the_newest_is_shown_and_nothing_measured_is_n
     with LedgerReader(path) as reader:
         (found,) = serving_versions(reader.statements()).values()
     assert (found.version, found.lag_rows, found.trend) == (3, None, None)
+
+
+def test_of_a_deleted_table_the_version_is_meant_that_served_last(
+    ledger: Ledger, path: Path, deployment: Callable[..., Any]
+) -> None:
+    for version, served_at in ((1, 50.0), (2, 40.0), (3, None)):
+        ledger.put_deployment(deployment("gone", version, active=False, served_at=served_at))
+        ledger.tombstone("gone", version, drop_after=90.0, trash="/t")  # type: ignore[arg-type]  # A test's own name.
+    with LedgerReader(path) as reader:
+        found = serving_version(reader.versions("gone"))  # type: ignore[arg-type]  # A test's own name.
+    assert found is not None and found.version == 1
 
 
 def test_deleted_versions_are_left_out(ledger: Ledger, path: Path, deployment: Callable[..., Any]) -> None:

@@ -25,8 +25,9 @@ def lineage(context: CommandContext) -> int:
 
             write_whole(os.path.join(context.cwd, path), lineage_html(found) if html else lineage_svg(found))
             voice.say(f"written: {path}")
+    edited = context.operations.edited(node.at.table for node in found.nodes)
     if voice.as_json:
-        voice.data(as_json(found, context.place.project))
+        voice.data({**as_json(found, context.place.project), "edited": list(edited)})
     elif args.format:
         from tui.presentation.diagrams.lineage_text import lineage_dot, lineage_mermaid
 
@@ -34,6 +35,8 @@ def lineage(context: CommandContext) -> int:
         voice.print(text.splitlines())
     elif not (args.svg or args.html):
         voice.print(_text(found))
+    if edited and not voice.as_json:
+        voice.say(f"this is the lineage of the files; another text is deployed of {', '.join(edited)}")
     if found.gaps and not voice.as_json:
         voice.say(f"{len(found.gaps)} name{'s' if len(found.gaps) > 1 else ''} could not be traced")
     return 0
@@ -47,7 +50,8 @@ def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
     "location", "expression"}],
     "edges": [{"from": {"table", "column"}, "to": {"table", "column"}, "kind": "value"|"condition", "clause",
     "expression", "fields": ["path in a struct"], "through": [{"name", "expression"}], "file", "line"}],
-    "unresolved": [{"table", "column", "name", "reason", "file", "line"}]}`.
+    "unresolved": [{"table", "column", "name", "reason", "file", "line"}]}`; the command adds `"edited": [table]`, of
+    which the files say otherwise than what is deployed.
 
     A column of null stands for the rows of a table, in the root for all of its columns. `kind` landed: others fill the
     table, with files of that format at that location. Edges point as rows flow, in both directions of asking. A column

@@ -46,7 +46,9 @@ def _plan(context: CommandContext) -> int:
     args, voice, operations = context.args, context.voice, context.operations
     refuse_two_forms(context)
     undo = operations.undo(args.undone, children=args.children, rebuild=args.rebuild) if _undoes(args) else None
-    asked = PlanArguments(undo.request, {}) if undo else _asked(context, args.subcommand or "deploy")
+    environment = context.place.environment
+    said = planner_input.read_observed(args.observed, environment) if args.observed else None
+    asked = PlanArguments(undo.request, {}) if undo else _asked(context, args.subcommand or "deploy", said)
     request = asked.request
     declared = undo.declared if undo else operations.declared()
     offline = bool(args.observed or args.offline)
@@ -54,8 +56,6 @@ def _plan(context: CommandContext) -> int:
     if answering or args.save:
         # Here and not on the way to the agent, so that the plan made first is the one that is handed over.
         request = plan_submission.with_nonce(request, operations.reader if answering else None)
-    environment = context.place.environment
-    said = planner_input.read_observed(args.observed, environment) if args.observed else None
     known = said.known if said else operations.known()
     if not (said or has_ledger(context.place)):
         voice.say(f"{context.place.title} has never been started on this machine: planning as if nothing were deployed")
@@ -109,9 +109,10 @@ def _frozen(known: PlannerInput) -> str:
     return frozen_until(known.policy.freeze, time.time()) if known.policy else ""
 
 
-def _asked(context: CommandContext, verb: str) -> PlanArguments:
+def _asked(context: CommandContext, verb: str, said: "planner_input.ObservedDocument | None") -> PlanArguments:
     if verb in ("rollback", "undelete", "retire"):
-        return PlanArguments(context.operations.back_request(verb, context.args.tables), {})
+        observed = said.known.observed if said else None
+        return PlanArguments(context.operations.back_request(verb, context.args.tables, observed), {})
     return read_request(context, verb)
 
 

@@ -39,7 +39,7 @@ from tui.services.releases import find_release
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
-    from core.observed.deployment import PlannerInput
+    from core.observed.deployment import ObservedDeployment, PlannerInput
     from core.plan.file import SavedPlan
     from core.project.model import Project
     from core.project_files.git_comparison import GitComparison
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from tui.project_folder.project_reader import ProjectDeclaration
     from tui.services import plan_undo
     from tui.services.planner_input import ObservedDocument
+
+_OF_RUNS = ("rollback", "retire")
+"""Acts that take the id of a run for the tables that it has swapped in."""
 
 SAMPLES_S = 900.0
 """Age of the oldest sample of a statement that is read."""
@@ -103,18 +106,22 @@ class EnvironmentService:
         """Find a run; raises UsageError."""
         return agent_commands.find_run(self.reader, id_prefix)
 
-    def back_request(self, verb: str, words: Iterable[str]) -> PlanRequest:
+    def back_request(
+        self, verb: str, words: Iterable[str], observed: "Mapping[TableName, ObservedDeployment] | None" = None
+    ) -> PlanRequest:
         """Return the request of a rollback, an undelete or a retirement, from tables or from runs that swapped some in.
 
-        Raises BadName, UsageError, and Refused for a run of which nothing serves any more.
+        Runs are those of the ledger, or of what a document says was `observed`. Raises BadName, UsageError, and
+        Refused for a run of which nothing serves any more.
         """
         from core.planning.scope import normal_request
 
         tables: list[TableName] = []
         for word in words:
-            is_run = verb in ("rollback", "retire") and not any(
-                line.table == word for line in self.snapshot().statements
-            )
+            if observed is not None:
+                tables += _released(verb, word, observed) or [parse_table_name(word)]
+                continue
+            is_run = verb in _OF_RUNS and not any(line.table == word for line in self.snapshot().statements)
             is_run = is_run and ("-" in word or any(run.id.startswith(word) for run in self.reader.runs()))
             of_run = self._served_by if verb == "rollback" else self._replaced_by
             tables += of_run(word) if is_run else [parse_table_name(word)]
@@ -182,6 +189,16 @@ class EnvironmentService:
         """Follow `table` or `table.column` of the declared project up or down; raises UsageError for an unknown one."""
         with self._traced() as (_, tracer):
             return tracer.trace(inventory_lineage.origin_of(tracer, column), direction)
+
+    def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
+        """Return those of some tables whose files say otherwise than what is deployed, by name."""
+        declared, observed = self.project().tables, self.known().observed
+        found = []
+        for table in sorted(set(tables) & declared.keys() & observed.keys()):
+            deployed, ddl, dml = observed[table].deployed, declared[table].ddl, declared[table].dml
+            if deployed is not None and (deployed.ddl, deployed.dml) != (ddl.text, dml.text if dml else ""):
+                found.append(table)
+        return tuple(found)
 
     def impact(self, words: str, known: "PlannerInput", *, children: str = "") -> "Impact":
         """Answer what would happen below `table` if it were rebuilt or dropped, or lost `table.column`; UsageError."""
@@ -310,3 +327,12 @@ class EnvironmentService:
         while (now := self.reader.data_version()) == version and time.monotonic() < ends_at:
             time.sleep(0.05)
         return now
+
+
+def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeployment]") -> tuple[TableName, ...]:
+    """Return the tables that a run has swapped in by what a document says; none where the word is no such run."""
+    if verb not in _OF_RUNS or word in observed:
+        return ()
+    return tuple(
+        table for table, seen in sorted(observed.items()) if seen.served_by and seen.served_by.startswith(word)
+    )

@@ -1,7 +1,7 @@
 """What was edited between two canonical queries, in words, clause by clause; nothing is decided from these words."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -15,6 +15,12 @@ from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 LONGEST_EDIT = 90
 """Characters of one expression before it is cut."""
+
+_FLIPPED: Mapping[type[Any], type[Any]] = {
+    exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ,
+    exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE,
+}  # fmt: skip
+"""Each comparison with the one that says the same with its sides exchanged."""
 
 
 def query_edits(old: str, new: str) -> tuple[str, ...]:
@@ -38,14 +44,23 @@ def _blocks(text: str) -> list[Any]:
         names[table.alias] = table.name
         table.this.set("this", f"{'STREAM ' if mark is not None and mark.streaming else ''}{table.name}")
     unique = {alias for alias, name in names.items() if list(names.values()).count(name) == 1}
-    for node in query.walk():
+    for node in list(query.walk()):
         if isinstance(node, exp.Anonymous):
             node.set("this", plain_function_name(str(node.this)))
         elif isinstance(node, exp.Column) and node.table and node.table in unique:
             node.set("table", exp.to_identifier(names[node.table]))
         elif isinstance(node, exp.Table):
             node.set("alias", None)
+        elif type(node) in _FLIPPED and isinstance(node.this, exp.Literal):
+            _read_from_the_column(node)
     return list(query.find_all(exp.Select))
+
+
+def _read_from_the_column(comparison: Any) -> None:
+    """Turn `5 < amount` into `amount > 5`, as people write it: canonical texts order the sides by their text."""
+    literal, other, flipped = comparison.this, comparison.expression, _FLIPPED[type(comparison)]
+    if not isinstance(other, exp.Literal):
+        comparison.replace(flipped(this=other, expression=literal))
 
 
 def _resized(before: list[Any], after: list[Any]) -> Iterator[str]:

@@ -31,7 +31,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_lane import RunLane
-from state.planner_input import observe
+from state.planner_input import checked_time, observe
 from state.plans import local_time, refuse_closed
 from state.row_types import ApprovalRow, PlanRow, RunRow, StepRow
 
@@ -139,7 +139,8 @@ class SubmittedPlans:
             self._world.ledger.table_statistics(),
             self._world.ledger.taken_versions(),
             self._world.ledger.table_serials(),
-            self._world.ledger.tickets(),
+            checked_time(self._world.clock(), self._world.ledger.clock_check()),
+            tickets=self._world.ledger.tickets(),
         )
 
     def _acts(self) -> dict[TableName, str]:

@@ -8,6 +8,7 @@ from pipelines.agent.deployment_lifecycle import mark_stopped
 from pipelines.agent.deployment_lifecycle import stop as stop_query
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.trash_moves import set_aside, take_out
+from pipelines.agent.trash_purge import checked_now
 
 
 def stop(run: OpenRun, step: Step) -> RunEvidence:
@@ -34,6 +35,7 @@ def soak(run: OpenRun, step: Step) -> RunEvidence:
         return StepDone(step.n, "it does not run")
     if found.stops_at is not None:
         return StepDone(step.n, "it runs on already, and stops when its time is over")
+    checked_now(run.world)
     minutes = run.world.layout.environment.soak_min
     run.world.ledger.update_deployment(step.table, step.version, stops_at=run.world.clock() + minutes * 60)
     return StepDone(step.n, f"runs on for {minutes:g} min, then it stops")

@@ -11,21 +11,19 @@ from pipelines.agent.registry_records import serve
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.opened_tickets import tickets_of
+from pipelines.agent.runs.pointer_moves import move_forward
 
 
 def swap(run: OpenRun, step: Step) -> RunEvidence:
-    """Move every pointer of the step to its new version, then record what serves."""
+    """Move every pointer of the step to its new version, or none, then record what serves."""
     targets = run.versions(step)
     if (not_yet := _not_servable(run, step, targets)) is not None:
         return not_yet
-    deployed = {d.table: d for d in run.world.ledger.deployments() if (d.table, d.version) in targets}
-    layout, pool, faults = run.world.layout, run.world.pool.connection(), run.world.faults
-    pointers = [(layout.pointer_name(t), layout.catalog_name(t, v), deployed[t].columns) for t, v in targets]
-    s = pool.call(WRITE_CALL_S * len(pointers), pool.tables.swap, pointers, lambda v: faults.pass_by(f"swap {v}"))
-    faults.pass_by("swap record")
+    s = move_forward(run.world, targets)
+    run.world.faults.pass_by("swap record")
     served = serve(run.world, dict(targets), run.id)
     run.world.ledger.open_tickets(tickets_of(run, dict(targets)))
-    faults.pass_by("swap commit")
+    run.world.faults.pass_by("swap commit")
     run.world.ledger.activate(dict(targets), served=served, by=run.id, at=run.world.clock())
     moved = ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets)
     return StepDone(step.n, f"{moved}; within {s * 1000:.0f} ms" if len(targets) > 1 else moved)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
+from core.model.actions import StepKind
 from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, UsageError
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
@@ -27,6 +28,7 @@ from core.run.state_machine import (
 )
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.aborted_versions import abort, give_up
+from pipelines.agent.runs.pointer_moves import put_back
 from pipelines.agent.runs.step_executor import StepExecutor
 from pipelines.agent.runs.unreadable_run import end_unreadable
 from state.row_types import RunRow, StepRow
@@ -127,6 +129,8 @@ class RunDriver:
                 if isinstance(intent, AbortVersions):
                     # Before the run is closed: an agent that dies in between leaves them to the reconciler.
                     self._retrying(partial(give_up, self._world, intent.versions))
+            if run.state is RunState.CANCELLED:
+                self._put_pointers_back(run)
             self._put(run)
             evidence = []
             for intent in intents:
@@ -144,6 +148,15 @@ class RunDriver:
                 return
             if not any(isinstance(intent, PerformStep) for intent in intents):
                 self._wait()
+
+    def _put_pointers_back(self, run: Run) -> None:
+        """Have pointers lead to what serves where a swap was begun and is cancelled."""
+        begun = (p for p in run.steps if p.step.do is StepKind.SWAP and p.tries and p.state is StepState.CANCELLED)
+        for step in (p.step for p in begun):
+            try:
+                put_back(self._world, step.tables or (step.table,))
+            except HeadgateError as error:
+                log.warning("pointers of a cancelled run are where its swap left them: %s", error.summary)
 
     def _wait(self) -> None:
         """Wait for the next look at the gates, or for an operator's word, whichever is first."""

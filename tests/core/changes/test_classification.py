@@ -48,7 +48,7 @@ def test_the_most_severe_kind_wins_and_the_evidence_names_all() -> None:
     old = revision(RevisionTexts(FILTERED[0], "INSERT INTO t SELECT id FROM STREAM src", YML))
     new = revision(RevisionTexts(*FILTERED, YML))
     found = classify(old, replace(new, settings=Settings(trigger="5 seconds", owner="x")))
-    evidence = ("filter added: 1 < id", "trigger: 10 seconds → 5 seconds", "owner changed")
+    evidence = ("filter added: id > 1", "trigger: 10 seconds → 5 seconds", "owner changed")
     assert found == Change(ChangeKind.FILTER_OR_PROJECTION, Action.RESTART, evidence)
 
 

@@ -73,9 +73,9 @@ def test_no_line_is_wider_than_asked_or_ends_in_a_space(width: int) -> None:
 def test_a_wide_plan_says_why_beside_each_table() -> None:
     declared, observed = changed()
     found = make_plan(declared, "dev", observed, PlanRequest(tables=(T("a"),)))
-    assert any("filter or projection" in line and "filter added: 1 < id" in line for line in plan_lines(found, 160))
+    assert any("filter or projection" in line and "filter added: id > 1" in line for line in plan_lines(found, 160))
     narrow = plan_lines(found, 80)
-    below = narrow.index("      filter added: 1 < id")
+    below = narrow.index("      filter added: id > 1")
     assert "filter or projection" in narrow[below - 1]
 
 
@@ -85,7 +85,7 @@ def test_why_gives_reason_evidence_and_diff() -> None:
     assert node_why(found, T("a")) == (
         "a: restart",
         "  because it keeps no state, so the new text can continue from the checkpoint",
-        "  evidence: filter added: 1 < id",
+        "  evidence: filter added: id > 1",
         "  not confirmed by Spark",
         "  undo: headgate plan undo RUN: restart with the old text on the same checkpoint; the rows that are there "
         "stay as they are (--rebuild reads them again); no row is read again",

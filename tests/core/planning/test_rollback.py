@@ -181,3 +181,26 @@ def test_another_must_approve_that_a_protected_table_goes_back() -> None:
     made = replace(SHOP.tables[T("b")], settings=Settings(protect=True))
     shop = replace(SHOP, tables={**SHOP.tables, T("b"): made})
     assert plan(shop, released(), "a", verb="rollback").approvals == 1 and back("a").approvals == 0
+
+
+def test_a_refusal_names_all_that_is_not_filled_any_more_with_what_brings_all_of_it_back() -> None:
+    two = project(src="", a="src", b="src", c="a, b")
+    reads = (Binding(T("a"), 1, True), Binding(T("b"), 1, True))
+    gone = {
+        T(name): ObservedDeployment(highest_version=1, in_trash=replace(former("a", 1), bindings=bound))
+        for name, bound in (("a", ()), ("b", ()), ("c", reads))
+    }
+    world = {T("src"): deployed(two.tables[T("src")]), **gone}
+    (refused,) = plan(two, world, "c", verb="undelete").refusals
+    assert refused.summary == "c__v1 reads a__v1 and b__v1, which are not filled any more"
+    assert refused.remedy == "headgate undelete a b c" and not plan(two, world, "a", "b", "c", verb="undelete").refusals
+
+
+def test_an_undelete_says_what_served_later_and_is_gone_and_ends_with_its_time_in_the_trash() -> None:
+    aside = former("a", 1, drop_after=99.0, outlived=(2, 3))
+    world = {T("src"): deployed(SHOP.tables[T("src")]), T("a"): ObservedDeployment(highest_version=3, in_trash=aside)}
+    found = back("a", world=world, verb="undelete")
+    assert any(w.summary.startswith("a__v2, a__v3 served later, and no files of it are left") for w in found.warnings)
+    over = world | {T("a"): ObservedDeployment(highest_version=3)}
+    assert moved_since(found.preconditions, over) == ("a: its version in the trash was v1, now none",)
+    assert not moved_since(found.preconditions, world)

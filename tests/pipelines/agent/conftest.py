@@ -14,6 +14,7 @@ from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State
+from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.ports.spark import Analysis, Pointer, Queries, QueryStart, ReportedQuery, Tables, unheard, unnoticed
 from core.ports.storage import CheckpointState, FolderTaken, SourceLag
 from core.project.model import Environment
@@ -189,6 +190,8 @@ class ScriptedFiles:
     taken_over: list[str] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
     """Folders that the file system does not give at the moment."""
+    histories: dict[str, BatchHistory] = field(default_factory=dict)
+    """What batches have read, by checkpoint."""
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         before = self.folders.setdefault(folder, note)
@@ -214,6 +217,15 @@ class ScriptedFiles:
             planned=self.planned,
             **self.told,
         )
+
+    def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
+        """Every version has read the same, in its batch 1, unless a test says otherwise."""
+        self._reach(checkpoint)
+        same = BatchHistory({1: BatchPosition(("1:a",) * sources)}, {"1:a": (1, 1)})
+        return self.histories.get(checkpoint, same)
+
+    def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
+        return (f"{folder}/part-0.parquet",)
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         self.folders[folder] = note

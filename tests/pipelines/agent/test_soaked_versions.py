@@ -9,6 +9,7 @@ from core.model.names import TableName as T
 from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
+from pipelines.agent.checked_clock import Uptime
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import pointer_steps, run_lane, step_executor
 from pipelines.agent.soaked_versions import stop_soaked
@@ -77,6 +78,22 @@ def test_a_version_that_an_operator_has_stopped_is_left_alone(soaked: AgentConte
     for _ in range(3):
         stop_soaked(soaked)
     assert wanted(soaked) == ["a@v2", "b@v2"]
+
+
+def test_a_clock_that_is_set_forward_ends_no_soak(soaked: AgentContext) -> None:
+    wall, up = soaked.clock(), 50_000.0
+    soaked.clock, soaked.uptime = lambda: wall, lambda: Uptime("boot", up)
+    for version in soaked.ledger.deployments():
+        if version.stops_at is not None:
+            soaked.ledger.update_deployment(version.table, version.version, stops_at=wall + 1800.0)
+    stop_soaked(soaked)
+    wall, up = wall + 3 * 86400.0, up + 60.0
+    stop_soaked(soaked)
+    assert len(wanted(soaked)) == 6, "a minute of half an hour has passed"
+    wall, up = wall + 1800.0, up + 1800.0
+    for _ in range(2):
+        stop_soaked(soaked)
+    assert wanted(soaked) == ["a@v2", "b@v2", "c@v2"]
 
 
 def test_a_plan_says_that_both_versions_run(world: AgentContext, soaked: AgentContext) -> None:

@@ -123,7 +123,7 @@ def test_a_clock_that_jumps_forward_purges_nothing_until_as_much_time_has_passed
     clocks.wait(5 * DAY_S)
     assert kept.exists()
     (said,) = clock_events(world)
-    assert said == "the clock jumped forward by 3d; deleted files are kept as if it had not"
+    assert said == "the clock jumped forward by 3d; deleted files and replaced versions are kept as if it had not"
 
 
 @pytest.mark.parametrize("jump_d", [30, 3650])
@@ -179,3 +179,15 @@ def test_what_is_outside_the_trash_is_left_alone(world: AgentContext, clocks: Cl
     outside = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="../tables")
     clocks.wait(2 * DAY_S)
     assert outside.exists()
+
+
+def test_what_a_half_done_undelete_has_taken_out_goes_with_the_rest(world: AgentContext, clocks: Clocks) -> None:
+    left = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
+    row = world.ledger.deployment(TableName("a"), 1)
+    assert row is not None
+    folders: dict[str, Any] = world.files.folders  # type: ignore[attr-defined]  # A double's.
+    folders[row.folder] = {"table": "a"}
+    clocks.wait(2 * DAY_S)
+    assert row.folder not in folders and not left.exists()
+    gone = world.ledger.deployment(TableName("a"), 1)
+    assert gone is not None and gone.trash == ""

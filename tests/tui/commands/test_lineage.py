@@ -2,10 +2,14 @@
 
 import json
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from core.project.revision import RevisionTexts
 from tui.command_line import exit_codes
 from tui.command_line.parser import parse_line
 
@@ -30,7 +34,7 @@ def test_down_shows_every_reader(folder: Path, capsys: pytest.CaptureFixture[str
 def test_json_has_the_documented_shape(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["lineage", "b.kind", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == ["format", "project", "root", "direction", "nodes", "edges", "unresolved"]
+    assert list(found) == ["format", "project", "root", "direction", "nodes", "edges", "unresolved", "edited"]
     assert (found["format"], found["root"]) == ("headgate.lineage/1", {"table": "b", "column": "kind"})
     assert [(node["table"], node["column"], node["kind"]) for node in found["nodes"]] == [
         ("b", "kind", "column"), ("a", "kind", "column"), ("b", None, "rows"),
@@ -46,6 +50,23 @@ def test_json_has_the_documented_shape(folder: Path, capsys: pytest.CaptureFixtu
         "file": "pipelines/facts/p/b/sql-scripts/dml.b.sql", "line": 1,
     }  # fmt: skip
     assert found["unresolved"] == []
+
+
+def test_where_another_text_is_deployed_is_said(
+    folder: Path, ledger: Any, deployed: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = folder / "pipelines/sources/p/a/sql-scripts"
+    texts = RevisionTexts((sql / "ddl.a.sql").read_text(), (sql / "dml.a.sql").read_text(), "")
+    ledger.put_deployment(
+        deployed("a", texts=replace(texts, dml="INSERT INTO a SELECT id, 'x' AS kind FROM STREAM landed"))
+    )
+    assert exit_codes.run_command_line(["lineage", "b.kind"]) == 0
+    assert "the lineage of the files; another text is deployed of a" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["lineage", "b.kind", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["edited"] == ["a"]
+    ledger.update_deployment("a", 1, texts=texts, revision="of the files")
+    assert exit_codes.run_command_line(["lineage", "b.kind"]) == 0
+    assert "another text" not in capsys.readouterr().err
 
 
 def test_a_whole_table_has_a_tree_for_each_column(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -315,3 +315,16 @@ def test_wrong_column_is_a_problem_of_its_line_wherever_a_plan_starts_the_statem
     place = "pipelines/facts/p/b/sql-scripts/dml.b.sql:4"
     assert f"{place}: error: b reads kinde, a column that a does not have\n    did you mean kind?" in said
     assert "headgate: 1 column that is read does not exist" in said
+
+
+def test_a_rollback_over_a_document_finds_the_run_there(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = "former: {version: 1, revision: old, bindings: [{parent: landed, version: 0, streamed: true}]}"
+    path = tmp_path / "released.yml"
+    released = f"a: {{state: running, version: 2, served_by: 1c50-31ac8, {before}}}"
+    path.write_text(f"tables:\n  landed: {{state: running}}\n  {released}\n")
+    found = written(["plan", "rollback", "1c50", "--observed", str(path)], capsys)
+    assert found["request"]["tables"] == ["a"] and [s["do"] for s in found["steps"]].count("swap") == 1
+    found = written(["plan", "rollback", "a", "--observed", str(path)], capsys)
+    assert found["request"]["tables"] == ["a"]

@@ -128,12 +128,12 @@ def test_a_chain_longer_than_python_s_recursion_is_a_tree_too() -> None:
     assert view.statements[name_of(1)].readers == (name_of(2),)
 
 
-def test_many_statements_begin_with_closed_products() -> None:
+def test_many_statements_begin_with_closed_layers() -> None:
     from tests.terminal.ledger_under_load import row_of
 
     lines = tuple(statement_line(row_of(index, NOW)) for index in range(200))
     view = make_ledger_view(LedgerSnapshot(read_at=NOW, statements=lines))
-    assert len(by_product(view, folded_to_fit(view, 19), ALL, force_open=False)) == 5
+    assert len(by_product(view, folded_to_fit(view, 19), ALL, force_open=False)) == 17
 
 
 @pytest.mark.parametrize("width", [80, 100, 132, 159, 200, 320])

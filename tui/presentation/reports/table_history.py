@@ -32,8 +32,8 @@ class HistoryEntry:
     at: float
     """Epoch seconds: when it began."""
     kind: str
-    """deploy, schema, serves, an act (stop, start, restart, …), failure, missed or met (its objective), state, or the
-    kind of the ledger's event."""
+    """deploy, schema, serves, an act (stop, start, restart, …), failure, missed or met (its objective), state, upstream
+    (a stop, start or failure of what it reads), or the kind of the ledger's event."""
     summary: str
     actor: str = ""
     """Who did it; empty for what happened by itself."""
@@ -54,6 +54,7 @@ def table_history(records: TableRecords, plans: Mapping[str, Plan], limit: int =
         found += _deploys(run, plans.get(run.plan_hash), records.table)
     for event in records.events:
         found += _happened(event)
+    found += filter(None, map(_upstream, records.upstream))
     found.sort(key=lambda entry: (entry.at, entry.kind, entry.summary))
     return tuple(found[-limit:])
 
@@ -158,6 +159,14 @@ def _happened(event: EventRow) -> Iterator[HistoryEntry]:
         return
     bad = event.kind == MISSED or (event.kind == "state" and event.summary.endswith(_FAULTS))
     yield HistoryEntry(event.at, event.kind, event.summary, version=event.version, detail=event.detail, bad=bad)
+
+
+def _upstream(event: EventRow) -> HistoryEntry | None:
+    """Return what an operator, a run or a failure did to something that the table reads; None for anything else."""
+    if event.kind != "state" or not (event.summary.endswith(_FAULTS) or any(e in event.summary for e in _EFFECTS)):
+        return None
+    bad = event.summary.endswith(_FAULTS)
+    return HistoryEntry(event.at, "upstream", f"{event.table}: {event.summary}", detail=event.detail, bad=bad)
 
 
 def _matters(event: EventRow) -> bool:

@@ -40,7 +40,7 @@ LAYER = TableColumn("layer", "LAYER", 12)
 OWNER = TableColumn("owner", "OWNER", 12)
 TRIGGER = TableColumn("trigger", "TRIGGER", 10)
 
-NARROW_TREE_COLUMNS = (NAME, STATE, BEHIND, TREND)
+NARROW_TREE_COLUMNS = (NAME, STATE, BEHIND)
 """Of the left pane of a wide terminal: the list beside it has the rest."""
 LIST_COLUMNS = (NAME, STATE, VERSION, BEHIND, LAG, TREND, ERRORS, AGE)
 WIDE_COLUMNS = (NAME, STATE, BEHIND, TREND)

@@ -1,6 +1,6 @@
 """Which branches of the tree by product are closed: what a person chose, else what makes the tree fit its screen."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 from tui.presentation.view.ledger_view import LedgerView
@@ -50,11 +50,34 @@ class TreeFolding:
 def folded_to_fit(view: LedgerView, rows: int) -> frozenset[str]:
     """Return the branches that are closed so that the tree has at most `rows` rows, or as few as can be.
 
-    Quiet layers are closed before quiet products; what has something to say is never closed.
+    What has something to say is never closed. Of what is quiet products open before layers, and small before large.
     """
-    quiet = quiet_branches(view)
-    layers = frozenset(branch for branch in quiet if branch.startswith("layer:"))
-    return next((closed for closed in (frozenset[str](), layers) if rows_of(view, closed) <= rows), quiet)
+    closed = quiet_branches(view)
+    room = rows - rows_of(view, closed)
+    for branch, added in (*_sorted(_layers_in(view)), *_sorted(_rows_in_layers(view))):
+        if branch in closed and added <= room and _product_of(branch) not in closed - {branch}:
+            closed, room = closed - {branch}, room - added
+    return closed
+
+
+def _layers_in(view: LedgerView) -> dict[str, int]:
+    return {f"product:{product}": len(layers) for product, layers in view.families.items()}
+
+
+def _rows_in_layers(view: LedgerView) -> dict[str, int]:
+    return {
+        f"layer:{product}/{layer}": sum(1 + len(view.others.get(name, ())) for name in names)
+        for product, layers in view.families.items()
+        for layer, names in layers.items()
+    }
+
+
+def _sorted(added: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(added.items(), key=lambda item: item[1])
+
+
+def _product_of(branch: str) -> str:
+    return f"product:{branch.split(':', 1)[1].split('/', 1)[0]}"
 
 
 def quiet_branches(view: LedgerView) -> frozenset[str]:

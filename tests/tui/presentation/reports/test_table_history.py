@@ -117,3 +117,19 @@ def test_the_answer_to_an_act_is_told_in_words() -> None:
     command = CommandRow(1, 50.0, "bob", "start", "a", "headgate start a", "accepted", detail=answer, took_ms=270)
     (entry,) = table_history(TableRecords(A, commands=(command,)), {})
     assert entry.summary == "accepted: a started in 267 ms, first batch pending"
+
+
+def test_a_stop_of_what_it_reads_is_told_among_its_own() -> None:
+    events = (
+        EventRow(1, 50.0, "parent", 1, "state", "running → stopped, stopped by bob"),
+        EventRow(2, 60.0, "parent", 1, "state", "starting → running"),
+        EventRow(3, 70.0, "root", 2, "state", "running → failed", "by zero"),
+        EventRow(4, 80.0, "root", 2, "missed", "behind for 2 min"),
+    )
+    stopped, failed = table_history(TableRecords(A, upstream=events), {})
+    assert (stopped.kind, entry_words(stopped), stopped.bad) == (
+        "upstream",
+        "parent: running → stopped, stopped by bob",
+        False,
+    )
+    assert (entry_words(failed), failed.detail, failed.bad) == ("root: running → failed", "by zero", True)

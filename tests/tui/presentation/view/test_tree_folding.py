@@ -7,7 +7,7 @@ import pytest
 from tests.terminal.in_memory_backend import FakeBackend
 from tui.presentation.view.ledger_view import LedgerView, make_ledger_view
 from tui.presentation.view.statement_tree import by_product
-from tui.presentation.view.tree_folding import FoldingMode, TreeFolding, folded_to_fit, rows_of
+from tui.presentation.view.tree_folding import FoldingMode, TreeFolding, folded_to_fit, quiet_branches, rows_of
 
 KITCHEN_FACTS = "layer:kitchen/fact"
 
@@ -36,9 +36,20 @@ def test_as_much_is_open_as_fits_and_what_has_something_to_say_always() -> None:
     assert folded_to_fit(view, whole) == frozenset()
     layers = folded_to_fit(view, whole - 1)
     assert "layer:sales/fact" not in layers and not any(branch.startswith("product:") for branch in layers)
-    assert shown(view, layers) <= 19
+    assert shown(view, layers) <= whole - 1
     fewest = folded_to_fit(view, 5)
     assert {"product:crm", "product:kitchen"} <= fewest and not {"product:sales", "layer:sales/fact"} & fewest
+
+
+@pytest.mark.parametrize("rows", range(3, 40))
+def test_no_row_stays_empty_that_a_closed_branch_could_fill(rows: int) -> None:
+    view = view_of(till="behind")
+    closed = folded_to_fit(view, rows)
+    assert shown(view, closed) <= rows or closed == quiet_branches(view), "more than fits only where nothing can close"
+    for branch in closed:
+        product = f"product:{branch.split(':')[1].split('/')[0]}"
+        if product == branch or product not in closed:
+            assert shown(view, closed - {branch}) > rows
 
 
 def test_a_branch_that_turns_unhealthy_opens_unless_a_person_has_closed_it() -> None:

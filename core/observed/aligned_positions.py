@@ -1,0 +1,260 @@
+"""Aligned positions: the newest batches at which two versions had read just the same of what both stand on.
+
+A version's batch has read a definite part of each streamed source. Where the source is a version of ours that only one
+of both reads, what counts is what that version had read itself: the way leads up to what both share, or to what comes
+from outside. What was read is a mark that is equal exactly where it is the same rows, `12:9f3a…` for 12 files.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from core.model.names import TableName, query_name
+
+Version = tuple[TableName, int]
+"""A version of a table; 0 is an external table."""
+
+SourcePath = tuple[str, ...]
+"""From a version up to a root, by names of tables; a table that is streamed twice is numbered from its second time."""
+
+NOTHING = "0:0"
+"""What was read before the first batch."""
+
+ALTERNATIVES = 256
+"""Positions that one batch may stand for: each batch that wrote nothing makes one more."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPosition:
+    """What a version had read once a batch was done."""
+
+    consumed: tuple[str, ...]
+    """A mark for each source, in the order of its SQL."""
+    watermark_ms: int = 0
+    """Of the batch; 0 where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHistory:
+    """The batches of one version that its checkpoint and its table still know."""
+
+    batches: Mapping[int, BatchPosition]
+    held: Mapping[str, tuple[int, int]]
+    """What a reader of the table has read → the first and the last batch at which the table held just that."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionHistory:
+    """One version's batches, and the version that each of its sources is."""
+
+    sources: tuple[Version, ...]
+    history: BatchHistory
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedPair:
+    """A batch of each of two versions, which have read the same."""
+
+    blue: int
+    green: int
+    blue_watermark_ms: int = 0
+    green_watermark_ms: int = 0
+    same_watermarks: bool = True
+    """Whether both, and all that only one of them reads, had come to the same watermarks: rows that one of them
+    withholds, the other withholds as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unaligned:
+    """Why there is no pair, in words."""
+
+    why: str
+
+
+Histories = Mapping[Version, VersionHistory]
+
+
+def newest_aligned(
+    histories: Histories, blue: Version, green: Version, *, at: Collection[int] | None = None, strict: bool = True
+) -> AlignedPair | Unaligned:
+    """Return the newest batches of two versions that have read the same.
+
+    `histories` holds both, and every version of ours that they read, at any depth, as far as it is known; `at` are the
+    only batches of blue that will do. With `strict` watermarks must be the same too. Where a source is read by one of
+    them alone, the others are compared.
+    """
+    missing = next((version for version in (blue, green) if version not in histories), None)
+    if missing is not None:
+        return Unaligned(f"nothing is known of the batches of {query_name(*missing)}")
+    shared = _above(histories, blue) & _above(histories, green)
+    blues, greens = _Side(histories, shared, blue), _Side(histories, shared, green)
+    if not blues.batches and not greens.batches and at is None:
+        return AlignedPair(-1, -1)
+    pairs = _comparable(blues.paths, greens.paths)
+    if not pairs:
+        return Unaligned(f"{query_name(*blue)} and {query_name(*green)} have no source in common")
+    waters = [(path, path) for path in sorted(blues.waters & greens.waters)]
+    chosen = blues.batches if at is None else [batch for batch in blues.batches if batch in at]
+    newest: dict[tuple[str, ...], int] = {}
+    for batch in chosen:
+        for position in blues.positions(batch):
+            newest.setdefault(_projected(position, 0, (*pairs, *waters) if strict else pairs), batch)
+    best: tuple[int, int] | None = None
+    for batch in greens.batches:
+        for position in greens.positions(batch):
+            found = newest.get(_projected(position, 1, (*pairs, *waters) if strict else pairs), -1)
+            if found >= 0 and (best is None or (found, batch) > best):
+                best = found, batch
+    if best is None:
+        return Unaligned(_why(blues, greens, pairs, chosen))
+    return _pair(blues, greens, best, waters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """One way to read what a batch stands on: marks by path, watermarks by path."""
+
+    marks: Mapping[SourcePath, str]
+    waters: Mapping[SourcePath, str]
+
+
+class _Side:
+    """One of both versions, with all that is expanded below the roots."""
+
+    def __init__(self, histories: Histories, shared: frozenset[Version], version: Version) -> None:
+        self._histories, self._shared = histories, shared
+        self._known: dict[tuple[Version, int], tuple[_Position, ...]] = {}
+        self.version = version
+        self.batches = sorted(histories[version].history.batches, reverse=True)
+        """Newest first."""
+        self.paths = dict(self._roots(version, ()))
+        self.waters = frozenset(self._waters(version, ()))
+
+    def positions(self, batch: int) -> tuple[_Position, ...]:
+        """Return all that a batch may stand for; nothing where that is not known any more."""
+        return self._positions(self.version, batch)
+
+    def expands(self, version: Version) -> bool:
+        """Return whether what a source is made of counts, not the source itself."""
+        return version not in self._shared and version in self._histories
+
+    def _roots(self, version: Version, path: SourcePath) -> Iterator[tuple[SourcePath, Version]]:
+        for name, source in _named(self._histories[version].sources):
+            if self.expands(source):
+                yield from self._roots(source, (*path, name))
+            else:
+                yield (*path, name), source
+
+    def _waters(self, version: Version, path: SourcePath) -> Iterator[SourcePath]:
+        yield path
+        for name, source in _named(self._histories[version].sources):
+            if self.expands(source):
+                yield from self._waters(source, (*path, name))
+
+    def _positions(self, version: Version, batch: int) -> tuple[_Position, ...]:
+        key = (version, batch)
+        if key not in self._known:
+            self._known[key] = tuple(self._found(version, batch))
+        return self._known[key]
+
+    def _found(self, version: Version, batch: int) -> Iterator[_Position]:
+        """Combine what each source may stand for; before the first batch nothing of any source was read."""
+        known = self._histories[version]
+        at = known.history.batches.get(batch)
+        if at is None and batch < 0:
+            at = BatchPosition((NOTHING,) * len(known.sources))
+        if at is None or len(at.consumed) < len(known.sources):
+            return
+        each = [
+            self._of_source(name, source, mark)
+            for (name, source), mark in zip(_named(known.sources), at.consumed, strict=False)
+        ]
+        for count, combined in enumerate(product(*each)):
+            if count >= ALTERNATIVES:
+                return
+            marks = {path: mark for one in combined for path, mark in one.marks.items()}
+            waters = {path: water for one in combined for path, water in one.waters.items()}
+            yield _Position(marks, {**waters, (): str(at.watermark_ms)})
+
+    def _of_source(self, name: str, source: Version, mark: str) -> list[_Position]:
+        if not self.expands(source):
+            return [_Position({(name,): mark}, {})]
+        held = self._histories[source].history.held
+        first, last = (-1, -1) if mark == NOTHING and mark not in held else held.get(mark, (0, -1))
+        above = [one for batch in range(last, first - 1, -1) for one in self._positions(source, batch)]
+        return [
+            _Position(
+                {(name, *path): found for path, found in one.marks.items()},
+                {(name, *path): found for path, found in one.waters.items()},
+            )
+            for one in above[:ALTERNATIVES]
+        ]
+
+
+def _above(histories: Histories, version: Version) -> frozenset[Version]:
+    """Return all that a version reads, at any depth, as far as it is known."""
+    found: set[Version] = set()
+    open_ = [version]
+    while open_:
+        known = histories.get(open_.pop())
+        fresh = [source for source in known.sources if source not in found] if known else []
+        found.update(fresh)
+        open_ += fresh
+    return frozenset(found)
+
+
+def _named(sources: tuple[Version, ...]) -> Iterator[tuple[str, Version]]:
+    """Name each source: `orders`, and `orders#2` where it is streamed again."""
+    seen: dict[TableName, int] = {}
+    for source in sources:
+        table = source[0]
+        seen[table] = seen.get(table, 0) + 1
+        yield (f"{table}#{seen[table]}" if seen[table] > 1 else str(table)), source
+
+
+def _comparable(
+    blue: Mapping[SourcePath, Version], green: Mapping[SourcePath, Version]
+) -> tuple[tuple[SourcePath, SourcePath], ...]:
+    """Pair the ways up to the same roots: the same way, else the only other way that each side has to a root."""
+    same = [path for path, root in blue.items() if green.get(path) == root]
+    pairs = [(path, path) for path in same]
+    for path, root in blue.items():
+        others = [other for other, of in green.items() if of == root and other not in same]
+        mine = [other for other, of in blue.items() if of == root and other not in same]
+        if path not in same and len(others) == 1 and len(mine) == 1:
+            pairs.append((path, others[0]))
+    return tuple(sorted(pairs))
+
+
+def _projected(position: _Position, side: int, pairs: Collection[tuple[SourcePath, SourcePath]]) -> tuple[str, ...]:
+    """Return what is compared of a position; watermarks stand where no mark does."""
+    marks, waters = position.marks, position.waters
+    return tuple(marks[pair[side]] if pair[side] in marks else waters.get(pair[side], "") for pair in pairs)
+
+
+def _pair(
+    blues: _Side, greens: _Side, best: tuple[int, int], waters: Collection[tuple[SourcePath, SourcePath]]
+) -> AlignedPair:
+    blue, green = best
+    one, other = (side.positions(batch) for side, batch in ((blues, blue), (greens, green)))
+    there = {_projected(_Position({}, position.waters), 0, waters) for position in one}
+    here = {_projected(_Position({}, position.waters), 1, waters) for position in other}
+    own = [int(side[0].waters[()]) for side in (one, other)]
+    return AlignedPair(blue, green, own[0], own[1], bool(there & here))
+
+
+def _why(blues: _Side, greens: _Side, pairs: tuple[tuple[SourcePath, SourcePath], ...], chosen: Collection[int]) -> str:
+    """Describe how far both have read; of what is not known any more, only that."""
+    ends = [next((found for batch in side for found in of.positions(batch)), None) for side, of in (
+        (sorted(chosen, reverse=True), blues), (greens.batches, greens))]  # fmt: skip
+    names = [query_name(*side.version) for side in (blues, greens)]
+    for end, name in zip(ends, names, strict=True):
+        if end is None:
+            return f"it is not known what {name} had read at its last batches"
+    first, second = ends
+    apart = [
+        f"{name} has read {theirs.partition(':')[0]} files of {path[-1]}, {names[1]} {ours.partition(':')[0]}"
+        for (path, other), name in zip(pairs, [names[0]] * len(pairs), strict=True)
+        if first and second and (theirs := first.marks[path]) != (ours := second.marks[other])
+    ]
+    return "; ".join(apart) or f"{names[0]} and {names[1]} have not come to the same watermark at the same rows"

@@ -1,0 +1,32 @@
+"""The batches of versions and of all that they read, from the ledger's bindings and the files of each."""
+
+from core.observed.aligned_positions import BatchHistory, Version, VersionHistory
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import streamed_reads
+
+
+def version_histories(world: AgentContext, *versions: Version) -> dict[Version, VersionHistory]:
+    """Return the histories of versions and of every version of ours that they stream from, at any depth.
+
+    One that is not in the registry has no batch. Raises TryAgain where files cannot be reached.
+    """
+    deployed = {(found.table, found.version): found for found in world.ledger.deployments()}
+    found: dict[Version, VersionHistory] = {}
+    open_ = list(versions)
+    while open_:
+        version = open_.pop()
+        deployment = deployed.get(version)
+        if version in found or deployment is None or deployment.external:
+            continue
+        reads = streamed_reads(deployment)
+        bound = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
+        sources = tuple((read.table, bound.get(read.table, 0)) for read in reads)
+        there = bool(deployment.checkpoint) and not deployment.deleted
+        history = (
+            world.files.batch_history(deployment.checkpoint, len(sources), deployment.folder)
+            if there
+            else BatchHistory({}, {})
+        )
+        found[version] = VersionHistory(sources, history)
+        open_ += sources
+    return found

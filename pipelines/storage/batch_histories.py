@@ -1,0 +1,178 @@
+"""What each batch of a version had read, and which of its table's files it has written: by checkpoint and table log.
+
+A mark of what was read is the number of files and a sum over the hashes of their paths, which is the same in whatever
+order they were read. The last hundred batches are known, as far as Spark keeps them.
+"""
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
+from pathlib import Path
+
+from core.observed.aligned_positions import NOTHING, BatchHistory, BatchPosition
+from pipelines.storage.file_sources import TABLE_LOG_FOLDER
+from pipelines.storage.file_stream_logs import (
+    LogEntry,
+    local_path,
+    read_source_log,
+    table_log_batches,
+    whole_table_log,
+)
+
+KEPT = 400
+"""Marks of one log that are remembered, newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A set of files, in whatever order they came."""
+
+    files: int = 0
+    hashes: int = 0
+
+    def plus(self, entries: Iterable[LogEntry]) -> "_Sum":
+        files, hashes = self.files, self.hashes
+        for entry in entries:
+            path = local_path(str(entry.get("path", "")))
+            files += 1
+            hashes += int.from_bytes(hashlib.sha256(path.encode("utf-8", "surrogatepass")).digest()[:16])
+        return replace(self, files=files, hashes=hashes % (1 << 128))
+
+    @property
+    def mark(self) -> str:
+        return f"{self.files}:{self.hashes:x}"
+
+
+@dataclass(slots=True)
+class _Log:
+    """How far a log was read, and the mark at each of its batches."""
+
+    upto: int = -1
+    sum: _Sum = field(default_factory=_Sum)
+    marks: dict[int, str] = field(default_factory=dict)
+
+    def put(self, batch: int, sum: _Sum) -> None:
+        self.upto, self.sum = batch, sum
+        self.marks[batch] = sum.mark
+        if len(self.marks) > 2 * KEPT:
+            self.marks = dict(islice(self.marks.items(), len(self.marks) - KEPT, None))
+
+
+class BatchHistories:
+    """Reads histories again and again, each time only what is new of a log."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logs: dict[str, _Log] = {}
+
+    def history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
+        """Read what is known of a version with so many streamed sources; empty before its first batch.
+
+        Raises ValueError where a log cannot be read.
+        """
+        with self._lock:
+            written = self._table_log(folder.rstrip("/"))
+            batches = {
+                batch: found
+                for batch in _batches(checkpoint, written.upto)
+                if (found := self._position(checkpoint, batch, sources)) is not None
+            }
+            held: dict[str, tuple[int, int]] = {}
+            for batch, mark in sorted(written.marks.items()):
+                held[mark] = (held.get(mark, (batch, batch))[0], batch)
+            return BatchHistory(batches, held)
+
+    def files(self, folder: str, upto: int) -> tuple[str, ...]:
+        """Return the files that batches up to `upto` have written, oldest first.
+
+        Raises ValueError where the log does not tell them from later ones any more.
+        """
+        place = folder.rstrip("/")
+        with self._lock:
+            known = self._table_log(place)
+            count = 0 if upto < 0 else _count(known, upto)
+        if count is None:
+            raise ValueError(f"the log of {place} does not say any more what batch {upto} had written")
+        if count == 0:
+            return ()
+        entries = islice(_added(whole_table_log(f"{place}/{TABLE_LOG_FOLDER}")), count)
+        found = tuple(local_path(str(entry["path"])) for entry in entries)
+        if len(found) < count:
+            raise ValueError(f"the log of {place} has become shorter")
+        return found
+
+    def _position(self, checkpoint: str, batch: int, sources: int) -> BatchPosition | None:
+        """Read one batch; None where its file, or what it refers to, is not there any more."""
+        try:
+            lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
+        except FileNotFoundError:
+            return None
+        if not lines[0].startswith("v") or len(lines) < 2:
+            raise ValueError(f"not an offset log: {lines[0][:20]!r}")
+        marks = [self._mark(checkpoint, ordinal, line) for ordinal, line in enumerate(lines[2 : 2 + sources])]
+        consumed = tuple(mark for mark in marks if mark is not None)
+        if len(consumed) < sources:
+            return None
+        return BatchPosition(consumed, int(json.loads(lines[1]).get("batchWatermarkMs") or 0))
+
+    def _mark(self, checkpoint: str, ordinal: int, line: str) -> str | None:
+        """Return the mark of a source at an offset; None where it is not one of a file log."""
+        if not line.startswith("{"):
+            return NOTHING
+        offset = json.loads(line).get("logOffset")
+        if not isinstance(offset, int):
+            return None
+        log = self._source_log(f"{checkpoint}/sources/{ordinal}", offset)
+        return log.marks.get(offset)
+
+    def _source_log(self, folder: str, upto: int) -> _Log:
+        log = self._logs.setdefault(folder, _Log())
+        if upto <= log.upto:
+            return log
+        sum = log.sum
+        batches = groupby(read_source_log(folder, log.upto, upto), key=lambda entry: int(entry.get("batchId", 0)))
+        for batch, entries in batches:
+            sum = sum.plus(entries)
+            log.put(batch, sum)
+        return log
+
+    def _table_log(self, folder: str) -> _Log:
+        """Read the log of a table as far as it goes; what lies before its oldest batch that is known has no mark."""
+        place = f"{folder}/{TABLE_LOG_FOLDER}"
+        log = self._logs.setdefault(place, _Log())
+        try:
+            for batch, entries, whole in table_log_batches(place, log.upto, log.sum.files):
+                log.put(batch, (_Sum() if whole else log.sum).plus(_added(entries)))
+        except FileNotFoundError:
+            return self._logs.pop(place)
+        return log
+
+
+def _count(log: _Log, batch: int) -> int | None:
+    mark = log.marks.get(batch)
+    return None if mark is None else int(mark.partition(":")[0])
+
+
+def _batches(checkpoint: str, written: int) -> Iterator[int]:
+    """Go through the batches whose rows are in the table: committed, or written by a batch that is about to be."""
+    committed = _newest(f"{checkpoint}/commits")
+    with suppress(FileNotFoundError), os.scandir(f"{checkpoint}/offsets") as entries:
+        names = [entry.name for entry in entries]
+        yield from (int(name) for name in names if name.isdigit() and int(name) <= max(committed, written))
+
+
+def _newest(folder: str) -> int:
+    try:
+        with os.scandir(folder) as entries:
+            return max((int(entry.name) for entry in entries if entry.name.isdigit()), default=-1)
+    except FileNotFoundError:
+        return -1
+
+
+def _added(entries: Iterable[LogEntry]) -> Iterator[LogEntry]:
+    return (entry for entry in entries if entry.get("action", "add") == "add")

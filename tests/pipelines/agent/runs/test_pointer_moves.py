@@ -1,0 +1,170 @@
+"""A swap whose pointers cannot all be moved moves none, wherever the agent dies meanwhile."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+
+from core.model.errors import EngineRefused, LedgerUnavailable
+from core.model.names import TableName as T
+from core.plan.request import PlanRequest
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from tests.pipelines.agent import conftest
+from tests.pipelines.agent.runs import test_run_lane as lane
+
+UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
+REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
+BEFORE = {"a": "a__v1", "b": "b__v1", "c": "c__v1"}
+AFTER = {"a": "a__v2", "b": "b__v2", "c": "c__v2"}
+NO = EngineRefused("the metastore says no", error_class="METASTORE")
+
+
+@dataclass
+class Labelled(lane.KillAt):
+    """Fault points that also keep their labels."""
+
+    labels: list[str] = field(default_factory=list)
+
+    def pass_by(self, label: str) -> None:
+        self.labels.append(label)
+        super().pass_by(label)
+
+
+@pytest.fixture(autouse=True)
+def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (step_executor, pointer_steps):
+        monkeypatch.setattr(module, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, how_often: dict[str, int]) -> None:
+    """Have the pool refuse to point a view to a target so many times."""
+    real = conftest._Tables.point
+
+    def point(tables: Any, view: str, target: str, columns: tuple[str, ...]) -> None:
+        if how_often.get(target, 0):
+            how_often[target] -= 1
+            raise NO
+        real(tables, view, target, columns)
+
+    monkeypatch.setattr(conftest._Tables, "point", point)
+
+
+def begun(world: AgentContext, pool: Any) -> str:
+    """Deploy a, b and c, and submit a release of all three."""
+    lane.deploy(world, pool, small_project.texts())
+    return lane.submit(world, lane.plan(world, small_project.texts(a=UPPER), REBUILD))
+
+
+def said(world: AgentContext, run_id: str) -> str:
+    row = world.ledger.run(run_id)
+    assert row is not None
+    return next(step.note for step in row.steps if step.do == "swap")
+
+
+def serving(world: AgentContext) -> dict[str, str]:
+    return {str(d.table): f"{d.table}__v{d.version}" for d in world.ledger.deployments() if d.active and not d.external}
+
+
+def test_one_refusal_is_tried_again(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = begun(world, pool)
+    refuse(monkeypatch, {"b__v2": 1})
+    assert lane.drive(world, run_id) == "done"
+    assert pool.views == AFTER == serving(world)
+
+
+@pytest.mark.parametrize("target", ["a__v2", "b__v2", "c__v2"])
+def test_a_pointer_that_is_refused_twice_takes_all_back(
+    target: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = begun(world, pool)
+    refuse(monkeypatch, {target: 2})
+    assert lane.drive(world, run_id) == "failed"
+    assert pool.views == BEFORE == serving(world)
+    view = target.split("__")[0]
+    assert said(world, run_id) == f"METASTORE: {view} was refused 2 times: the metastore says no; no pointer has moved"
+    assert lane.drive(world, run_id, OperatorControl("retry")) == "done"
+    assert pool.views == AFTER == serving(world)
+
+
+def test_what_could_not_be_moved_back_is_said_and_a_retry_moves_all(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = begun(world, pool)
+    refuse(monkeypatch, {"a__v2": 2, "c__v1": 1})
+    assert lane.drive(world, run_id) == "failed"
+    assert "some pointers have moved and could not be moved back" in said(world, run_id)
+    assert lane.drive(world, run_id, OperatorControl("retry")) == "done"
+    assert pool.views == AFTER == serving(world)
+
+
+def test_a_first_pointer_that_was_made_is_dropped_again(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, {"a__v1": 2})
+    run_id = lane.submit(world, lane.plan(world, small_project.texts(), lane.EVERYTHING))
+    assert lane.drive(world, run_id) == "failed"
+    assert "a" not in pool.views
+
+
+def test_a_kill_at_any_point_of_the_way_back_leaves_all_pointers_or_none(
+    tmp_path: Path, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one(at: int, folder: str, refusals: int) -> tuple[list[str], str]:
+        fresh_pool = type(pool)()
+        fresh = lane.make_world(world, fresh_pool, tmp_path / folder)
+        run_id, faults = begun(fresh, fresh_pool), Labelled(at)
+        with monkeypatch.context() as patch:
+            refuse(patch, {"a__v2": refusals})
+            try:
+                state = lane.drive(replace(fresh, faults=faults), run_id)  # type: ignore[arg-type]  # Counts and kills.
+            except lane.Killed:
+                state = lane.drive(fresh, run_id)
+        assert fresh_pool.views == serving(fresh), (at, state)
+        assert fresh_pool.views == (AFTER if state == "done" else BEFORE), (at, state)
+        fresh.ledger.close()
+        return faults.labels, state
+
+    labels = one(0, "none", 2)[0]
+    points = [at for at, label in enumerate(labels, 1) if "swap" in label]
+    assert [labels[at - 1] for at in points[-6:-3]] == ["swap back c", "swap back b", "swap back a"]
+    for refusals in (2, 99):
+        ends = {one(at, f"{refusals}-{at}", refusals)[1] for at in points}
+        assert ends == {"failed"} if refusals == 99 else {"failed", "done"}
+
+
+@pytest.mark.parametrize("fails", ["pool", "ledger"])
+def test_a_cancel_puts_pointers_back_that_a_swap_has_moved(
+    fails: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = begun(world, pool)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_lane, "POOL_WAIT_S", 0.0)
+        if fails == "pool":
+            patch.setattr(conftest._Tables, "swap", cut_off(conftest._Tables.swap))
+        else:
+            patch.setattr(type(world.ledger), "activate", locked)
+        assert lane.drive(world, run_id) == "failed"
+    assert pool.views != BEFORE == serving(world)
+    assert lane.drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    assert pool.views == BEFORE == serving(world)
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+def cut_off(real: Callable[..., float]) -> Callable[..., float]:
+    """Have the pool go away once the first pointer has moved."""
+
+    def swap(tables: Any, pointers: Any, before: Any) -> float:
+        real(tables, pointers[:1], before)
+        raise conftest.PoolUnreachable("no answer within 30 s")
+
+    return swap
+
+
+def locked(*_: object, **__: object) -> None:
+    raise LedgerUnavailable("the ledger is locked by another program")
