@@ -1,6 +1,6 @@
 """The parts of an `--observed` document ↔ values: what is wrong is collected, what is left out is not known."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
 from typing import Any
@@ -9,7 +9,7 @@ from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, FormerVersion, ObservedDeployment, OrphanVersion
+from core.observed.deployment import Binding, FormerVersion, ObservedDeployment, OpenTicket, OrphanVersion
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy, policy_from_json
 from core.project.model import Pool
@@ -166,6 +166,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         served_by=given.text("served_by"),
         former=_former(given, "former"),
         in_trash=_former(given, "in_trash"),
+        tickets=_tickets(given),
         begun=given.flag("begun"),
         pool=_pool(given),
         engine=given.text("engine"),
@@ -182,16 +183,12 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
         entry[key] = _former_as_json(version) if version is not None else None
     entry["bindings"] = [asdict(binding) for binding in seen.bindings]
     entry["spare"] = [asdict(orphan) for orphan in seen.orphan_versions]
+    entry["tickets"] = [asdict(ticket) for ticket in seen.tickets]
     entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
     entry["pool"] = {**asdict(seen.pool), "conf": dict(seen.pool.conf)} if seen.pool is not None else None
     entry["figures"] = known_fields(seen.statistics) if seen.statistics is not None else None
-    usual = {
-        **{key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()},
-        "bindings": [],
-        "spare": [],
-        "retained": [],
-        "kept": [],
-    }
+    usual = {key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()}
+    usual |= {key: [] for key in ("bindings", "spare", "retained", "kept", "tickets")}
     return {key: plain_value(value) for key, value in entry.items() if key == "state" or value != usual[key]}
 
 
@@ -303,15 +300,8 @@ def _bindings(given: EntryReader) -> tuple[Binding, ...]:
 
 
 def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
-    value = given.values.get("spare")
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(each, Mapping) and each.get("version") for each in value):
-        given.wrong("spare must be a list of orphan versions", "write spare: [{version: 2}]")
-        return ()
     found = []
-    for number, each in enumerate(value, 1):
-        part = EntryReader(given.subject, f"{given.label}: spare {number}", each, given.problems)
+    for part in _parts(given, "spare", "version", "a list of orphan versions", "[{version: 2}]"):
         part.only(tuple(field.name for field in fields(OrphanVersion)))
         found.append(
             OrphanVersion(
@@ -324,6 +314,24 @@ def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
             )
         )
     return tuple(sorted(found, key=lambda orphan: -orphan.version))
+
+
+def _tickets(given: EntryReader) -> tuple[OpenTicket, ...]:
+    found = []
+    for part in _parts(given, "tickets", "reader", "a list of open tickets", "[{reader: x, version: 1, run: 7f3a-1}]"):
+        part.only(tuple(field.name for field in fields(OpenTicket)))
+        found.append(OpenTicket(part.text("reader"), part.whole("version"), part.text("run")))
+    return tuple(found)
+
+
+def _parts(given: EntryReader, key: str, needs: str, what: str, example: str) -> Iterator[EntryReader]:
+    """Yield a list's mappings, each of which has at least one value."""
+    value = given.values.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(each, Mapping) and each.get(needs) for each in value):
+        given.wrong(f"{key} must be {what}", f"write {key}: {example}")
+        return
+    for number, each in enumerate(value, 1):
+        yield EntryReader(given.subject, f"{given.label}: {key} {number}", each, given.problems)
 
 
 def _former(given: EntryReader, key: str) -> FormerVersion | None:

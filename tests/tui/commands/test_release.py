@@ -31,8 +31,9 @@ def held(ledger: Any, place: Any) -> str:
     made: Plan = make_plan(project, "dev", observe(ledger.deployments()), request)
     assert not made.refusals
     ledger.put_plan(plan_row(made))
-    for row in rows.values():
-        ledger.put_deployment(replace(row, version=2, active=False))
+    for name, row in rows.items():
+        bound = reads["a"] if name == "a" else (Binding(T("a"), 2, True),)
+        ledger.put_deployment(replace(row, version=2, active=False, bindings=bound))
     at = [step.do for step in made.steps].index("hold")  # type: ignore[arg-type]  # A word of the list.
     states = ["done"] * at + ["gate"] + ["waits"] * (len(made.steps) - at - 1)
     steps = tuple(
@@ -95,6 +96,28 @@ def test_open_tickets_stand_below_a_release(held: str, ledger: Any, capsys: pyte
     out, _ = said(["release", "show", held], capsys)
     assert "ticket    BI (ana) reads a__v1: move to a__v2, cut at batch 41" in out
     assert json.dumps(written(["release", "show", held], capsys)["release"]["tickets"]).count("BI") == 1
+
+
+def test_a_ticket_is_closed_through_the_agent(held: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script["close_ticket"] = {"run": held, "reader": "BI", "closed": 1}
+    assert "the ticket of BI is closed" in said(["release", "close", held, "BI"], capsys)[1]
+    (request,) = agent.heard
+    assert (request["op"], request["args"]) == ("close_ticket", {"id": held, "reader": "BI"})
+    assert written(["release", "close", held, "BI"], capsys) == {"run": held, "reader": "BI", "act": "close"}
+
+
+def test_a_retirement_of_a_run_is_a_plan_of_its_tables(
+    held: str, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.activate({T("a"): 2, T("b"): 2}, by=held, at=5.0)
+    out, _ = said(["plan", "retire", held, "--offline"], capsys)
+    assert "retire v1" in out and "retire a b" in out
+    found = written(["plan", "retire", "b", "--offline"], capsys)
+    assert [(step["do"], step["table"], step["version"]) for step in found["steps"]] == [
+        ("stop", "b", 1), ("tombstone", "b", 1),
+    ]  # fmt: skip
+    agent.script["submit_plan"] = {"confirm": "dev x"}
+    assert "this needs the confirmation" in said(["release", "retire", held], capsys, 3)[1]
 
 
 def test_without_any_release_it_says_so(ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
