@@ -1,7 +1,7 @@
 """Releases, read from the ledger: runs with what the registry and the measurements say of their tables."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 
 from core.model.errors import HeadgateError
 from core.model.names import TableName
@@ -38,22 +38,28 @@ def release_of_run(reader: LedgerReader, run: RunRow, plan: Plan, now: float) ->
     return release_of(plan, run, versions, figures, now=now, tickets=reader.tickets(run.id))
 
 
-def releases(reader: LedgerReader, runs: Iterable[RunRow], now: float) -> tuple[Release, ...]:
-    """Read the releases among runs, in their order."""
-    found = []
+def releases(
+    reader: LedgerReader, runs: Iterable[RunRow], now: float, plans: MutableMapping[str, Plan | None] | None = None
+) -> tuple[Release, ...]:
+    """Read the releases among runs, in their order; `plans` keeps those that were read, by run, for the next time."""
+    found, known = [], {} if plans is None else plans
     for run in runs:
-        plan = plan_of(reader, run)
+        if run.id not in known:
+            known[run.id] = plan_of(reader, run)
+        plan = known[run.id]
         release = release_of_run(reader, run, plan, now) if plan is not None else None
         if release is not None:
             found.append(release)
     return tuple(found)
 
 
-def open_releases(reader: LedgerReader, now: float) -> tuple[Release, ...]:
+def open_releases(
+    reader: LedgerReader, now: float, plans: MutableMapping[str, Plan | None] | None = None
+) -> tuple[Release, ...]:
     """Read the releases that go on or wait, and those of which what they replaced still runs; newest first."""
     ids = {run.id for run in reader.open_runs()} | set(reader.observed_runs())
     runs = (reader.run(run_id) for run_id in sorted(ids))
-    found = releases(reader, (run for run in runs if run is not None), now)
+    found = releases(reader, (run for run in runs if run is not None), now, plans)
     return tuple(sorted((one for one in found if one.is_open), key=lambda one: (-one.since, one.run)))
 
 

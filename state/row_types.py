@@ -335,7 +335,7 @@ class StagedRow:
     folder: str
     table: TableName
     verb: str
-    """deploy or delete."""
+    """deploy, hold (a deploy that is held before its swap) or delete."""
     at: float
 
 

@@ -126,6 +126,8 @@ class Release:
     pairs: tuple[ReleasePair, ...]
     left: Seconds | None
     """How long the run still takes, the wait for a word left out; None where that is not known, or it has ended."""
+    serves: bool
+    """Whether something that it swapped in serves."""
     note: str
     """What it waits for or fails of, in the words of its step; empty where nothing is to be said."""
     blocked: str
@@ -185,6 +187,7 @@ def release_of(
             )
         )
     state, since, note = _standing(plan, run, pairs, known)
+    serves = _has_swapped(run) and _serves(run, pairs, known)
     soaks = [pair.old.stops_at for pair in pairs if pair.old.runs and pair.old.stops_at is not None]
     replaced = {physical_name(pair.table, pair.old.version) for pair in pairs}
     return Release(
@@ -195,8 +198,9 @@ def release_of(
         since,
         tuple(pairs),
         time_left(plan.steps, run.steps, now) if run.state == RunState.RUNNING else None,
+        serves,
         note,
-        _why_no_rollback(run, pairs, serves=_serves(run, pairs, known)),
+        _why_no_rollback(run, pairs, serves=serves),
         min(soaks) if _has_swapped(run) and len(soaks) == len(pairs) else None,
         tuple(ticket for ticket in open_tickets(tickets, known.values()) if ticket.old in replaced),
     )

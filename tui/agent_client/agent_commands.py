@@ -40,7 +40,7 @@ class AgentCommands:
         return tuple(found) if isinstance(found, list) else ()
 
     def stage(self, tables: Sequence[str], *, verb: str) -> None:
-        """Stage tables for this user's next plan in this project folder; verb is deploy or delete.
+        """Stage tables for this user's next plan in this project folder; verb is deploy, hold or delete.
 
         The stage is the console's: the line is what is typed there.
         """

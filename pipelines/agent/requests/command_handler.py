@@ -258,8 +258,8 @@ class CommandHandler:
     def _stage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
         verb = str(args.get("verb", "deploy"))
-        if verb not in ("deploy", "delete"):
-            raise UsageError(f"{verb!r} cannot be staged", remedy="deploy or delete")
+        if verb not in ("deploy", "hold", "delete"):
+            raise UsageError(f"{verb!r} cannot be staged", remedy="deploy, hold or delete")
         folder = str(args.get("folder", ""))
         if len(folder) > FOLDER_LIMIT or len(tables) > TABLES_LIMIT:
             raise UsageError(

@@ -34,7 +34,7 @@ PAIR = ReleasePair(ORDERS, OLD, NEW, serves=1, gate="gate", note="lag 12,040 row
 def release(state: str = "hydrating", **known: Any) -> Release:
     every: dict[str, Any] = dict(
         run="9f2c-1", plan="9f2c0a", actor="ana", state=ReleaseState(state), since=NOW - 60, pairs=(PAIR,), left=None,
-        note="", blocked="nothing is swapped", old_until=None,
+        serves=False, note="", blocked="nothing is swapped", old_until=None,
     )  # fmt: skip
     return Release(**(every | known))
 
