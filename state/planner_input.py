@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
-from core.observed.deployment import FormerVersion, ObservedDeployment, OpenTicket, OrphanVersion
+from core.observed.deployment import FormerVersion, ObservedDeployment, OpenTicket, OrphanVersion, ReplacedVersion
 from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
 from state.row_types import ClockCheck, Deployment, MigrationTicket
@@ -98,6 +98,11 @@ def _observe(
         ),
         served_by=serving.served_by if serving.active else "",
         former=next((_former(d) for d in others if serving.active and d.version == serving.served_before), None),
+        runs_on=tuple(
+            ReplacedVersion(d.version, d.bindings)
+            for d in sorted(others, key=lambda d: -d.version)
+            if d.served_at is not None and d.version != serving.served_before and _in_service(d)
+        ),
         begun=serving.active or serving.started_at is not None,
         pool=serving.pool,
         engine=serving.engine,

@@ -63,6 +63,14 @@ class OpenTicket:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplacedVersion:
+    """A version that served before the former one and still runs: until its time is over, or while it is read."""
+
+    version: int
+    bindings: tuple[Binding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedDeployment:
     """What is known of a table's deployment; everything but `state` may be unknown offline."""
 
@@ -95,6 +103,8 @@ class ObservedDeployment:
     """The run that moved the pointer to `version`; empty where it is not known."""
     former: FormerVersion | None = None
     """What the pointer led to before; None where it was the first, or its files are gone."""
+    runs_on: tuple[ReplacedVersion, ...] = ()
+    """What served before `former` and still runs, newest first."""
     in_trash: FormerVersion | None = None
     """Of a deleted table, the version that served last, while its files are kept."""
     tickets: tuple[OpenTicket, ...] = ()

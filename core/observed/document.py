@@ -14,8 +14,6 @@ from core.model.names import TableName
 from core.model.problems import Problem, Where
 from core.observed.deployment import ObservedDeployment, PlannerInput
 from core.observed.document_entries import (
-    EntryReader,
-    cut,
     entry_as_json,
     known_fields,
     plain_value,
@@ -25,6 +23,7 @@ from core.observed.document_entries import (
     read_name,
     read_policy,
 )
+from core.observed.entry_reader import EntryReader, cut
 from core.observed.step_durations import Seconds
 from core.policy.model import policy_as_json
 from core.text.wording import counted, did_you_mean

@@ -1,20 +1,26 @@
 """The parts of an `--observed` document ↔ values: what is wrong is collected, what is left out is not known."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from datetime import date, datetime
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, FormerVersion, ObservedDeployment, OpenTicket, OrphanVersion
+from core.observed.deployment import (
+    Binding,
+    FormerVersion,
+    ObservedDeployment,
+    OpenTicket,
+    OrphanVersion,
+    ReplacedVersion,
+)
+from core.observed.entry_reader import EntryReader, cut
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy, policy_from_json
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
-from core.text.wording import did_you_mean
 
 _KEYS = {"orphan_versions": "spare", "statistics": "figures"}
 """Keys of a document that are not named like their fields."""
@@ -23,10 +29,6 @@ FIELD_BY_KEY = {_KEYS.get(field.name, field.name): field.name for field in field
 """In the order of a document. The first four keys are the documented contract; the others make a
 document as exact as the ledger."""
 
-_MOST = 2**63
-"""Above every number that is counted or measured; a longer one is no figure."""
-_SHOWN = 80
-"""Letters of a value in a sentence."""
 
 _LONGEST_NAME = 200
 """Above the longest name of a table: what is cut is none."""
@@ -35,106 +37,6 @@ _FLAGS = frozenset(("exact",))
 _TEXTS = frozenset(("engine",))
 _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
 """Figures that are no whole numbers."""
-
-
-def cut(value: Any, most: int = _SHOWN) -> str:
-    """Return a value as text of at most `most` characters; a mapping or a list only by its kind."""
-    if isinstance(value, Mapping | list | tuple | set):
-        return "a mapping" if isinstance(value, Mapping) else "a list"
-    said = str(value)
-    return said if len(said) <= most else f"{said[: most - 1]}…"
-
-
-@dataclass(frozen=True, slots=True)
-class EntryReader:
-    """One mapping of a document, its getters report a wrong value and give the default instead."""
-
-    subject: str
-    label: str
-    """Said before each key: `orders`, `orders: pool`."""
-    values: Mapping[str, Any]
-    problems: list[Problem]
-
-    def only(self, known: tuple[str, ...]) -> None:
-        """Report unknown keys."""
-        for key in self.values:
-            if key not in known:
-                word = cut(key)
-                self.wrong(f"{word} is not a known key", did_you_mean(word, known) or f"known: {', '.join(known[:4])}")
-
-    def wrong(self, summary: str, remedy: str) -> None:
-        """Report what is wrong."""
-        self.problems.append(Problem(f"{self.label}: {summary}", remedy, None, self.subject))
-
-    def word(self, key: str, known: tuple[str, ...], default: str) -> str:
-        """Read one of a closed list."""
-        value = self.values.get(key, default)
-        if isinstance(value, str) and value in known:
-            return str(value)
-        word = cut(value)
-        self.wrong(f"{word} is not a {key}", did_you_mean(word, known) or f"one of {', '.join(known)}")
-        return default
-
-    def moment(self, key: str) -> str:
-        """Read a time: as a text, or as YAML reads one that is not in quotes."""
-        value = self.values.get(key)
-        return value.isoformat() if isinstance(value, (date, datetime)) else self.text(key)
-
-    def text(self, key: str, default: str = "") -> str:
-        """Read a text."""
-        value = self.values.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            self.wrong(f"{key} must be a string", "put it in quotes")
-            return default
-        return value
-
-    def whole(self, key: str, default: int = 0) -> int:
-        """Read a whole number of 0 or above."""
-        value = self.values.get(key, default)
-        if type(value) is not int or not 0 <= value < _MOST:
-            self.wrong(f"{key} must be a whole number", f"write {key}: 1")
-            return default
-        return value
-
-    def number(self, key: str, *, whole: bool) -> Any:
-        """Read a number of 0 or above, or nothing."""
-        value = self.values.get(key)
-        kinds = (int,) if whole else (int, float)
-        if value is not None and (type(value) not in kinds or not 0 <= value < (_MOST if whole else float("inf"))):
-            what = "a whole number" if whole else "a number"
-            self.wrong(f"{key} must be {what}, 0 or greater", f"write {key}: 1, or leave it out")
-            return None
-        return value
-
-    def wholes(self, key: str) -> tuple[int, ...]:
-        """Read a list of versions."""
-        value = self.values.get(key)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not all(type(item) is int and 0 < item < _MOST for item in value):
-            self.wrong(f"{key} must be a list of versions", f"write {key}: [1]")
-            return ()
-        return tuple(sorted(set(value)))
-
-    def flag(self, key: str, default: bool = True) -> bool:
-        """Read true or false."""
-        value = self.values.get(key, default)
-        if not isinstance(value, bool):
-            self.wrong(f"{key} must be true or false", f"write {key}: {'true' if default else 'false'}")
-            return default
-        return value
-
-    def part(self, key: str, what: str) -> "EntryReader | None":
-        """Read a mapping; None where there is none."""
-        value = self.values.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, Mapping):
-            self.wrong(f"{key} must be {what}", f"write {key}: {{}}, or leave it out")
-            return None
-        return EntryReader(self.subject, f"{self.label}: {key}", value, self.problems)
 
 
 def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> ObservedDeployment:
@@ -165,6 +67,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         orphan_versions=_orphan_versions(given),
         served_by=given.text("served_by"),
         former=_former(given, "former"),
+        runs_on=_replaced(given),
         in_trash=_former(given, "in_trash"),
         tickets=_tickets(given),
         begun=given.flag("begun"),
@@ -183,12 +86,13 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
         entry[key] = _former_as_json(version) if version is not None else None
     entry["bindings"] = [asdict(binding) for binding in seen.bindings]
     entry["spare"] = [asdict(orphan) for orphan in seen.orphan_versions]
+    entry["runs_on"] = [asdict(version) for version in seen.runs_on]
     entry["tickets"] = [asdict(ticket) for ticket in seen.tickets]
     entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
     entry["pool"] = {**asdict(seen.pool), "conf": dict(seen.pool.conf)} if seen.pool is not None else None
     entry["figures"] = known_fields(seen.statistics) if seen.statistics is not None else None
     usual = {key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()}
-    usual |= {key: [] for key in ("bindings", "spare", "retained", "kept", "tickets")}
+    usual |= {key: [] for key in ("bindings", "spare", "runs_on", "retained", "kept", "tickets")}
     return {key: plain_value(value) for key, value in entry.items() if key == "state" or value != usual[key]}
 
 
@@ -299,9 +203,31 @@ def _bindings(given: EntryReader) -> tuple[Binding, ...]:
     return tuple(sorted(found, key=lambda b: (b.parent, b.version, not b.streamed)))
 
 
+def _versions(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...]:
+    """Return a reader for each version of a list."""
+    value = given.values.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, Mapping) and each.get("version") for each in value):
+        given.wrong(f"{key} must be a list of {what}", f"write {key}: [{{version: 2}}]")
+        return ()
+    return tuple(
+        EntryReader(given.subject, f"{given.label}: {key} {number}", each, given.problems)
+        for number, each in enumerate(value, 1)
+    )
+
+
+def _replaced(given: EntryReader) -> tuple[ReplacedVersion, ...]:
+    found = []
+    for part in _versions(given, "runs_on", "versions that were replaced and still run"):
+        part.only(tuple(field.name for field in fields(ReplacedVersion)))
+        found.append(ReplacedVersion(part.whole("version"), _bindings(part)))
+    return tuple(sorted(found, key=lambda version: -version.version))
+
+
 def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
     found = []
-    for part in _parts(given, "spare", "version", "a list of orphan versions", "[{version: 2}]"):
+    for part in _versions(given, "spare", "orphan versions"):
         part.only(tuple(field.name for field in fields(OrphanVersion)))
         found.append(
             OrphanVersion(
@@ -318,20 +244,10 @@ def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
 
 def _tickets(given: EntryReader) -> tuple[OpenTicket, ...]:
     found = []
-    for part in _parts(given, "tickets", "reader", "a list of open tickets", "[{reader: x, version: 1, run: 7f3a-1}]"):
+    for part in _versions(given, "tickets", "open tickets, each on a version"):
         part.only(tuple(field.name for field in fields(OpenTicket)))
         found.append(OpenTicket(part.text("reader"), part.whole("version"), part.text("run")))
     return tuple(found)
-
-
-def _parts(given: EntryReader, key: str, needs: str, what: str, example: str) -> Iterator[EntryReader]:
-    """Yield a list's mappings, each of which has at least one value."""
-    value = given.values.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(each, Mapping) and each.get(needs) for each in value):
-        given.wrong(f"{key} must be {what}", f"write {key}: {example}")
-        return
-    for number, each in enumerate(value, 1):
-        yield EntryReader(given.subject, f"{given.label}: {key} {number}", each, given.problems)
 
 
 def _former(given: EntryReader, key: str) -> FormerVersion | None:

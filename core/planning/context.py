@@ -87,6 +87,12 @@ class ObservedTables:
         """Return what was observed, versions filled in; absent when it was not."""
         return self.deployments.get(table, _ABSENT)
 
+    def runs_on(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
+        """Return the versions of a table that were replaced and still run, with what they read."""
+        seen = self.deployment(table)
+        former = (seen.former,) if seen.former is not None and seen.former.running else ()
+        return tuple((version.version, version.bindings) for version in (*former, *seen.runs_on))
+
     def is_deployed(self, table: TableName) -> bool:
         """Return whether a version of it exists."""
         return self.deployment(table).state != State.ABSENT

@@ -154,15 +154,13 @@ def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> 
 def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions) -> None:
     """Refuse what a version still reads that was replaced and runs on, though what serves instead of it does not."""
     for other in sorted(set(observed.tables()) - found.tables):
-        former = observed.deployment(other).former
-        read = {b.parent for b in former.bindings} & found.tables if former is not None and former.running else ()
-        for table in sorted(read):
-            name = physical_name(other, former.version) if former else ""
-            found.refuse(
-                table,
-                f"{table} is read by {name}, which was replaced and still runs",
-                f"plan again once it has stopped: headgate show {other}",
-            )
+        for version, bindings in observed.runs_on(other):
+            for table in sorted({b.parent for b in bindings} & found.tables):
+                found.refuse(
+                    table,
+                    f"{table} is read by {physical_name(other, version)}, which was replaced and still runs",
+                    f"plan again once it has stopped: headgate show {other}",
+                )
 
 
 def _warn_of_ways_back(observed: ObservedTables, table: TableName, found: DeleteDecisions) -> None:

@@ -1,11 +1,12 @@
 """Setting aside what was replaced: every version of a table that has served and does not any more, readers first."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from core.model.actions import Action, StepKind
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
+from core.observed.deployment import Binding
 from core.plan.model import PlanNode
 from core.planning.context import ObservedTables, PlanningContext
 from core.planning.decisions import PlanRemarks
@@ -60,30 +61,34 @@ def _take(observed: ObservedTables, table: TableName, found: ReplacedVersions) -
 
 
 def _refuse_under_readers(context: PlanningContext, table: TableName, found: ReplacedVersions) -> None:
-    observed, going = context.observed, set(found.by_table[table])
+    """Refuse what serves on a version that goes, what still runs on it, and an open ticket; warn of ways back."""
+    observed = context.observed
+    going = {(table, version): physical_name(table, version) for version in found.by_table[table]}
     for reader in context.bindings.readers(table):
-        for binding in context.bindings.of(reader):
-            if binding.parent == table and binding.version in going:
-                declared = context.declared.tables.get(reader)
-                product = f" ({declared.product})" if declared is not None and declared.product else ""
-                words = f"{physical_name(table, binding.version)} is read by {reader}{product}"
-                found.refuse(table, words, f"move it to what serves: headgate plan {reader}")
+        declared = context.declared.tables.get(reader)
+        product = f" ({declared.product})" if declared is not None and declared.product else ""
+        for reads in _read(context.bindings.of(reader), going):
+            remedy = f"move it to what serves: headgate plan {reader}"
+            found.refuse(table, f"{reads} is read by {reader}{product}", remedy)
     for other in observed.tables():
+        stays = [one for one in observed.runs_on(other) if one[0] not in found.by_table.get(other, ())]
+        for version, bindings in stays:
+            for reads in _read(bindings, going):
+                name = physical_name(other, version)
+                found.refuse(table, f"{reads} is read by {name}, which still runs", f"retire {other} as well")
         former = observed.deployment(other).former
-        if former is None or former.version in found.by_table.get(other, ()):
-            continue
-        for binding in former.bindings:
-            if binding.parent == table and binding.version in going:
-                name, reads = physical_name(other, former.version), physical_name(table, binding.version)
-                if former.running:
-                    found.refuse(table, f"{reads} is read by {name}, which still runs", f"retire {other} as well")
-                else:
-                    found.warn(table, f"{other} cannot be rolled back to v{former.version}, which reads {reads}")
+        if former is not None and not former.running and former.version not in found.by_table.get(other, ()):
+            for reads in _read(former.bindings, going):
+                found.warn(table, f"{other} cannot be rolled back to v{former.version}, which reads {reads}")
     for ticket in observed.deployment(table).tickets:
-        if ticket.version in going:
-            reads = physical_name(table, ticket.version)
+        if (table, ticket.version) in going:
             closed = f"once it has moved: headgate release close {ticket.run} {ticket.reader}"
-            found.refuse(table, f"{ticket.reader} has an open ticket on {reads}", closed)
+            found.refuse(table, f"{ticket.reader} has an open ticket on {going[table, ticket.version]}", closed)
+
+
+def _read(bindings: Iterable[Binding], going: Mapping[tuple[TableName, int], str]) -> list[str]:
+    """Return the physical tables among those that go which bindings are about."""
+    return [going[b.parent, b.version] for b in bindings if (b.parent, b.version) in going]
 
 
 def _node(context: PlanningContext, table: TableName, versions: tuple[int, ...], level: int) -> PlanNode:

@@ -46,9 +46,12 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     swap = steps.swap(nodes)
     now = {table: context.observed.deployment(table).version for table in found.by_table}
     behind = tuple(_left_behind(context, now))
+    under = _under_what_runs_on(context, now, found)
     kept = _kept(context, now, {TableName(left.through) for left in behind})
     levels = plan_levels(context.declared, {t: context.bindings.of(t) for t in now}, now, every_version=False)
     for table in sorted(now, key=lambda table: (-levels[table], table)):
+        if table in under and table not in kept:
+            found.warn(table, f"v{now[table]} stops only after {under[table]}, which was replaced and still reads it")
         if table in kept:
             found.warn(table, f"v{now[table]} keeps running: it is read from outside of this release")
         else:
@@ -162,6 +165,23 @@ def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iter
                 declared = context.declared.tables.get(reader)
                 product, owner = (declared.product, declared.settings.owner) if declared else ("", "")
                 yield LeftBehind(reader, product, physical_name(table, version), owner, table)
+
+
+def _under_what_runs_on(
+    context: PlanningContext, now: Mapping[TableName, int], found: FormerVersions
+) -> dict[TableName, str]:
+    """Return the tables of a release whose version is read by one that was replaced later and still runs: `c__v2`.
+
+    A former version that is to serve again reads what it read then.
+    """
+    return {
+        binding.parent: physical_name(table, version)
+        for table in context.observed.tables()
+        for version, bindings in context.observed.runs_on(table)
+        if table not in found.by_table or found.by_table[table].version != version
+        for binding in bindings
+        if now.get(binding.parent) == binding.version
+    }
 
 
 def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[TableName]) -> set[TableName]:

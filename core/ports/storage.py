@@ -126,6 +126,12 @@ class Checkpoints(Protocol):
         None if the folder does not exist on this machine.
         """
 
+    def rows_since(self, folder: str, format: str, moment: float) -> int | None:
+        """Count the rows of the files that a written table has got since a moment, epoch seconds.
+
+        None where they are too many to be counted at once, or cannot be.
+        """
+
     def gone(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:
         """Count the files that a statement has read, of sources as for `lag`, and that are no longer there.
 

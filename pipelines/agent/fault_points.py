@@ -8,7 +8,7 @@ import threading
 log = logging.getLogger(__name__)
 
 FAULT_VARIABLE = "HEADGATE_FAULT_AT"
-"""A count, or `<label>`: the agent kills itself with SIGKILL at that point (drills only)."""
+"""A count, or labels with commas between: the agent kills itself with SIGKILL there, whichever is first (drills)."""
 
 TRACE_VARIABLE = "HEADGATE_FAULT_TRACE"
 """A file that each point is appended to, one label a line, so that a drill can loop over all of them."""
@@ -18,7 +18,7 @@ class FaultPoints:
     """Numbered places around every intent and evidence; free of cost unless a drill has asked for one."""
 
     def __init__(self, at: str = "", trace: str = "") -> None:
-        self._at = at
+        self._at = frozenset(at.split(",")) - {""}
         self._trace = trace
         self._count = 0
         self._lock = threading.Lock()
@@ -37,6 +37,6 @@ class FaultPoints:
             if self._trace:
                 with open(self._trace, "a") as file:
                     file.write(f"{self._count} {label}\n")
-            if self._at in (str(self._count), label):
+            if self._at & {str(self._count), label}:
                 log.warning("dying at fault point %s %s, as asked", self._count, label)
                 os.kill(os.getpid(), signal.SIGKILL)

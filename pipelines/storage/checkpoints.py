@@ -154,6 +154,17 @@ class FileCheckpoints:
         with reachable(folder):
             return self._lags.rows(folder, format)
 
+    def rows_since(self, folder: str, format: str, moment: float) -> int | None:
+        """Count the rows of the files that a written table has got since a moment.
+
+        None where they are too many to be counted at once, or cannot be.
+        """
+        with reachable(folder):
+            try:
+                return table_contents.rows_since(folder, format, moment)
+            except (FileNotFoundError, NotADirectoryError, ValueError):
+                return None
+
     def folded_lag(self) -> dict[str, str]:
         """Return positions in logs and sums over them as JSON by key, for `unfold_lag` in the next process."""
         return self._lags.folded()

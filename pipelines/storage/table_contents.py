@@ -72,6 +72,16 @@ class TableFolders:
         return found
 
 
+def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S) -> int | None:
+    """Count the rows of the files that a table's log names and that were written since a moment.
+
+    None where not all of them are counted within `count_s`, or at all.
+    """
+    entries = [entry for entry in _logged(local_path(folder.rstrip("/")), {}) if entry[0] >= moment]
+    counted = TableRows().counted(entries, table_format(format), count_s)
+    return counted.rows if counted.whole and counted.exact else None
+
+
 def missing_files(
     checkpoint: str, consumed: Mapping[int, int], sources: tuple[tuple[int, TableName, str, str], ...]
 ) -> int:

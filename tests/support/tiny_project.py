@@ -1,9 +1,9 @@
 """A tiny project on a real agent and a real pool, driven through the command line as a person would."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as parquet
@@ -32,9 +32,11 @@ DML = {
 
 @dataclass
 class Tiny(Driven):
-    """landed → kept → marked, in a folder and a home of its own."""
+    """landed → kept → marked, or what is given, in a folder and a home of its own."""
 
     landed: int = 0
+    ddl: Mapping[str, str] = field(default_factory=lambda: DDL)
+    dml: Mapping[str, str] = field(default_factory=lambda: DML)
 
     @property
     def folder(self) -> Path:
@@ -45,13 +47,13 @@ class Tiny(Driven):
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "headgate.yml").write_text(HEAD)
         (self.folder / "data/landing").mkdir(parents=True, exist_ok=True)
-        for table, ddl in DDL.items():
+        for table, ddl in self.ddl.items():
             layer = "sources" if table == "landed" else "facts"
             scripts = self.folder / f"pipelines/{layer}/p/{table}/sql-scripts"
             scripts.mkdir(parents=True, exist_ok=True)
             (scripts / f"ddl.{table}.sql").write_text(ddl)
-            if table in DML:
-                (scripts / f"dml.{table}.sql").write_text(dml.get(table, DML[table]))
+            if table in self.dml:
+                (scripts / f"dml.{table}.sql").write_text(dml.get(table, self.dml[table]))
 
     def land(self, count: int) -> None:
         """Land one file of `count` rows with the next ids."""

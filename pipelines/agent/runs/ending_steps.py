@@ -1,6 +1,8 @@
 """Step effects that end versions or bring them back: stop, soak, into the trash, out of it."""
 
 from core.model.actions import Strategy
+from core.model.errors import HeadgateError
+from core.model.names import physical_name
 from core.model.states import State, WantedState
 from core.plan.model import Step
 from core.run.state_machine import RunEvidence, StepDone, StepFailed, StepKept
@@ -9,6 +11,7 @@ from pipelines.agent.deployment_lifecycle import stop as stop_query
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.trash_moves import set_aside, take_out
 from pipelines.agent.trash_purge import checked_now
+from state.row_types import Deployment
 
 
 def stop(run: OpenRun, step: Step) -> RunEvidence:
@@ -25,7 +28,19 @@ def stop(run: OpenRun, step: Step) -> RunEvidence:
     mark_stopped(run.world, deployment)
     about = (step.table, step.version)
     run.world.event("state", f"{deployment.state} → {State.STOPPED}, by run {run.id}", about=about)
-    return StepDone(step.n)
+    return StepDone(step.n, _left_there(run, deployment))
+
+
+def _left_there(run: OpenRun, deployment: Deployment) -> str:
+    """Say how many rows stay in a version that a rollback takes out of service; empty for any other stop."""
+    if run.plan.request.verb != "rollback" or deployment.served_at is None:
+        return ""
+    try:
+        rows = run.world.files.rows_since(deployment.folder, deployment.format, deployment.served_at)
+    except HeadgateError:
+        rows = None
+    name, counted = physical_name(deployment.table, deployment.version), "not counted" if rows is None else f"{rows:,}"
+    return f"rows emitted by v{deployment.version} since the swap stay in {name}: {counted}"
 
 
 def soak(run: OpenRun, step: Step) -> RunEvidence:

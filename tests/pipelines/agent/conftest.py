@@ -190,6 +190,8 @@ class ScriptedFiles:
     taken_over: list[str] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
     """Folders that the file system does not give at the moment."""
+    emitted: dict[str, int] = field(default_factory=dict)
+    """Rows that a table has got since whenever, by the name of its folder."""
     histories: dict[str, BatchHistory] = field(default_factory=dict)
     """What batches have read, by checkpoint."""
 
@@ -243,6 +245,9 @@ class ScriptedFiles:
 
     def rows(self, folder: str, format: str) -> int | None:
         return None
+
+    def rows_since(self, folder: str, format: str, moment: float) -> int | None:
+        return self.emitted.get(Path(folder).name)
 
     def folded_lag(self) -> Mapping[str, str]:
         return {}

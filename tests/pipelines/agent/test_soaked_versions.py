@@ -125,11 +125,48 @@ def test_a_table_is_not_deleted_under_what_runs_on(soaked: AgentContext, pool: A
     assert lane.deploy(soaked, pool, files, PlanRequest(everything=True, children="all")) == "done"
     gone = PlanRequest(verb="delete", tables=(T("a"),))
     made = make_plan(small_project.project(files), "dev", observe(soaked.ledger.deployments()), gone)
-    assert {r.summary.split(",")[0] for r in made.refusals} == {f"a is read by {name}__v2" for name in "bc"}
+    found = {refused.summary.split(",")[0] for refused in made.refusals}
+    assert found == {f"a is read by {name}__v{version}" for name in "bc" for version in (1, 2)}
     for _ in range(3):
         later(soaked)
         stop_soaked(soaked)
     assert lane.deploy(soaked, pool, files, gone) == "done"
+
+
+@pytest.fixture
+def twice(soaked: AgentContext, pool: Any) -> tuple[AgentContext, dict[str, str]]:
+    """The same after two more releases of b and c alone: neither what serves of them reads a, nor what did before."""
+    files: dict[str, str] = {}
+    for condition in ("", " WHERE id > 0"):
+        lane.settle(soaked, pool)
+        elsewhere = f"SELECT id, kind FROM STREAM landed{condition}"
+        files = soaking(small_project.texts(a=UPPER, b=elsewhere, c=elsewhere))
+        assert lane.deploy(soaked, pool, files, PlanRequest(tables=(T("b"), T("c")), rebuild=True)) == "done"
+    lane.settle(soaked, pool)
+    return soaked, files
+
+
+def test_a_version_of_the_release_before_the_last_holds_what_it_reads_as_long_as_it_runs(
+    twice: tuple[AgentContext, dict[str, str]], pool: Any
+) -> None:
+    world, files = twice
+    assert {"b@v2", "c@v2", "b@v3", "b@v4"} <= set(wanted(world))
+    gone = PlanRequest(verb="delete", tables=(T("a"),))
+    made = make_plan(small_project.project(files), "dev", observe(world.ledger.deployments()), gone)
+    assert "a is read by c__v2, which was replaced and still runs" in {refused.summary for refused in made.refusals}
+    for _ in range(3):
+        later(world)
+        stop_soaked(world)
+    assert lane.deploy(world, pool, files, gone) == "done"
+
+
+def test_a_rollback_says_what_stops_only_after_a_version_that_still_runs(
+    twice: tuple[AgentContext, dict[str, str]], pool: Any
+) -> None:
+    world, files = twice
+    made = lane.plan(world, files, PlanRequest(verb="rollback", tables=(T("a"),)))
+    said = [warned.summary for warned in made.warnings if warned.table == "a"]
+    assert "v2 stops only after c__v2, which was replaced and still reads it" in said, said
 
 
 def test_what_a_run_keeps_for_a_version_that_runs_on_stops_after_it(soaked: AgentContext, pool: Any) -> None:

@@ -14,7 +14,7 @@ from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS, RowCounting, TableFormat
 from core.ports.storage import FolderContents
 from pipelines.storage import row_counting, table_contents
-from pipelines.storage.table_contents import TableFolders
+from pipelines.storage.table_contents import TableFolders, rows_since
 
 T = TableName("orders")
 
@@ -49,6 +49,17 @@ def test_written_table_holds_what_its_log_names_and_is_there(tmp_path: Path, foo
     (table.folder / "part 3.parquet").unlink()
     found = folders.contents(str(table.folder), "parquet")
     assert found is not None and (found.files, found.rows, found.exact, found.earliest) == (11, 163, True, 1001.0)
+
+
+def test_rows_since_a_moment_are_those_of_files_that_the_log_names(tmp_path: Path, footers: list[str]) -> None:
+    table = WrittenTable(tmp_path / "t")
+    for n in range(12):
+        table.write(rows=n, at=1000.0 + n)
+    folder = f"file://{table.folder}/"
+    assert rows_since(folder, "parquet", 1009.0) == 9 + 10 + 11
+    assert footers == ["part 9.parquet", "part 10.parquet", "part 11.parquet"]
+    assert rows_since(folder, "parquet", 1012.0) == 0
+    assert rows_since(folder, "parquet", 0.0, count_s=-1.0) is None
 
 
 def test_unchanged_table_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,6 +180,22 @@ def test_cancel_leaves_what_serves_as_it_was(world: AgentContext, pool: Any, mon
     assert (pool.views, "b@v1" in pool.running, "b@v2" in pool.running) == (before, True, False)
 
 
+def test_a_rollback_says_how_many_rows_stay_in_what_it_takes_out_of_service(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    changed = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
+    deploy(world, pool, changed, PlanRequest(tables=(TableName("a"),), rebuild=True, children="all"))
+    world.files.emitted.update(a__v2=1234, b__v2=0)  # type: ignore[attr-defined]  # Scripted.
+    run_id = submit(world, plan(world, changed, PlanRequest(verb="rollback", tables=(TableName("a"),))))
+    assert drive(world, run_id) == "done"
+    row = world.ledger.run(run_id)
+    assert row is not None
+    assert {step.table: step.note for step in row.steps if step.do == "stop"} == {
+        "a": "rows emitted by v2 since the swap stay in a__v2: 1,234",
+        "b": "rows emitted by v2 since the swap stay in b__v2: 0",
+        "c": "rows emitted by v2 since the swap stay in c__v2: not counted",
+    }
+
+
 WRONG = EngineRefused("no such column: knd", error_class="UNRESOLVED_COLUMN")
 BROKEN = "SELECT id, upper(knd) AS kind FROM STREAM a"
 FIXED = "SELECT id, upper(kind) AS kind FROM STREAM a"
