@@ -65,6 +65,12 @@ def test_a_held_release_is_listed_and_shown_with_the_word_that_it_waits_for(
     assert [one["run"] for one in written(["release"], capsys)["releases"]] == [held]
 
 
+def test_health_names_what_is_held(held: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"run {held}: Held for your word since" in said(["health"], capsys)[0]
+    (one,) = written(["health"], capsys)["releases"]
+    assert (one["run"], one["state"]) == (held, "held")
+
+
 def test_the_word_is_given_with_environment_and_run(held: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = said(["release", "swap", held], capsys, 3)
     assert out == "" and "this needs the confirmation 'dev 7f3a'" in err and not agent.heard
