@@ -4,8 +4,8 @@ None of it is called on the event loop. The ledger is read through the snapshot 
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from core.model.actions import Action
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 LOG_LINES = 2000
 """Lines of each log, from its end, in which a statement is looked for."""
+LAGS, MOST_LAGS = 24, 20
+"""Lags of a new version that a release shows, and of how many versions."""
+
 HISTORY = 200
 """Entries of a table's timeline that are read."""
 
@@ -59,6 +62,8 @@ class RunView:
     plan: PlanView | None = None
     release: Release | None = None
     """What the run comes to where it replaces versions."""
+    lags: Mapping[TableName, tuple[int | None, ...]] = field(default_factory=dict)
+    """The last lags of its new versions, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +167,12 @@ class ConsoleBackend:
         if plan is None:
             return RunView(row)
         with reader.frame():
-            return RunView(row, plan, release_of_run(reader, row, plan.plan, self._clock()))
+            release = release_of_run(reader, row, plan.plan, self._clock())
+            lags = {
+                pair.table: tuple(one.lag_rows for one in reader.samples(pair.table, pair.new.version)[-LAGS:])
+                for pair in (release.pairs[:MOST_LAGS] if release is not None and release.is_open else ())
+            }
+            return RunView(row, plan, release, lags)
 
     def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
         """Return the tables that selectors after `:` mean, over the files for a deploy, else over what is deployed."""

@@ -114,7 +114,8 @@ class RunScreen(SplitScreen):
         if release is None:
             return ()
         look = RowContext(self.state.glyphs, self.state.clock())
-        return pairs_lines(release, width, max((self.size.height - 16) // 2, 2), look)
+        lags = self.run_view.lags if self.run_view else {}
+        return pairs_lines(release, width, max((self.size.height - 16) // 2, 2), look, lags)
 
     def action_context(self) -> ActionContext:
         run = self.run_view.run if self.run_view else None

@@ -116,7 +116,7 @@ def release_details(release: Release, now: float) -> tuple[str, ...]:
     head = f"release {release.run}  {state_words(release, now)}{left_words(release)}  by {release.actor}"
     lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words), ""]
     width = max(5, *(len(pair.table) for pair in release.pairs))
-    lines.append(_cells("TABLE".ljust(width), "VER", "STATE", "LAG", "IN", "DONE", "TREND", "SLOW"))
+    lines.append(_cells("TABLE".ljust(width), "VER", "STATE", "LAG", "IN", "OUT", "TREND", "SLOW"))
     for pair in release.pairs:
         lines += [_side_line(pair, side, width) for side in (pair.old, pair.new)]
         lines += [f"  gate: {pair.note}"] if pair.note else []

@@ -44,7 +44,7 @@ def test_a_release_that_catches_up_names_the_slowest_what_is_left_and_what_limit
     assert found[0] == f"release 9f2c-1  hydrating since {clock(NOW - 60)}  by ana"
     assert found[1] == "  orders v2 is behind by 12k rows, 4m left; reading takes most of its batches."
     assert found[3:7] == (
-        "TABLE   VER  STATE           LAG      IN    DONE  TREND      SLOW",
+        "TABLE   VER  STATE           LAG      IN     OUT  TREND      SLOW",
         "orders  v1*  running      0 rows       -       -  idle       -",
         "        v2   running    12k rows   220/s   980/s  4m left    reading",
         "  gate: lag 12,040 rows, 0 of 3",

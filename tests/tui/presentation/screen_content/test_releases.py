@@ -24,10 +24,11 @@ def shown(width: int = 80, rows: int = 4, **known: object) -> list[str]:
 def test_a_pair_has_both_versions_in_one_row_and_marks_what_serves() -> None:
     found = shown()
     assert found[-2:] == [
-        " OLD, * serves VER STATE         LAG  NEW STATE         LAG  TREND      GATE",
-        " orders        v1* ● running       0  v2  ● running     12k  4m left    closed",
+        " OLD, * serves VER STATE         LAG  NEW STATE         LAG  TREND       GATE",
+        " orders        v1* ● running       0  v2  ● running     12k  ▼ 4m left   closed",
     ]
-    wide = shown(200)[-1]
+    (wide,) = [plain(one) for one in pairs_lines(release(), 200, 4, LOOK, {ORDERS: (8, 4, None, 0)})[-1:]]
+    assert "█▅ ▁" in wide
     assert "220/s" in wide and "980/s" in wide and "reading" in wide
 
 
