@@ -18,6 +18,7 @@ _WORDS = {
     "submit_plan": "plan",
     "run": "runs",
     "opinion": "Spark analysis",
+    "upgrade_shown": "upgrade test",
     "measure": "measurement",
     "policy_apply": "policy apply",
     "policy_approve": "policy approve",

@@ -230,6 +230,10 @@ _SOAKS = """
 ALTER TABLE deployment ADD COLUMN stops_at REAL;
 """
 
+_STARTING_CONDITIONS = """
+ALTER TABLE deployment ADD COLUMN begins_where TEXT NOT NULL DEFAULT '[]';
+"""
+
 _PLAN_FOLDERS = """
 ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
 """
@@ -297,6 +301,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _SERVED,
     _PLAN_FOLDERS,
     _SOAKS,
+    _STARTING_CONDITIONS,
     _TICKETS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""

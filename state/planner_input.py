@@ -103,6 +103,7 @@ def _observe(
             for d in sorted(others, key=lambda d: -d.version)
             if d.served_at is not None and d.version != serving.served_before and _in_service(d)
         ),
+        begins_where=serving.begins_where,
         begun=serving.active or serving.started_at is not None,
         pool=serving.pool,
         engine=serving.engine,
@@ -113,12 +114,21 @@ def _observe(
 def _spare(d: Deployment) -> OrphanVersion:
     """Return a version that never served; one that was made and never started has no query, whatever is wanted."""
     begun = d.started_at is not None
-    return OrphanVersion(d.version, d.revision, d.bindings, begun and _in_service(d), d.checkpoint_ok, begun)
+    running = begun and _in_service(d)
+    return OrphanVersion(d.version, d.revision, d.bindings, running, d.checkpoint_ok, begun, d.begins_where)
 
 
 def _former(d: Deployment) -> FormerVersion:
     return FormerVersion(
-        d.version, d.revision, d.texts, d.bindings, _in_service(d), d.checkpoint_ok, d.trigger, d.drop_after
+        d.version,
+        d.revision,
+        d.texts,
+        d.bindings,
+        _in_service(d),
+        d.checkpoint_ok,
+        d.trigger,
+        d.drop_after,
+        d.begins_where,
     )
 
 

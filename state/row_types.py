@@ -74,6 +74,8 @@ class Deployment:
     """The version that the pointer led to before it; None where there was none."""
     stops_at: float | None = None
     """When its query stops, because another version serves; None where it does not by itself."""
+    begins_where: tuple[str, ...] = ()
+    """What it reads of its streams, where that is not everything: `orders.ts >= TIMESTAMP '…'`; `compiled` has it."""
 
     @property
     def deleted(self) -> bool:

@@ -40,6 +40,8 @@ class StepKind(StrEnum):
     """Move the pointers of `tables` (sinks first) to their new versions: CREATE VIEW when absent, else ALTER VIEW."""
     RESTART = "restart"
     """Stop, then start the new revision on the same checkpoint."""
+    SEAM = "seam"
+    """Stop, then go on in the same table over another version of the upstream table, where that had read the same."""
     ALTER = "alter"
     """ALTER TABLE ADD COLUMNS on the physical table, and the registration DDL in the ledger."""
     STOP = "stop"
@@ -56,7 +58,7 @@ class StepKind(StrEnum):
     """Put a version's files and checkpoint back from the trash, and its table into the catalog; it does not run yet."""
 
 
-BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART})
+BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART, StepKind.SEAM})
 """Steps that wait, once their query has started, until it has proved that it works."""
 
 READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
@@ -93,7 +95,7 @@ STRATEGIES: Mapping[Strategy, str] = {
 }
 """What each strategy is, for help and readers of the code."""
 
-EXECUTABLE = frozenset({"", Strategy.FIRST, Strategy.EARLIEST, Strategy.IN_PLACE})
+EXECUTABLE = frozenset({"", Strategy.FIRST, Strategy.EARLIEST, Strategy.IN_PLACE, Strategy.PARTIAL, Strategy.SEAM})
 """Strategies that an agent carries out; the others are planned, and refused by name when they are applied."""
 
 

@@ -31,6 +31,8 @@ class OrphanVersion:
     checkpoint_ok: bool = True
     begun: bool = True
     """Whether its query was ever started: one that was not has read nothing and holds nothing."""
+    begins_where: tuple[str, ...] = ()
+    """Conditions of its streams, where it does not read everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class FormerVersion:
     trigger: str = ""
     drop_after: float | None = None
     """When its files go, epoch seconds; None where it is not in the trash."""
+    begins_where: tuple[str, ...] = ()
     outlived: tuple[int, ...] = ()
     """Of one in the trash, the versions that served after it and whose files are gone."""
 
@@ -111,6 +114,8 @@ class ObservedDeployment:
     """Open ones on versions that were replaced, by reader."""
     begun: bool = True
     """Whether the query of `version` was ever started, or it serves."""
+    begins_where: tuple[str, ...] = ()
+    """What the serving version reads of its streams, where that is not everything; it keeps this across restarts."""
     pool: Pool | None = None
     """What the serving version was started on, as `core.changes.pinned_settings.recorded_pool` gives it, with the
     pinned settings of its first start; None where that is not known."""

@@ -20,10 +20,9 @@ from core.observed.document_entries import (
     read_answers,
     read_entry,
     read_headroom,
-    read_name,
     read_policy,
 )
-from core.observed.entry_reader import EntryReader, cut
+from core.observed.entry_reader import EntryReader, cut, read_name
 from core.observed.step_durations import Seconds
 from core.policy.model import policy_as_json
 from core.text.wording import counted, did_you_mean

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from core.model.errors import BadName
-from core.model.names import TableName, parse_table_name
+from core.model.names import TableName
 from core.model.problems import Problem
 from core.model.states import State, WantedState
 from core.observed.deployment import (
@@ -16,7 +15,7 @@ from core.observed.deployment import (
     OrphanVersion,
     ReplacedVersion,
 )
-from core.observed.entry_reader import EntryReader, cut
+from core.observed.entry_reader import EntryReader, read_name
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy, policy_from_json
 from core.project.model import Pool
@@ -28,10 +27,6 @@ _KEYS = {"orphan_versions": "spare", "statistics": "figures"}
 FIELD_BY_KEY = {_KEYS.get(field.name, field.name): field.name for field in fields(ObservedDeployment)}
 """In the order of a document. The first four keys are the documented contract; the others make a
 document as exact as the ledger."""
-
-
-_LONGEST_NAME = 200
-"""Above the longest name of a table: what is cut is none."""
 
 _FLAGS = frozenset(("exact",))
 _TEXTS = frozenset(("engine",))
@@ -71,6 +66,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         in_trash=_former(given, "in_trash"),
         tickets=_tickets(given),
         begun=given.flag("begun"),
+        begins_where=given.texts("begins_where"),
         pool=_pool(given),
         engine=given.text("engine"),
         statistics=_statistics(given),
@@ -87,12 +83,13 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
     entry["bindings"] = [asdict(binding) for binding in seen.bindings]
     entry["spare"] = [asdict(orphan) for orphan in seen.orphan_versions]
     entry["runs_on"] = [asdict(version) for version in seen.runs_on]
+    entry["begins_where"] = list(seen.begins_where)
     entry["tickets"] = [asdict(ticket) for ticket in seen.tickets]
     entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
     entry["pool"] = {**asdict(seen.pool), "conf": dict(seen.pool.conf)} if seen.pool is not None else None
     entry["figures"] = known_fields(seen.statistics) if seen.statistics is not None else None
     usual = {key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()}
-    usual |= {key: [] for key in ("bindings", "spare", "runs_on", "retained", "kept", "tickets")}
+    usual |= {key: [] for key in ("bindings", "spare", "runs_on", "begins_where", "retained", "kept", "tickets")}
     return {key: plain_value(value) for key, value in entry.items() if key == "state" or value != usual[key]}
 
 
@@ -142,15 +139,6 @@ def read_answers(given: EntryReader) -> dict[str, str]:
         given.wrong("answers must be a mapping of strings", "leave it out to have Spark asked again")
         return {}
     return dict(values)
-
-
-def read_name(name: Any, problems: list[Problem]) -> TableName | None:
-    """Read the name of a table."""
-    try:
-        return parse_table_name(cut(name, _LONGEST_NAME))
-    except BadName as error:
-        problems.append(Problem(f"{cut(name)!r} is not a table name", error.remedy, None, cut(name)))
-        return None
 
 
 def _is_rule(value: Any, usual: Any) -> bool:
@@ -237,6 +225,7 @@ def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
                 running=part.flag("running", default=False),
                 checkpoint_ok=part.flag("checkpoint_ok"),
                 begun=part.flag("begun"),
+                begins_where=part.texts("begins_where"),
             )
         )
     return tuple(sorted(found, key=lambda orphan: -orphan.version))
@@ -264,12 +253,13 @@ def _former(given: EntryReader, key: str) -> FormerVersion | None:
         checkpoint_ok=part.flag("checkpoint_ok"),
         trigger=part.text("trigger"),
         drop_after=part.number("drop_after", whole=False),
+        begins_where=part.texts("begins_where"),
         outlived=part.wholes("outlived"),
     )
 
 
 def _former_as_json(version: FormerVersion) -> dict[str, Any]:
-    values = {key: value for key, value in asdict(version).items() if key != "texts" and (value or key != "outlived")}
+    values = {key: value for key, value in asdict(version).items() if key != "texts"}
     return {**values, "deployed": _filled(version.texts)}
 
 

@@ -1,10 +1,12 @@
-"""One mapping of an `--observed` document, read key by key: what is wrong is collected, and the default is given."""
+"""One mapping of an `--observed` document, read key by key: what is wrong is collected."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from core.model.errors import BadName
+from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem
 from core.text.wording import did_you_mean
 
@@ -12,6 +14,9 @@ _MOST = 2**63
 """Above every number that is counted or measured; a longer one is no figure."""
 _SHOWN = 80
 """Letters of a value in a sentence."""
+
+_LONGEST_NAME = 200
+"""Above the longest name of a table: what is cut is none."""
 
 
 def cut(value: Any, most: int = _SHOWN) -> str:
@@ -95,6 +100,10 @@ class EntryReader:
             return ()
         return tuple(sorted(set(value)))
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Read a list of texts."""
+        return tuple(map(str, self.values.get(key) or ()))
+
     def flag(self, key: str, default: bool = True) -> bool:
         """Read true or false."""
         value = self.values.get(key, default)
@@ -112,3 +121,12 @@ class EntryReader:
             self.wrong(f"{key} must be {what}", f"write {key}: {{}}, or leave it out")
             return None
         return EntryReader(self.subject, f"{self.label}: {key}", value, self.problems)
+
+
+def read_name(name: Any, problems: list[Problem]) -> TableName | None:
+    """Read the name of a table."""
+    try:
+        return parse_table_name(cut(name, _LONGEST_NAME))
+    except BadName as error:
+        problems.append(Problem(f"{cut(name)!r} is not a table name", error.remedy, None, cut(name)))
+        return None

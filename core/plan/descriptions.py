@@ -232,6 +232,8 @@ def step_words(step: Step) -> str:
             return f"{act_words(step.do)} {' '.join(step.tables)}"
         case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.STOP | StepKind.CATCH_UP | StepKind.SOAK:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
+        case StepKind.SEAM:
+            return f"{act_words(step.do)} {query_name(step.table, step.version)}"
         case StepKind.CREATE | StepKind.ALTER | StepKind.TOMBSTONE | StepKind.RESTORE if step.version:
             return f"{act_words(step.do)} {physical_name(step.table, step.version)}"
         case _:

@@ -84,6 +84,9 @@ class PlanNode:
     """Every strategy that is allowed, the chosen one first."""
     at: str = ""
     """Where its strategy begins, where it begins at a place: `now`, a time, a position, or a partition."""
+    begins_where: tuple[str, ...] = ()
+    """What its version reads of its streams, where that is not everything: `orders.ts >= TIMESTAMP '…'`, one for each.
+    """
     lowered: bool = False
     """Whether the operator chose a strategy that is less severe than the default."""
     replay_bytes: int | None = None

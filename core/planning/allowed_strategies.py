@@ -10,7 +10,7 @@ from core.model.names import TableName
 from core.model.reasons import Reason
 from core.planning.context import ObservedTables, PlanningContext, TableChanges
 from core.planning.decisions import TableDecision
-from core.planning.event_time import event_time_of, is_time, partition_of
+from core.planning.event_time import EventTime, event_time_of, is_time, partition_of
 from core.planning.scope import PlanScope
 from core.project.model import Table
 
@@ -119,9 +119,19 @@ def _partial(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[
     event = event_time_of(table, tables)
     if event is not None:
         where = f"by {', '.join(f'{parent}.{column}' for parent, column in event.columns)}"
-        yield Strategy.PARTIAL, f"{where}, aligned to the start of a window" if event.slide else where
+        yield Strategy.PARTIAL, where + _at_the_edge(table, event)
     elif partitions := partitions_of(tables, table):
         yield Strategy.PARTIAL, f"by partition: {', '.join(partitions)}"
+
+
+def _at_the_edge(table: Table, event: EventTime) -> str:
+    """Return what is to be known of where a part begins; a window that reaches over it lacks rows."""
+    if event.slide and event.slide >= event.length:
+        return ", aligned to the start of a window"
+    if event.slide:
+        return ", aligned to the start of a window; windows that began before and end after it lack their earlier rows"
+    stateful = table.parsed is not None and table.parsed.stateful
+    return "; what its state would hold from before is missing" if stateful else ""
 
 
 def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> str:
@@ -233,6 +243,8 @@ def not_in_place(
 
 def why_not_in_place(observed: ObservedTables, changes: TableChanges, table: TableName, decision: TableDecision) -> str:
     """Explain why a rebuild cannot be a restart instead; empty where it can."""
+    if decision.reason is Reason.UNPROVEN and decision.change.evidence and changes.compared(table) is not None:
+        return decision.change.evidence[0]
     if decision.reason in _NEVER_IN_PLACE:
         return _NEVER_IN_PLACE[decision.reason]
     if not observed.deployment(table).checkpoint_ok:
@@ -249,6 +261,8 @@ def not_seamed(observed: ObservedTables, changes: TableChanges, table: Table, de
         return "none of its upstream tables is re-created"
     if table.parsed is None or table.parsed.stateful:
         return "it keeps state"
+    if [read.source_name for read in table.parsed.reads if read.streaming] != [""]:
+        return "it streams more than one table, or names its source"
     if not changes.of(table.name).kind.definition.keeps_table_across_seam:
         return "its own statement changes"
     return "" if observed.deployment(table.name).checkpoint_ok else str(Reason.CHECKPOINT_LOST)

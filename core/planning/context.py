@@ -13,6 +13,7 @@ from core.changes.cross_check import cross_checked, question_of
 from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import recorded_pool
 from core.changes.spark_analysis import AnalysisQuestion, find_answer
+from core.changes.upgrade_proof import with_upgrade_proof
 from core.lineage.table_graph import TableGraph, edges_of, table_graph
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
@@ -189,8 +190,8 @@ class TableRevisions:
 class TableChanges:
     """Changes of declared tables, each classified once.
 
-    `answers` are Spark's, packed, by the key of the question; `engine` is the pool's version of Spark, empty where it
-    is not known.
+    `answers` are Spark's, packed, by the key of the question, and what upgrade tests have shown; `engine` is the pool's
+    version of Spark, empty where it is not known.
     """
 
     def __init__(
@@ -213,7 +214,10 @@ class TableChanges:
         """Compare a declared table with its deployment; only for tables that are both."""
         if table not in self._changes:
             found = self._find(table)
-            self._changes[table] = found if found.kind is ChangeKind.NONE else self._cross_checked(table, found)
+            if found.kind is not ChangeKind.NONE:
+                old, new = self._revisions.deployed(table), self._revisions.declared(table)
+                found = with_upgrade_proof(self._cross_checked(table, found), self._answers, old=old, new=new)
+            self._changes[table] = found
         return self._changes[table]
 
     def first_start(self, table: TableName) -> Change:

@@ -54,6 +54,8 @@ class TableDecision:
     chosen_strategy: str = ""
     """Empty is the action's own one."""
     at: str = ""
+    begins_where: tuple[str, ...] = ()
+    """Conditions of its streams, where its strategy begins at a time or a partition."""
     before_choice: "TableDecision | None" = None
     """What it would be by default, where the operator chose a strategy."""
 

@@ -178,6 +178,7 @@ def _deploy_steps(
         needs_pointer = node.version > 0 and not context.observed.deployment(node.table).pointer
         steps.deploy(node, needs_pointer=needs_pointer, existing=used.get(node.table))
     swap = steps.swap(nodes, hold=hold)
+    steps.seams(swap)
     chained = {(node.table, node.from_version) for node in nodes if node.strategy == Strategy.CHAIN}
     after = (swap,) if swap else ()
     stops_aside = {(version.table, version.version) for version in aside}

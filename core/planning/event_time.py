@@ -1,15 +1,19 @@
 """Where in event time a statement can begin: its windows, the columns that tell the time, and the filter of a part."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from core.model.names import TableName
 from core.project.model import Table
+from core.sql.statement import TableRead
+from core.sql.tokens.data_types import quoted_name
 
 _WINDOW = re.compile(r"(?<!_)\bwindow\(([^,]+), '([^']+)'(?:, '([^']+)')?(?:, '([^']+)')?\)")
 _SPAN = re.compile(r"(\d+) (millisecond|second|minute|hour|day|week)s?")
+_METADATA = re.compile(r"\b_metadata\b", re.I)
+"""A hidden column of files, which does not pass the filter."""
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^']+)\Z")
 
 
@@ -18,11 +22,15 @@ class EventTime:
     """What tells the time of a statement's rows."""
 
     columns: tuple[tuple[TableName, str], ...]
-    """Streamed parents, each with its column."""
+    """Streamed parents, each with its column, or the expression over its columns that tells the time."""
     slide: timedelta = timedelta(0)
     """How far the starts of its windows are apart; zero where it has none."""
+    length: timedelta = timedelta(0)
+    """How long a window is; zero where it has none."""
     offset: timedelta = timedelta(0)
     """Of the first window's start, from midnight of 1970 in UTC, where Spark counts them from."""
+    zoneless: frozenset[TableName] = frozenset()
+    """Parents whose column has no time zone: Spark would compare it with a moment by the session's own zone."""
 
     def aligned(self, at: str) -> str:
         """Return the start of the earliest window that begins at or after a time: an earlier one would lack rows."""
@@ -32,9 +40,14 @@ class EventTime:
         behind = (moment - _EPOCH - self.offset) % self.slide
         return _written(moment + self.slide - behind if behind else moment)
 
-    def filter(self, at: str) -> str:
-        """Write the condition that leaves out what came before a time."""
-        return " AND ".join(f"{table}.{column} >= TIMESTAMP '{at}'" for table, column in self.columns)
+    def conditions(self, at: str) -> dict[TableName, str]:
+        """Write the condition of each streamed parent that leaves out what came before a time."""
+        return {
+            table: f"{column} >= TIMESTAMP_NTZ '{at.removesuffix('Z')}'"
+            if table in self.zoneless
+            else f"{column} >= TIMESTAMP '{at}'"
+            for table, column in self.columns
+        }
 
 
 def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime | None:
@@ -44,19 +57,39 @@ def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime 
     if statement is None or not streamed:
         return None
     windows = [found for operator in statement.operators for key in operator.keys for found in _WINDOW.finditer(key)]
-    every, offset = _steps(windows[0]) if windows else (timedelta(0), timedelta(0))
-    if every is None:
+    every, length, offset = _steps(windows[0]) if windows else (timedelta(0), timedelta(0), timedelta(0))
+    if every is None or _METADATA.search(statement.select):
         return None
+    columns = _columns(streamed, windows, tables, stateful=statement.stateful)
+    zoneless = frozenset(table for table, column in columns if _type_of(column, table, tables) == "timestamp_ntz")
+    return EventTime(columns, every, length, offset, zoneless) if columns else None
+
+
+def _columns(
+    streamed: Sequence[TableRead],
+    windows: Sequence["re.Match[str]"],
+    tables: Mapping[TableName, Table],
+    *,
+    stateful: bool,
+) -> tuple[tuple[TableName, str], ...]:
     if all(read.watermark for read in streamed):
-        return EventTime(tuple((r.table, r.watermark.column) for r in streamed if r.watermark), every, offset)
-    if len(streamed) > 1:
-        return None
+        # An expression is told by its own text: the name that it gets is not a column of the table.
+        return tuple((r.table, r.watermark.column.partition(" AS ")[0]) for r in streamed if r.watermark)
     parent = streamed[0].table
+    if len(streamed) > 1:
+        return ()
     if windows:
-        return EventTime(((parent, windows[0][1].rpartition(".")[2]),), every, offset)
+        column = windows[0][1].rpartition(".")[2]
+        return ((parent, column),) if _type_of(column, parent, tables) else ()
     declared = tables[parent].parsed_ddl.columns if parent in tables else ()
     times = [column.name for column in declared if column.type in ("timestamp", "timestamp_ntz", "timestamp_ltz")]
-    return EventTime(((parent, times[0]),)) if len(times) == 1 and not statement.stateful else None
+    return ((parent, quoted_name(times[0])),) if len(times) == 1 and not stateful else ()
+
+
+def _type_of(column: str, table: TableName, tables: Mapping[TableName, Table]) -> str:
+    """Return the declared type of a table's column; empty where it is none."""
+    declared = tables[table].parsed_ddl.columns if table in tables else ()
+    return next((each.type for each in declared if quoted_name(each.name).lower() == column.lower()), "")
 
 
 def is_time(at: str) -> bool:
@@ -76,10 +109,11 @@ def partition_of(at: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if found else None
 
 
-def _steps(found: "re.Match[str]") -> tuple[timedelta | None, timedelta]:
-    every = _span(found[3] or found[2])
+def _steps(found: "re.Match[str]") -> tuple[timedelta | None, timedelta, timedelta]:
+    every, length = _span(found[3] or found[2]), _span(found[2])
     offset = _span(found[4]) if found[4] else timedelta(0)
-    return (every, offset) if every and offset is not None else (None, timedelta(0))
+    known = every and length and offset is not None
+    return (every, length or timedelta(0), offset or timedelta(0)) if known else (None, timedelta(0), timedelta(0))
 
 
 def _span(text: str) -> timedelta | None:

@@ -7,7 +7,7 @@ from core.lineage.table_graph import levels
 from core.model.actions import Action
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.observed.deployment import Binding
+from core.observed.deployment import Binding, ObservedDeployment
 from core.plan.model import LeftBehind, PlanNode, PlanRefusal, PlanWarning, Step
 from core.planning.context import DeclaredTables, ObservedTables, PlanningContext, TableRevisions
 from core.planning.decisions import NEEDS_TEXTS, TableDecision
@@ -63,6 +63,7 @@ def changed_node(
         classified=decision.change.classified,
         strategy="" if declared.external else decision.strategy,
         at=decision.at,
+        begins_where=_begins_where(seen, decision),
         lowered=decision.lowered,
         reason=decision.reason,
         because_of=decision.because_of,
@@ -83,6 +84,11 @@ def changed_node(
         owner=declared.settings.owner,
         confirmed_by_spark=decision.change.confirmed,
     )
+
+
+def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[str, ...]:
+    """Return what a version reads of its streams: a version that stays keeps the conditions that it was begun with."""
+    return decision.begins_where if decision.action in (Action.START, Action.REBUILD) else seen.begins_where
 
 
 def _texts_then(
@@ -132,6 +138,7 @@ def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNod
         from_version=seen.version,
         version=seen.version,
         bindings=context.bindings.of(table),
+        begins_where=seen.begins_where,
         revision=seen.revision,
         texts=texts,
         old=texts,

@@ -1,5 +1,6 @@
 """What the operator chose: `--strategy`, `--from`, `--keep-table`; what cannot be had is refused with what can."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from core.changes.kinds import ChangeKind
@@ -22,6 +23,7 @@ from core.planning.allowed_strategies import (
 from core.planning.decisions import DeployWalk, TableDecision
 from core.planning.event_time import event_time_of, is_time
 from core.planning.requested_tables import rebuild_as_asked
+from core.sql.tokens.data_types import quoted_name, quoted_string_literal
 
 _NOT_HERE = "it does not apply to this change"
 
@@ -121,10 +123,18 @@ def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> Tabl
     event = event_time_of(declared, walk.context.declared.tables)
     if event is None or not is_time(decision.at):
         column, _, value = decision.at.partition("=")
-        return _saying(decision, f"starts at partition {decision.at}: WHERE {column} >= '{value}'")
+        streamed = {read.table for read in declared.parsed.reads if read.streaming} if declared.parsed else set()
+        condition = f"{quoted_name(column)} >= {quoted_string_literal(value)}"
+        return _begun(decision, dict.fromkeys(streamed, condition), f"starts at partition {decision.at}")
     at = event.aligned(decision.at)
     moved = f", the first window start at or after {decision.at}" if at != decision.at else ""
-    return _saying(replace(decision, at=at), f"starts at {at}{moved}: WHERE {event.filter(at)}")
+    return _begun(replace(decision, at=at), event.conditions(at), f"starts at {at}{moved}")
+
+
+def _begun(decision: TableDecision, conditions: Mapping[TableName, str], words: str) -> TableDecision:
+    """Return a decision whose version streams only what meets the conditions."""
+    where = tuple(f"{table}.{condition}" for table, condition in sorted(conditions.items()))
+    return _saying(replace(decision, begins_where=where), f"{words}: WHERE {' AND '.join(where)}")
 
 
 def _saying(decision: TableDecision, words: str) -> TableDecision:

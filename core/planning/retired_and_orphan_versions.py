@@ -163,13 +163,16 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
 def usable_orphan(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
 ) -> OrphanVersion | None:
-    """Find the newest orphan version that has the declared texts and reads exactly `reads`; None when there is none."""
+    """Find the newest orphan version that has the declared texts and reads exactly `reads`, all of them; else None."""
     wanted = sorted(reads, key=by_parent)
     revision = revisions.declared(table).hash
     fitting = (
         orphan
         for orphan in observed.deployment(table).orphan_versions
-        if orphan.revision == revision and orphan.checkpoint_ok and sorted(orphan.bindings, key=by_parent) == wanted
+        if orphan.revision == revision
+        and orphan.checkpoint_ok
+        and not orphan.begins_where
+        and sorted(orphan.bindings, key=by_parent) == wanted
     )
     return next(fitting, None)
 

@@ -230,6 +230,7 @@ def _node(context: PlanningContext, table: TableName, former: FormerVersion, lev
         replay_rows=0 if former.running else None,
         version=former.version,
         bindings=former.bindings,
+        begins_where=former.begins_where,
         revision=former.revision,
         texts=former.texts,
         old=context.observed.deployment(table).deployed or RevisionTexts(),

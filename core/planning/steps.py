@@ -19,6 +19,8 @@ class StepBuilder:
         """Step after which a version may be read."""
         self._caught_up: dict[tuple[TableName, int], int] = {}
         self._nodes: dict[tuple[TableName, int], PlanNode] = {}
+        self._seams: list[tuple[PlanNode, bool]] = []
+        """Nodes that move to another version of what they stream; whether each lacks its pointer."""
         self._stopped: dict[TableName, list[int]] = {}
         self._restarted: dict[TableName, int] = {}
         """Step after which a table that keeps its version reads what it is to read."""
@@ -63,6 +65,8 @@ class StepBuilder:
                 self._chain(node)
             case Action.REBUILD:
                 self._rebuild(node)
+            case Action.RESTART if node.strategy == Strategy.SEAM and not self._follows_chain(node):
+                self._seams.append((node, needs_pointer))
             case Action.RESTART:
                 self._restart(node, needs_pointer=needs_pointer)
             case Action.RESUME:
@@ -89,6 +93,17 @@ class StepBuilder:
             after = [self.add(StepKind.HOLD, first.table, first.version, after, why=asked, tables=tables)]
             why = "every version has caught up, and the word was given"
         return self.add(StepKind.SWAP, first.table, first.version, after, why=why, tables=tables)
+
+    def seams(self, swap: int | None) -> None:
+        """Add what moves to another version of what it streams: after the swap, which is never taken back."""
+        for node, needs_pointer in self._seams:
+            read = ((b.parent, b.version) for b in node.bindings)
+            caught_up = (self._caught_up[key] for key in read if key in self._caught_up)
+            after = (*self._needs(node), *caught_up, *((swap,) if swap else ()))
+            n = self.add(StepKind.SEAM, node.table, node.version, after, why=node.reason)
+            self._restarted[node.table] = n
+            if needs_pointer:
+                self._point(node, n)
 
     def stop(self, old: RetiredVersion, readers: Sequence[TableName], after: Iterable[int], *, why: str) -> None:
         """Stop an old version after the versions of its readers that stop too, and those that read another one."""
@@ -158,6 +173,11 @@ class StepBuilder:
                     (pointers[node.table], *stops[node.table]),
                     why=f"{physical_name(node.table, version)} and its checkpoint are in the trash",
                 )
+
+    def _follows_chain(self, node: PlanNode) -> bool:
+        """Return whether what it streams goes on in a new version that holds only what follows the old one."""
+        parents = (self._nodes.get((b.parent, b.version)) for b in node.bindings if b.streamed)
+        return any(parent is not None and parent.strategy == Strategy.CHAIN for parent in parents)
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
         """Return the steps that make this node's parents readable; a static side must hold its rows already."""

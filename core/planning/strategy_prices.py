@@ -23,8 +23,8 @@ from core.planning.scope import PlanScope
 from core.text.wording import counted
 
 _PRICED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
-_WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED})
-"""Strategies that read all that there is."""
+_WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED, Strategy.PARTIAL})
+"""Strategies that read all that there is; a part is filtered out of it."""
 _COMPLETE = frozenset({Strategy.EARLIEST, Strategy.KEYED, Strategy.FORK})
 """Strategies of a rebuild after which the table holds what it held."""
 _READS_NOTHING = frozenset({Strategy.IN_PLACE, Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
@@ -187,7 +187,7 @@ class StrategyPrices:
             return 0
         if strategy in (Strategy.FORK, Strategy.KEYED):
             return state
-        return _sum((statistics.bytes, state)) if strategy == Strategy.EARLIEST else None
+        return _sum((statistics.bytes, state)) if strategy in (Strategy.EARLIEST, Strategy.PARTIAL) else None
 
     def _retention(self, statement: _PricedStatement) -> str | None:
         """Judge whether what it reads again is still there: ok, short or unknown, then words after a colon."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from core.changes.kinds import ChangeKind
 from core.lineage.column_usage import column_reference_lines
 from core.lineage.table_graph import reach
-from core.model.actions import Action
+from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
@@ -39,7 +39,13 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
             found.warn(table, f"keeps reading the old {physical_name(binding.parent, binding.version)}")
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.WATERMARK_DELAY:
         found.warn(table, "keeps windows that its old watermark closed, and drops rows that arrive for them")
-    if decision.lowered:
+    if decision.action is Action.RESTART and seen.begins_where:
+        where = " and ".join(seen.begins_where)
+        found.warn(table, f"goes on without what it was begun without: it streams only {where}")
+    if decision.strategy == Strategy.SEAM:
+        words = "from the batch at which both upstream versions had read the same; it waits for one, and fails without"
+        found.warn(table, f"keeps the rows that the old upstream version made, and adds those of the new one, {words}")
+    elif decision.lowered:
         found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
     declared = walk.context.declared.tables.get(table)
     stateful = declared is not None and declared.parsed is not None and declared.parsed.stateful

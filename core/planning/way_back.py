@@ -247,6 +247,7 @@ def _afterwards(
                     version=node.version,
                     highest_version=max(seen.highest_version, node.version),
                     bindings=node.bindings,
+                    begins_where=node.begins_where,
                     pointer=physical_name(node.table, node.version) if node.version else "",
                     checkpoint_ok=True,
                     begun=True,

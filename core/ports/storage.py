@@ -1,7 +1,8 @@
 """The agent's port to files of tables and checkpoints, and what is read of them: commits, lag, contents of a folder."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Protocol
 
 from core.model.errors import Refused
@@ -68,6 +69,52 @@ class FolderContents:
     """Whether all rows were counted."""
     earliest: float | None
     """When the oldest file was written, epoch seconds; None while there is none."""
+
+
+class OriginRows(Enum):
+    """What becomes of the rows of the version that another one goes on from."""
+
+    LEFT = "left"
+    """They stay where they are: the new version holds what comes after them."""
+    INSIDE = "inside"
+    """The new version holds them too: its files are those of the old one, and new ones beside them."""
+    BEFORE = "before"
+    """The new version has them in a table of their own (`VersionFolders.before`), as they were stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFolders:
+    """Where a version of a statement lies: absolute folders of its table and of its checkpoint."""
+
+    table: str
+    checkpoint: str
+
+    @property
+    def before(self) -> str:
+        """Return the folder of the rows that came before its own; it moves with its table."""
+        return f"{self.table}/{BEFORE_FOLDER}"
+
+
+BEFORE_FOLDER = "_before"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a version begins that was not begun from nothing."""
+
+    batch: int | None
+    """The last batch that it does not run itself; None where there was none, so that it begins with the first row."""
+    id: str
+    """The streaming query id of its checkpoint; empty where there was no batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A file of a source that counts as read."""
+
+    path: str
+    """A URI, exactly as Spark writes it."""
+    modified_ms: int
 
 
 class Checkpoints(Protocol):
@@ -147,4 +194,33 @@ class Checkpoints(Protocol):
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
         """Return the files that a table's batches up to `upto` have written; None where its log does not say it any
         more.
+        """
+
+    def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
+        """Have a version begin after the newest committed batch of another, which may be running: positions, state.
+
+        Its checkpoint is a copy with an id of its own, its table's record of batches ends with the same batch, and
+        the origin is only read. `copy` was prepared by the run that `note` names; doing it twice is doing it once.
+        Raises FolderTaken where a query was started in it already, TryAgain where no whole copy could be had.
+        """
+
+    def seed(
+        self,
+        version: VersionFolders,
+        seen: Sequence[Sequence[SeenFile]],
+        note: Mapping[str, Any],
+        *,
+        batch: int = 0,
+        like: str = "",
+    ) -> Cut:
+        """Have a version begin as if `batch` had read the files of each of its sources, by ordinal, and kept no state.
+
+        `like` is the checkpoint whose pinned settings it takes. A record of batches that its table has stays as it is.
+        Prepared, twice and taken as for `fork`.
+        """
+
+    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
+        """Return the files of a source, those of a table up to batch `upto` of its own record, for `seed`.
+
+        Raises Refused where the record no longer tells that batch from later ones.
         """

@@ -1,23 +1,35 @@
 """Binding statements to physical tables: only names are replaced, everything else stays as its author wrote it."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from core.model.names import TableName
+from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clauses
 from core.sql.statement import ParsedStatement, TableDdl, TableRead
 from core.sql.tokens.data_types import quoted_name, quoted_string_literal
+from core.sql.tokens.lexer import open_sql, tokens_of
 
 
-def compile_select(parsed: ParsedStatement, physical: Mapping[TableName, str]) -> str:
+def compile_select(
+    parsed: ParsedStatement, physical: Mapping[TableName, str], where: Mapping[TableName, str] = MappingProxyType({})
+) -> str:
     """Replace the name of every table read by its physical one; raises KeyError for a read without one.
 
     Where a table's own name qualifies a column (`orders.id`), it is written as alias too; where a table streams without
-    STREAM, that is written; nothing else changes.
+    STREAM, that is written; a stream with a condition in `where`, over the table's own columns, is filtered below all
+    that the statement does with it; nothing else changes.
     """
-    edits = [(read.start, read.end, _bound(read, physical[read.table])) for read in parsed.reads]
-    edits += [(read.alias_at, read.alias_at, f" AS {read.table}") for read in parsed.reads if read.alias_at is not None]
+    edits = [(read.start, read.end, 0, _bound(read, physical[read.table])) for read in parsed.reads]
+    edits += [(r.alias_at, r.alias_at, 2, f" AS {r.table}") for r in parsed.reads if r.alias_at is not None]
+    clauses = extract_stream_clauses(tokens_of(open_sql(parsed.select, ""))).by_start if where else {}
+    for read in parsed.reads:
+        if read.streaming and read.table in where:
+            mark = next((each for at, each in clauses.items() if read.start <= at < read.end), StreamClauses())
+            begin, end = mark.begin if mark.begin >= 0 else read.start, mark.source_end or read.end
+            edits += [(begin, begin, 0, "(SELECT * FROM "), (end, end, 1, f" WHERE {where[read.table]})")]
     text = parsed.select
-    # At one place the alias comes after the name: its start is the later one.
-    for start, end, replacement in sorted(edits, reverse=True):
+    # At one place the alias comes after the condition, and both after the name, which begins before them.
+    for start, end, _, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
     return text
 

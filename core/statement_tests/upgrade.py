@@ -44,6 +44,14 @@ def planned_change(old: Revision, new: Revision, tables: Mapping[TableName, Tabl
     return classify(_with_parents(old, tables), _with_parents(new, tables))
 
 
+def shown_unsafe(result: CaseResult, change: Change) -> str:
+    """Describe what a case has shown where a plan would go on from the checkpoint and must not; empty elsewhere."""
+    if result.outcome is CaseOutcome.SKIPPED or result.verdict in ("", UpgradeVerdict.SAFE):
+        return ""
+    unsafe = change.action in _GOES_ON and not _announced(result.verdict, change.kind)
+    return f"case {result.name}: {_WORDS[result.verdict].partition(': ')[2]}" if unsafe else ""
+
+
 def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
     """Return, in words, what the upgrade proves, what a plan would do, and where the two do not agree."""
     definition = change.kind.definition
@@ -58,7 +66,7 @@ def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
         )
     elif goes_on and _announced(result.verdict, change.kind):
         words.append(f"the plan announces it: {definition.loses.removeprefix('nothing; ')}")
-    elif result.verdict != UpgradeVerdict.SAFE and goes_on:
+    elif shown_unsafe(result, change):
         words.append(
             "PLAN AND TEST DISAGREE: the plan goes on from the checkpoint, and this case shows that it must not"
         )

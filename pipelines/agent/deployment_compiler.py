@@ -7,7 +7,6 @@ from core.model.errors import InvalidProject
 from core.model.names import TableName, physical_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding
 from core.plan.model import PlanNode
 from core.project.model import Environment, Settings
 from core.project.revision import RevisionTexts
@@ -43,6 +42,15 @@ class EnvironmentLayout:
     def checkpoint_folder(self, table: TableName, version: int) -> str:
         return f"{self.data}/checkpoints/{self.catalog_name(table, version)}"
 
+    def seam_folder(self, table: TableName, version: int, parent: tuple[TableName, int], batch: int) -> str:
+        """Absolute folder of the checkpoint on which a version goes on over another parent, after its own batch."""
+        return f"{self.checkpoint_folder(table, version)}.{physical_name(*parent)}.{batch}"
+
+    def is_checkpoint(self, path: str, table: TableName, version: int) -> bool:
+        """Return whether a path is that of a version's checkpoint: its first, or one that a seam has made."""
+        first = self.checkpoint_folder(table, version)
+        return path == first or (path.startswith(f"{first}.") and "/" not in path[len(first) :])
+
     def trash_folder(self, table: TableName, version: int) -> str:
         """Absolute folder of what a deleted version has left; its number is not used again."""
         return f"{self.data}/trash/{self.catalog_name(table, version)}"
@@ -67,7 +75,7 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
         owner=node.owner,
         revision=node.revision,
         texts=node.texts,
-        compiled=compile_statement(statement, node.bindings, layout) if statement else "",
+        compiled=compile_statement(statement, node, layout) if statement else "",
         compiled_ddl=compile_ddl(ddl, layout.catalog_name(node.table, version), folder),
         columns=tuple(column.name for column in ddl.columns),
         format=ddl.format,
@@ -85,12 +93,18 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
         created_at=now,
         plan_hash=plan_hash,
         external=external,
+        begins_where=node.begins_where,
     )
 
 
-def compile_statement(statement: ParsedStatement, bindings: tuple[Binding, ...], layout: EnvironmentLayout) -> str:
-    """Bind every parent, streamed or static, to the physical version that this deployment reads."""
-    return compile_select(statement, {b.parent: layout.catalog_name(b.parent, b.version) for b in bindings})
+def compile_statement(statement: ParsedStatement, node: PlanNode, layout: EnvironmentLayout) -> str:
+    """Bind every parent, streamed or static, to the physical version that this deployment reads, from where it begins.
+
+    The declared text never holds the conditions: they are the version's, and end with it.
+    """
+    physical = {b.parent: layout.catalog_name(b.parent, b.version) for b in node.bindings}
+    conditions = (each.partition(".") for each in node.begins_where)
+    return compile_select(statement, physical, {TableName(table): where for table, _, where in conditions})
 
 
 def column_types(texts: RevisionTexts, table: TableName) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,17 @@ from typing import Any
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.observed.aligned_positions import BatchHistory
-from core.ports.storage import CheckpointState, FolderContents, FolderTaken, SourceLag
-from pipelines.storage import table_contents
+from core.ports.storage import (
+    CheckpointState,
+    Cut,
+    FolderContents,
+    FolderTaken,
+    OriginRows,
+    SeenFile,
+    SourceLag,
+    VersionFolders,
+)
+from pipelines.storage import checkpoint_forks, table_contents
 from pipelines.storage.batch_histories import BatchHistories
 from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
 from pipelines.storage.file_stream_logs import local_path
@@ -211,6 +220,29 @@ class FileCheckpoints:
                 return self._histories.files(local_path(folder), upto)
             except (FileNotFoundError, ValueError):
                 return None
+
+    def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
+        """Have a version begin after the newest committed batch of another, which may be running."""
+        with reachable(copy.checkpoint):
+            return checkpoint_forks.fork(self.prepare, origin, copy, note, rows)
+
+    def seed(
+        self,
+        version: VersionFolders,
+        seen: Sequence[Sequence[SeenFile]],
+        note: Mapping[str, Any],
+        *,
+        batch: int = 0,
+        like: str = "",
+    ) -> Cut:
+        """Have a version begin as if `batch` had read the files of each of its sources, and kept no state."""
+        with reachable(version.checkpoint):
+            return checkpoint_forks.seed(self.prepare, version, seen, note, batch=batch, like=like)
+
+    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
+        """Return the files of a source, those of a table up to batch `upto` of its own record."""
+        with reachable(folder):
+            return checkpoint_forks.seen_files(folder, upto)
 
     def _owner(self, run: str) -> dict[str, Any]:
         return {"ledger": self.ledger, "machine": self.machine, "epoch": self.epoch, "run": run}

@@ -380,6 +380,21 @@ class Agent:
         self._begin(version, stops)
         return GateOpened(step.n)
 
+    def _seam(self, step: Step) -> RunEvidence:
+        """Both upstream versions have always read the same here."""
+        version, node = (step.table, step.version), self._nodes[step.table]
+        if step.table in self.world.stopped:
+            return StepFailed(step.n, "stopped by an operator during this run")
+        if {*self._deployed(step).bindings} != {*node.bindings}:
+            self.world.queries.pop(version, None)
+            self.passes()
+            made = f"{self.world.checkpoints[version]}.{step.n}"
+            self.world.checkpoints[version] = self.world.written_by[version] = made
+            known = {"revision": node.revision, "texts": node.texts, "bindings": node.bindings}
+            self.world.update(version, checkpoint_id=made, plan_hash=self.plan.hash, **known)
+            self.passes()
+        return self._start(step)
+
     def _alter(self, step: Step) -> RunEvidence:
         assert (step.table, step.version) in self.world.catalog
         return StepDone(step.n)
@@ -465,6 +480,7 @@ class Agent:
             StepKind.HOLD: Agent._hold,
             StepKind.SWAP: Agent._swap,
             StepKind.RESTART: Agent._restart,
+            StepKind.SEAM: Agent._seam,
             StepKind.ALTER: Agent._alter,
             StepKind.STOP: Agent._stop,
             StepKind.RECORD: Agent._record,
@@ -501,6 +517,7 @@ def deployment_of(node: PlanNode, version: int) -> Deployment:
         state_since=0.0,
         active=False,
         bindings=node.bindings,
+        begins_where=node.begins_where,
     )
 
 

@@ -54,6 +54,7 @@ def _detail_as_json(
         "trigger": serving.trigger,
         "stateful": serving.stateful,
         "parents": [{"table": b.parent, "version": b.version, "streamed": b.streamed} for b in serving.bindings],
+        "begins_where": list(serving.begins_where),
         "readers": [{"table": table, "version": version} for table, version in readers],
         "watermark": measured.watermark if measured else None,
         "state_rows": measured.state_rows if measured else None,
@@ -108,7 +109,7 @@ def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int
     lines = [
         field("table", f"{d.table} v{d.version}  {d.state} {long_duration(now - d.state_since)}  wanted {d.wanted}"),
         field("product", f"{d.product}  {d.layer}" + (f"  owner {d.owner}" if d.owner else "")),
-        field("reads", reads or "nothing"),
+        field("reads", (reads or "nothing") + "".join(f"  only {where}" for where in d.begins_where)),
         field("read by", ", ".join(f"{table}@v{version}" for table, version in readers) or "nothing here"),
         field("writes", f"{d.folder}  ({d.format}, {d.mode})"),
         field("holds", _holds(found.statistics, m.rows_total if m else None, now)),

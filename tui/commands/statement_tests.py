@@ -59,6 +59,8 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
             told.append(result_json(result, words, str(change.kind) if change else ""))
             if not voice.as_json:
                 voice.print(result_lines(result, words))
+    if upgrade and (became := statement_tests.tell_plans(context.operations, upgrade, results)):
+        voice.say(became)
     took = time.monotonic() - began
     bad = [each for each in results if each.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR)]
     if voice.as_json:

@@ -24,8 +24,8 @@ from core.project_files.revision_reader import read_revision, revision_of
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases, refuse_unsafe
 from core.statement_tests.case_writer import first_case_path
-from core.statement_tests.request import CaseRequest, settings_of_meaning
-from core.statement_tests.upgrade import planned_change
+from core.statement_tests.request import CaseRequest, CaseResult, settings_of_meaning
+from core.statement_tests.upgrade import planned_change, shown_unsafe
 from core.text.wording import counted, did_you_mean
 from tui.agent_client import agent_process, os_processes
 from tui.project_folder.declaring_files import read_test_files
@@ -116,6 +116,22 @@ def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
         if name in declared and texts.dml.strip() and revision_hash(texts) != revision_of(declared[name]).hash:
             old[name] = texts
     return PlannedUpgrade(old, {name: _change(operations.project(), name, texts) for name, texts in old.items()})
+
+
+def tell_plans(operations: EnvironmentService, upgrade: PlannedUpgrade, results: Iterable[CaseResult]) -> str:
+    """Have the agent keep what cases have shown against plans, which rebuild then; says in words what became of it."""
+    shown = {}
+    for each in results:
+        change = upgrade.changes.get(TableName(each.table))
+        if change is not None and (words := shown_unsafe(each, change)):
+            shown[TableName(each.table)] = words
+    for name, words in sorted(shown.items()):
+        old, new = revision_hash(upgrade.old[name]), revision_of(operations.project().tables[name]).hash
+        try:
+            operations.client.call("upgrade_shown", {"table": name, "old": old, "new": new, "shown": words})
+        except HeadgateError as error:
+            return f"plans do not know of it, and would restart {name} on its checkpoint: {error.summary}"
+    return f"plans rebuild {', '.join(sorted(shown))} from now on, for these texts" if shown else ""
 
 
 def write_first_case(

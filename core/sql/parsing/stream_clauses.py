@@ -80,6 +80,10 @@ class StreamClauses:
     options: tuple[tuple[str, str], ...] = ()
     source_name: str = ""
     watermark: WatermarkClause | None = None
+    begin: int = -1
+    """Offset of STREAM; -1 where it is not written."""
+    source_end: int = 0
+    """Offset after the table, its options and its name as a source."""
     end: int = 0
     """Offset after the last clause, where an alias would stand."""
 
@@ -284,7 +288,7 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -
     if bracket:
         after += 1
     mark, after = _take_clauses(tokens, after, marks)
-    mark = replace(mark, end=end_of(tokens[after - 1]))
+    mark = replace(mark, begin=int(tokens[index].start), end=end_of(tokens[after - 1]))
     marks.tokens.extend(tokens[first : last + 1])
     marks.by_start[tokens[last].start] = mark
     if after < len(tokens) and is_word(tokens[after], "TABLESAMPLE"):
@@ -320,7 +324,9 @@ def _take_table(tokens: Sequence[Token], index: int, marks: ExtractedClauses) ->
     end = closing_bracket(tokens, last + 2)
     options = options_in(tokens[last + 3 : end], marks.diagnostics)
     marks.tokens.extend(tokens[index : last + 1])
-    marks.by_start[tokens[last].start] = StreamClauses(options=options, end=end_of(tokens[end]))
+    marks.by_start[tokens[last].start] = StreamClauses(
+        options=options, source_end=end_of(tokens[end]), end=end_of(tokens[end])
+    )
     return end + 1
 
 
@@ -337,9 +343,10 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: ExtractedClauses) 
     elif index + 1 < len(tokens) and is_word(tokens[index], "IDENTIFIED BY"):
         name = source_name(tokens[index + 1], _after(tokens, index + 1))
         index += 2
+    source_end = end_of(tokens[index - 1])
     if index < len(tokens) and is_word(tokens[index], "WATERMARK") and _delays(tokens, index):
         watermark, index = watermark_at(tokens, index)
-    return StreamClauses(True, options, name, watermark), index
+    return StreamClauses(True, options, name, watermark, source_end=source_end), index
 
 
 def _take_hidden(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:

@@ -2,12 +2,14 @@
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
 from core.changes.spark_analysis import question_from_json
+from core.changes.upgrade_proof import proof_key
 from core.model.actions import StepKind
 from core.model.errors import (
     HeadgateError,
@@ -58,6 +60,10 @@ NOTE_S = 0.5
 """How long an answer waits for its row in the command log."""
 
 
+_HASH = re.compile(r"[0-9a-f]{64}")
+_LONGEST_SHOWN = 300
+"""Characters of what an upgrade test has shown."""
+
 _Answer = Callable[[Caller, dict[str, Any], str], dict[str, Any]]
 """Takes who asks, the arguments and the typed confirmation."""
 
@@ -102,6 +108,7 @@ class CommandHandler:
             "unstage": self._unstage,
             "peek": self._peek,
             "opinion": self._analyse,
+            "upgrade_shown": self._note_upgrade,
             "measure": self._measure,
             "policy_apply": self._policies.apply,
             "policy_approve": self._policies.approve,
@@ -298,6 +305,15 @@ class CommandHandler:
         questions = [question_from_json(each) for each in args.get("questions") or ()]
         answers, why = self._analyses.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
+
+    def _note_upgrade(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        """Keep what an upgrade test has shown of two texts; it only makes plans more careful."""
+        hashes = str(args.get("old")), str(args.get("new"))
+        if not all(_HASH.fullmatch(each) for each in hashes):
+            raise UsageError("an upgrade is told by the hashes of two revisions", remedy="headgate test --upgrade")
+        shown = cut(str(args.get("shown", "")), _LONGEST_SHOWN)
+        self._world.ledger.put_opinion(proof_key(*hashes), shown, at=self._world.clock())
+        return {"table": str(parse_table_name(str(args.get("table", ""))))}
 
     def _measure(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Measure tables now, within a bound; nothing of it is an act, so it is not recorded."""

@@ -35,6 +35,7 @@ POLICY_COMMANDS = "agent"
 NEEDED = {
     "peek": (VIEW, "look at rows"),
     "opinion": (OPERATE, "have Spark analyse statements"),
+    "upgrade_shown": (OPERATE, "record what an upgrade test has shown"),
     "start": (OPERATE, "start statements"),
     "restart": (OPERATE, "restart statements"),
     "stage": (OPERATE, "stage"),

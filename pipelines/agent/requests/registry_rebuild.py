@@ -99,8 +99,8 @@ class RegistryRebuild:
         if row.external or row.deleted:
             return ""
         layout = self._world.layout
-        here = (layout.table_folder(row.table, row.version), layout.checkpoint_folder(row.table, row.version))
-        if (row.folder, row.checkpoint) != here:
+        ours = layout.is_checkpoint(row.checkpoint, row.table, row.version)
+        if row.folder != layout.table_folder(row.table, row.version) or not ours:
             return f"it was recorded at {row.folder}, which is not in this data folder"
         try:
             found = self._world.files.read(row.checkpoint)

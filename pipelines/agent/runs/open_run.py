@@ -27,6 +27,8 @@ class OpenRun:
         self.nodes = {node.table: node for node in plan.nodes}
         self.seams: dict[int, str] = {}
         """Where each restarted statement goes on, in words, by the number of its step."""
+        self.waits: dict[int, float] = {}
+        """Since when a step waits for what lets it begin, by the monotonic clock."""
 
     def versions(self, step: Step) -> list[tuple[TableName, int]]:
         """Return the versions that a step acts on."""

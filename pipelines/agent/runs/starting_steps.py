@@ -1,6 +1,7 @@
 """Step effects that make and begin versions: register, create, start, restart, alter, record; proof of a start."""
 
 from dataclasses import replace
+from typing import Any
 
 from core.model.states import State
 from core.plan.model import Step
@@ -96,8 +97,8 @@ def alter(run: OpenRun, step: Step) -> RunEvidence:
     return StepDone(step.n)
 
 
-def take_over_texts(run: OpenRun, step: Step) -> None:
-    """Write the new revision into the deployment: from here on a restart means the new text."""
+def take_over_texts(run: OpenRun, step: Step, **more: Any) -> None:
+    """Write the new revision into the deployment, with `more`: from here on a restart means the new text."""
     built = run.built(step)
     run.world.ledger.update_deployment(
         step.table,
@@ -108,6 +109,7 @@ def take_over_texts(run: OpenRun, step: Step) -> None:
         trigger=built.trigger,
         bindings=built.bindings,
         plan_hash=run.plan.hash,
+        **more,
     )
 
 

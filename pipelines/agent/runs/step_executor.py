@@ -8,7 +8,7 @@ from core.model.names import TableName, query_name
 from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import ending_steps, held_steps, pointer_steps, starting_steps
+from pipelines.agent.runs import ending_steps, held_steps, pointer_steps, seam_steps, starting_steps
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
 
@@ -20,6 +20,7 @@ _EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
     StepKind.HOLD: held_steps.hold,
     StepKind.SWAP: pointer_steps.swap,
     StepKind.RESTART: starting_steps.restart,
+    StepKind.SEAM: seam_steps.seam,
     StepKind.ALTER: starting_steps.alter,
     StepKind.STOP: ending_steps.stop,
     StepKind.RECORD: starting_steps.record,
@@ -87,7 +88,9 @@ class StepExecutor:
                 return starting_steps.look_for_proof(self._run, step)
             case StepKind.HOLD:
                 return held_steps.look_at_held(self._run, step)
-            case StepKind.SWAP:
+            case StepKind.SEAM if seam_steps.has_moved(self._run, step):
+                return starting_steps.look_for_proof(self._run, step)
+            case StepKind.SWAP | StepKind.SEAM:
                 again = self.perform(step)
                 return GatePolled(step.n, again.note) if isinstance(again, GateOpened) else again
             case _:

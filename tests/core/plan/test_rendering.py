@@ -307,11 +307,11 @@ def test_an_offer_has_its_price_and_says_whether_it_is_carried_out() -> None:
 
 
 def test_the_reasons_of_a_table_count_the_offers_that_are_not_carried_out_yet() -> None:
-    offers = (StrategyOffer("earliest"), StrategyOffer("seam"), StrategyOffer("chain"))
+    offers = (StrategyOffer("earliest"), StrategyOffer("keyed"), StrategyOffer("chain"))
     seen = node("a", Action.REBUILD, strategy="earliest", offers=offers)
     told = node_why(replace(everything(), nodes=(seen,)), T("a"))
     assert "  2 more options not executable yet: --json has all" in told
-    assert not any("seam" in line or "chain" in line for line in told)
+    assert not any("keyed" in line or "chain" in line for line in told)
 
 
 def test_statements_are_counted_without_external_tables_and_what_is_kept_is_counted_in_one_line() -> None:

@@ -17,7 +17,7 @@ def begun(dml: str, at: str) -> str:
             "headgate.yml": MANIFEST,
             "pipelines/sources/p/s/sql-scripts/ddl.s.sql": "CREATE TABLE s (k STRING, ts TIMESTAMP) "
             "USING json LOCATION 's'",
-            "pipelines/sources/p/u/sql-scripts/ddl.u.sql": "CREATE TABLE u (k STRING, ts TIMESTAMP, t2 TIMESTAMP) "
+            "pipelines/sources/p/u/sql-scripts/ddl.u.sql": "CREATE TABLE u (k STRING, ts TIMESTAMP, t2 TIMESTAMP_NTZ) "
             "USING json LOCATION 'u'",
             "pipelines/facts/p/t/sql-scripts/ddl.t.sql": "CREATE TABLE t (k STRING) USING parquet",
             "pipelines/facts/p/t/sql-scripts/dml.t.sql": dml,
@@ -28,7 +28,7 @@ def begun(dml: str, at: str) -> str:
     if found is None:
         return ""
     start = found.aligned(at)
-    return f"{start} {found.filter(start)}"
+    return f"{start} {' AND '.join(f'{table}.{condition}' for table, condition in found.conditions(start).items())}"
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,14 @@ def test_a_part_begins_with_the_first_whole_window(windowed: str, at: str, begin
     [
         ("SELECT k FROM STREAM s", "s.ts >="),
         (f"SELECT k FROM STREAM u {WATER}", "u.ts >="),
+        ("SELECT k FROM STREAM s WATERMARK to_timestamp(k) AS z DELAY OF INTERVAL 1 MINUTE", "s.to_timestamp(k) >="),
         (f"SELECT DISTINCT ts AS k FROM STREAM s {WATER}", "s.ts >="),
         (
             f"SELECT a.k FROM STREAM s {WATER} a JOIN STREAM u {WATER} b ON a.k = b.k AND a.ts = b.ts",
             "s.ts >= … AND u.ts >=",
         ),
     ],
-    ids=["its one timestamp", "its watermark", "a dedup", "both sides of a join"],
+    ids=["its one timestamp", "its watermark", "an expression", "a dedup", "both sides of a join"],
 )
 def test_what_tells_the_time(query: str, condition: str) -> None:
     at = "2026-01-02T00:05:00Z"
@@ -74,8 +75,15 @@ def test_what_tells_the_time(query: str, condition: str) -> None:
         "SELECT k FROM STREAM u",
         "SELECT k FROM STREAM s UNION ALL SELECT k FROM STREAM u",
         f"SELECT k FROM STREAM s {WATER} UNION ALL SELECT k FROM STREAM u",
+        f"SELECT _metadata.file_path AS k FROM STREAM s {WATER}",
     ],
-    ids=["two timestamps", "two streams", "one stream without a watermark"],
+    ids=["two timestamps", "two streams", "one stream without a watermark", "a hidden column"],
 )
 def test_what_does_not_tell_the_time(query: str) -> None:
     assert begun(f"INSERT INTO t {query}", "2026-01-02") == ""
+
+
+def test_a_time_without_a_zone_is_compared_without_one() -> None:
+    watered = "INSERT INTO t SELECT k FROM STREAM u WATERMARK t2 DELAY OF INTERVAL 1 MINUTE"
+    at = "2026-01-02T00:05:00"
+    assert begun(watered, f"{at}Z") == f"{at}Z u.t2 >= TIMESTAMP_NTZ '{at}'"

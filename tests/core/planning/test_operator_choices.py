@@ -4,9 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from core.changes.upgrade_proof import proof_key
 from core.model.names import TableName as T
 from core.observed.deployment import Binding, ObservedDeployment
 from core.plan.model import Plan
+from core.plan.request import PlanRequest, StrategyChoice
+from core.planning.planner import make_plan
+from core.project.revision import revision_hash
+from core.project_files.revision_reader import revision_of
 from tests.support.domain_builders import actions, steps
 from tests.support.priced_project import TEXTS, declared, node_of, observed, offered, planned, words
 
@@ -113,7 +118,7 @@ def test_a_reader_of_what_is_made_anew_cannot_stay_on_its_checkpoint() -> None:
     found = planned(declared(), "a", rebuild=True, choose="c=in-place")
     assert words(found) == [
         "in-place cannot be used for c: its offsets are meaningless in an upstream table that is re-created. "
-        "use earliest"
+        "use earliest, partial, seam"
     ]
 
 
@@ -154,7 +159,7 @@ def test_a_seam_keeps_the_readers_table_and_what_reads_that() -> None:
     assert actions(found) == {"a": "keep", "b": "rebuild", "c": "restart"}
     assert node_of(found, "c").bindings == (Binding(T("b"), 2, True),)
     assert steps(found) == [
-        "create b@2", "start b@2 < 1", "catch_up b@2 < 2", "restart c@1 < 2,3", "swap b < 3", "stop b@1 < 4,5",
+        "create b@2", "start b@2 < 1", "catch_up b@2 < 2", "swap b < 3", "seam c@1 < 2,3,4", "stop b@1 < 4,5",
     ]  # fmt: skip
 
 
@@ -173,7 +178,7 @@ def test_a_seam_is_refused(edits: dict[str, str], chosen: str, why: str) -> None
 
 def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
     assert words(planned(declared(c=f"{TEXTS['c'][1]} WHERE m > 1"), "c", choose="c=seam")) == [
-        "seam cannot be used for c: none of its upstream tables is re-created. use in-place, earliest"
+        "seam cannot be used for c: none of its upstream tables is re-created. use in-place, earliest, partial"
     ]
 
 
@@ -199,6 +204,8 @@ def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
 def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: str) -> None:
     node = node_of(planned(declared(b=MIN), "b", choose=f"b=partial@{at}"), "b")
     assert (node.at, node.evidence[-1], node.loses) == (begins, evidence, ("table data from before",))
+    assert node.begins_where == (f"a.ts >= TIMESTAMP '{begins}'",)
+    assert node_of(planned(declared(b=MIN), "b"), "b").begins_where == ()
 
 
 @pytest.mark.parametrize(
@@ -223,7 +230,7 @@ def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: 
 def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: str, why: str) -> None:
     found = planned(declared(b=MIN), "b", choose=chosen)
     strategy = chosen[2:].partition("@")[0]
-    assert words(found) == [f"{strategy} cannot be used for b: {why}. use earliest, in-place"]
+    assert words(found) == [f"{strategy} cannot be used for b: {why}. use earliest, partial, in-place"]
     assert found.empty
 
 
@@ -235,7 +242,7 @@ def test_a_part_by_partition_of_what_is_streamed() -> None:
     world[T("c")] = replace(world[T("c")], deployed=None)
     found = planned(declared(a=by_k, c=plain), "c", choose="c=partial@k=x", world=world)
     assert words(found) == []
-    assert node_of(found, "c").evidence[-1] == "starts at partition k=x: WHERE k >= 'x'"
+    assert node_of(found, "c").evidence[-1] == "starts at partition k=x: WHERE a.k >= 'x'"
 
 
 def test_a_choice_for_what_the_plan_does_not_touch_is_refused() -> None:
@@ -337,3 +344,18 @@ def test_keep_table_is_refused_where_the_table_would_be_wrong_or_new(
 def test_keep_table_is_refused_where_columns_are_added() -> None:
     found = planned(declared(c=GROWN), "c", keep_table=True)
     assert words(found) == ["c cannot keep its table: columns are added. leave out --keep-table"]
+
+
+def test_what_an_upgrade_test_has_shown_rules_out_a_restart_and_the_plan_says_so() -> None:
+    made, world = declared(a=FILTERED), observed()
+    assert said(planned(made, "a"), "a")[0] == "restart"
+    old = world[T("a")].deployed
+    assert old is not None
+    shown = {proof_key(revision_hash(old), revision_of(made.tables[T("a")]).hash): "case late: rows are wrong"}
+    words_of_it = "an upgrade test shows that it must not go on from its checkpoint: case late: rows are wrong"
+    found = make_plan(made, "dev", world, PlanRequest(tables=(T("a"),)), answers=shown)
+    assert said(found, "a") == ("rebuild", "earliest", False)
+    assert words_of_it in [warning.summary for warning in found.warnings if warning.table == "a"]
+    in_place = PlanRequest(tables=(T("a"),), choices=(StrategyChoice(T("a"), "in_place"),))
+    (refused,) = make_plan(made, "dev", world, in_place, answers=shown).refusals
+    assert refused.summary == f"in-place cannot be used for a: {words_of_it}"

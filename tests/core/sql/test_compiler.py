@@ -109,3 +109,51 @@ def test_stream_is_written_where_every_table_streams(written: str, expected: str
     (parsed,), problems = read_statements(f"INSERT INTO target {written}", "f.sql", every_table_streams=True)
     assert problems == ()
     assert compile_select(parsed, PHYSICAL) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("SELECT id FROM STREAM orders", "SELECT id FROM (SELECT * FROM STREAM orders__v3 WHERE ts >= 1)"),
+        (
+            "SELECT orders.id FROM STREAM(orders) WHERE id > 0",
+            "SELECT orders.id FROM (SELECT * FROM STREAM(orders__v3) WHERE ts >= 1) AS orders WHERE id > 0",
+        ),
+        (
+            "SELECT o.id FROM STREAM orders WITH (maxFilesPerTrigger=1) IDENTIFIED BY x "
+            "WATERMARK ts DELAY OF INTERVAL 1 DAY AS o JOIN dim ON o.id = dim.id",
+            "SELECT o.id FROM (SELECT * FROM STREAM orders__v3 WITH (maxFilesPerTrigger=1) IDENTIFIED BY x "
+            "WHERE ts >= 1) WATERMARK ts DELAY OF INTERVAL 1 DAY AS o JOIN dim__v1 AS dim ON o.id = dim.id",
+        ),
+        (
+            "SELECT orders.id FROM STREAM orders WATERMARK ts DELAY OF INTERVAL 1 DAY",
+            "SELECT orders.id FROM (SELECT * FROM STREAM orders__v3 WHERE ts >= 1) "
+            "WATERMARK ts DELAY OF INTERVAL 1 DAY AS orders",
+        ),
+        (
+            "SELECT id FROM STREAM orders UNION ALL SELECT id FROM STREAM t",
+            "SELECT id FROM (SELECT * FROM STREAM orders__v3 WHERE ts >= 1) UNION ALL SELECT id FROM STREAM t__v9",
+        ),
+    ],
+)
+def test_a_version_that_begins_later_filters_what_it_streams_below_everything_else(written: str, expected: str) -> None:
+    (parsed,), problems = read_statements(f"INSERT INTO target {written}", "f.sql")
+    assert problems == ()
+    assert compile_select(parsed, PHYSICAL, {TableName("orders"): "ts >= 1", TableName("dim"): "x"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("SELECT orders.id FROM orders", "SELECT orders.id FROM (SELECT * FROM STREAM orders__v3 WHERE a) AS orders"),
+        (
+            "SELECT id FROM orders WITH (maxFilesPerTrigger=1) WATERMARK ts DELAY OF INTERVAL 1 DAY o",
+            "SELECT id FROM (SELECT * FROM STREAM orders__v3 WITH (maxFilesPerTrigger=1) WHERE a) "
+            "WATERMARK ts DELAY OF INTERVAL 1 DAY o",
+        ),
+    ],
+)
+def test_it_does_so_where_stream_is_not_written(written: str, expected: str) -> None:
+    (parsed,), problems = read_statements(f"INSERT INTO target {written}", "f.sql", every_table_streams=True)
+    assert problems == ()
+    assert compile_select(parsed, PHYSICAL, {TableName("orders"): "a"}) == expected

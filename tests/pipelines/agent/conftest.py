@@ -16,7 +16,7 @@ from core.model.names import TableName, query_name
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.ports.spark import Analysis, Pointer, Queries, QueryStart, ReportedQuery, Tables, unheard, unnoticed
-from core.ports.storage import CheckpointState, FolderTaken, SourceLag
+from core.ports.storage import CheckpointState, Cut, FolderTaken, SeenFile, SourceLag
 from core.project.model import Environment
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -194,6 +194,8 @@ class ScriptedFiles:
     """Rows that a table has got since whenever, by the name of its folder."""
     histories: dict[str, BatchHistory] = field(default_factory=dict)
     """What batches have read, by checkpoint."""
+    seeded: list[tuple[str, int, str]] = field(default_factory=list)
+    """Checkpoints that were seeded, each with its batch and the one that it is like."""
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         before = self.folders.setdefault(folder, note)
@@ -228,6 +230,15 @@ class ScriptedFiles:
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
         return (f"{folder}/part-0.parquet",)
+
+    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
+        return (SeenFile(f"file://{folder}/part-0.parquet", 1),)
+
+    def seed(self, version: Any, seen: Any, note: Mapping[str, Any], *, batch: int = 0, like: str = "") -> Cut:
+        self.folders[version.checkpoint] = note
+        self.started.add(version.checkpoint)
+        self.seeded.append((version.checkpoint, batch, like))
+        return Cut(batch, f"id in {version.checkpoint}")
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         self.folders[folder] = note

@@ -133,6 +133,14 @@ def test_show_names_parents_readers_and_versions(shop: Any, capsys: pytest.Captu
     assert [version["version"] for version in found["versions"]] == [1]
 
 
+def test_show_says_from_where_on_a_version_reads(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    where = "landed.ts >= TIMESTAMP '2026-01-02T00:00:00Z'"
+    shop.update_deployment(TableName("a"), 1, begins_where=(where,))
+    assert told(["show", "a"], capsys)["begins_where"] == [where]
+    assert exit_codes.run_command_line(["show", "a"]) == 0
+    assert f"reads       landed (stream)  only {where}" in capsys.readouterr().out
+
+
 def test_show_is_of_one_moment(shop: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     read = LedgerReader.versions
 

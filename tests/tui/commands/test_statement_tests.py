@@ -16,6 +16,7 @@ from core.model.errors import PoolUnreachable
 from core.project.revision import RevisionTexts
 from core.statement_tests.request import CaseOutcome, CaseRequest, CaseResult, UpgradeVerdict
 from tui.agent_client import os_processes
+from tui.agent_client.socket_client import AgentClient
 from tui.command_line import exit_codes
 from tui.services import statement_tests
 
@@ -173,6 +174,20 @@ def test_where_plan_and_test_disagree_it_is_said(
     found = written(["test", "--upgrade", "--since", "main"], capsys, 1)["cases"][0]
     assert (found["verdict"], found["change"]) == ("mixed", "filter_or_projection")
     assert any("PLAN AND TEST DISAGREE" in words for words in found["words"])
+    text = said(["test", "--upgrade", "--since", "main"], capsys, 1)
+    assert "plans do not know of it, and would restart a on its checkpoint: " in text
+
+
+def test_an_agent_is_told_what_a_case_has_shown(
+    changed: Path, child: Child, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(AgentClient, "call", lambda self, op, args: calls.append((op, args)) or {})
+    child(of(outcome=CaseOutcome.FAILED, verdict=UpgradeVerdict.MIXED, difference=DIFFERENCE))
+    assert "plans rebuild a from now on, for these texts" in said(["test", "--upgrade", "--since", "main"], capsys, 1)
+    ((op, args),) = calls
+    assert (op, args["table"]) == ("upgrade_shown", "a") and args["old"] != args["new"]
+    assert args["shown"] == "case one: what the old text left in it makes rows wrong"
 
 
 def test_an_upgrade_without_a_change_runs_nothing(

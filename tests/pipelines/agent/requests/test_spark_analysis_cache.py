@@ -11,6 +11,7 @@ import small_project
 from ledger_rows import create_run, plan_row, run_row
 
 from core.changes.spark_analysis import AnalysedRevision, AnalysedStatement, AnalysisAnswer, AnalysisQuestion
+from core.changes.upgrade_proof import proof_key
 from core.model.errors import EngineRefused, Stale, TryAgain, UsageError
 from core.model.names import TableName
 from core.model.table_formats import EXTERNAL_INPUTS
@@ -159,3 +160,15 @@ def test_frame_gives_answers_in_the_questions_order_and_why_some_are_missing(
 def test_frame_that_is_wrong_is_a_usage_error(commands: CommandHandler, args: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         commands.handle(CALLER, {"op": "opinion", "args": args})
+
+
+def test_what_an_upgrade_test_has_shown_is_kept_for_the_plans_of_these_texts(
+    world: AgentContext, commands: CommandHandler
+) -> None:
+    old, new = "0" * 64, "f" * 64
+    args = {"table": "a", "old": old, "new": new, "shown": "case one: rows are wrong " + "x" * 400}
+    assert commands.handle(CALLER, {"op": "upgrade_shown", "args": args}) == {"table": "a"}
+    kept = world.ledger.spark_analyses()[proof_key(old, new)]
+    assert kept.startswith("case one: rows are wrong") and len(kept) == 300
+    with pytest.raises(UsageError):
+        commands.handle(CALLER, {"op": "upgrade_shown", "args": {**args, "old": "a text"}})

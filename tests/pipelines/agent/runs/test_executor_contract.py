@@ -18,7 +18,7 @@ from core.model.actions import StepKind
 from core.model.names import TableName as T
 from core.model.states import State
 from core.plan.model import Plan, Step
-from core.plan.request import PlanRequest
+from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.planner import make_plan
 from core.run.state_machine import OperatorControl, RunEvidence
 from pipelines.agent.context import AgentContext
@@ -155,7 +155,9 @@ class Real:
             "running": sorted(self.pool.running),
             "tables": sorted(self.pool.tables),
             "views": dict(self.pool.views),
-            "checkpoints": sorted(folder.name for folder in folders if folder.parent.name == "checkpoints"),
+            "checkpoints": sorted(
+                folder.name.partition(".")[0] for folder in folders if folder.parent.name == "checkpoints"
+            ),
             "registry": registry(self.world.ledger.deployments(include_deleted=True)),
         }
 
@@ -164,7 +166,7 @@ def registry(rows: Any) -> list[tuple[Any, ...]]:
     """Return what both write of each version; states in between are the lane's."""
     return sorted(
         (str(d.table), d.version, str(d.wanted), str(d.state), d.active, d.external, d.revision, d.texts.dml,
-         d.bindings, d.drop_after is not None, bool(d.started_at))
+         d.bindings, d.drop_after is not None, bool(d.started_at), d.begins_where)
         for d in rows
     )  # fmt: skip
 
@@ -243,6 +245,20 @@ def a_hold_after_an_operators_stop_and_a_retry(side: Side) -> list[Any]:
     side.end_query("c", 2)
     side.update("c", 2, state=State.STOPPED, wanted="stopped")
     return [said(side.perform(plan, hold)), side.picture()]
+
+
+SEAM_B = replace(REBUILD_A, choices=(StrategyChoice(T("b"), "seam"),))
+
+
+def a_seam(side: Side) -> list[Any]:
+    return deployed(side, (small_project.texts(a=UPPER), SEAM_B), CHANGES["a filter"])
+
+
+def a_seam_step_by_step_twice(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(small_project.texts(a=UPPER), SEAM_B)
+    steps = [step for step in plan.steps for _ in range(2) if step.do is not StepKind.SWAP]
+    return [(step.do, step.table, said(side.perform(plan, step)), side.picture()) for step in steps]
 
 
 def an_undelete(side: Side) -> list[Any]:
@@ -373,6 +389,8 @@ SCRIPTS: dict[str, Script] = {
         a_rollback_step_by_step_twice,
         a_hold_step_by_step_twice,
         a_hold_after_an_operators_stop_and_a_retry,
+        a_seam,
+        a_seam_step_by_step_twice,
         an_undelete,
         an_undelete_step_by_step_twice,
         every_step_twice,
@@ -408,6 +426,7 @@ def test_the_scripts_perform_every_kind_of_step() -> None:
     plans += [side.plan(*change) for change in (*CHANGES.values(), (with_more_columns(), EVERYTHING))]
     plans.append(over_a_stopped_parent(side))
     plans.append(side.plan(soaking(A_REBUILD[0]), replace(A_REBUILD[1], hold=True)))
+    plans.append(side.plan(small_project.texts(a=UPPER), SEAM_B))
     deployed(side, CHANGES["a delete of a leaf"])
     plans.append(side.plan(small_project.texts(), PlanRequest(verb="undelete", tables=(T("b"),))))
     assert {step.do for plan in plans for step in plan.steps} == set(StepKind)

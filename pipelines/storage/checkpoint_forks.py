@@ -1,0 +1,305 @@
+"""A checkpoint made from another version's, or from what its sources hold: built beside its place, then renamed.
+
+What a query has written is never changed in place, by Spark or by us, so that both versions share one file on the disk
+(a hard link) wherever the file system can; each is whole without the other.
+"""
+
+import errno
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from core.model.errors import Refused, TryAgain
+from core.ports.storage import Cut, FolderTaken, OriginRows, SeenFile, VersionFolders
+from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data
+from pipelines.storage.file_stream_logs import LogEntry, local_path, whole_table_log
+from pipelines.storage.json_files import read_json, sync_folder, write_json
+
+MARK_FILE = "_headgate_fork"
+"""In a checkpoint that was made here: by which run, from what, and at which batch."""
+
+Prepare = Callable[[str, Mapping[str, Any]], None]
+"""`Checkpoints.prepare`."""
+
+_NUMBERED = re.compile(r"(\d+)(?:[._]|$)")
+_NOT_LINKED = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP})
+_JAVA_KEEPS = "/!$&'()*+,;=:@~_-."
+_HEADER = "v1\n"
+
+
+def fork(
+    prepare: Prepare, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], rows: OriginRows
+) -> Cut:
+    """Begin a version where another one stands, as `core.ports.storage.Checkpoints.fork` says."""
+    place = Path(copy.checkpoint)
+    if (made := _made(prepare, place, note)) is not None:
+        return made
+    batch = max(_numbers(f"{origin.checkpoint}/commits"), default=None)
+    if rows is OriginRows.BEFORE:
+        os.makedirs(copy.before, exist_ok=True)
+    if batch is not None:
+        _fork_log(origin.table, copy.table, batch, rows_into=copy.table if rows is OriginRows.INSIDE else "")
+        if rows is OriginRows.BEFORE:
+            _fork_log(origin.table, copy.before, batch, rows_into=copy.before)
+
+    def fill(building: Path) -> None:
+        if batch is not None:
+            _copy_checkpoint(Path(origin.checkpoint), building, batch)
+
+    return _put(prepare, place, note, _cut(batch), fill, origin=origin.checkpoint)
+
+
+def seed(
+    prepare: Prepare,
+    version: VersionFolders,
+    seen: Sequence[Sequence[SeenFile]],
+    note: Mapping[str, Any],
+    *,
+    batch: int = 0,
+    like: str = "",
+) -> Cut:
+    """Begin a version after files of its sources, as `core.ports.storage.Checkpoints.seed` says."""
+    place = Path(version.checkpoint)
+    if (made := _made(prepare, place, note)) is not None:
+        return made
+    conf = pinned(like)
+    begun = any(map(bool, seen))
+    if begun and not os.path.isdir(f"{version.table}/{TABLE_LOG_FOLDER}"):
+        _write_log(version.table, {str(number): () for number in range(batch + 1)})
+
+    def fill(building: Path) -> None:
+        if begun:
+            _write_positions(building, batch, seen, conf)
+
+    return _put(prepare, place, note, _cut(batch if begun else None), fill, origin=like)
+
+
+def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
+    """Return the files of a source as Spark notes them, by name; of a table's log up to batch `upto`.
+
+    Raises Refused where the log holds that batch only together with later ones.
+    """
+    if os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}"):
+        return tuple(
+            SeenFile(str(entry["path"]), int(entry.get("modificationTime", 0)))
+            for entry in _logged(f"{folder}/{TABLE_LOG_FOLDER}", upto)
+        )
+    return tuple(SeenFile(uri(path), int(os.stat(path).st_mtime * 1000)) for path in sorted(_below(folder)))
+
+
+def uri(path: str) -> str:
+    """Write a path as Hadoop does: what Java's URI allows, and everything beyond ASCII, stays as it is."""
+    return "file://" + "".join(c if ord(c) > 127 else quote(c, safe=_JAVA_KEEPS) for c in path)
+
+
+def pinned(checkpoint: str) -> Mapping[str, str]:
+    """Return the settings that a checkpoint has pinned with its newest batch; none of one that has begun nothing."""
+    newest = max(_numbers(f"{checkpoint}/offsets"), default=None) if checkpoint else None
+    if newest is None:
+        return {}
+    lines = Path(f"{checkpoint}/offsets/{newest}").read_text("utf-8").split("\n")
+    found = json.loads(lines[1]).get("conf", {}) if len(lines) > 1 else {}
+    return {str(key): str(value) for key, value in found.items()}
+
+
+def _made(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> Cut | None:
+    """Return where the run has cut already; None where it has not, and nobody has used the checkpoint."""
+    prepare(str(place), note)
+    mark = read_json(f"{place}/{MARK_FILE}")
+    if mark:
+        return Cut(mark.get("batch"), str(mark.get("id", "")))
+    if any((place / name).exists() for name in ("metadata", "offsets", "commits")):
+        raise FolderTaken(f"{place} was begun without what it was to go on from")
+    return None
+
+
+def _put(
+    prepare: Prepare,
+    place: Path,
+    note: Mapping[str, Any],
+    cut: Cut,
+    fill: Callable[[Path], None],
+    *,
+    origin: str,
+) -> Cut:
+    """Build a checkpoint beside its place and rename it there; what an attempt has left is thrown away."""
+    building, empty = place.with_name(f".{place.name}.fork"), place.with_name(f".{place.name}.empty")
+    for left in (building, empty):
+        shutil.rmtree(left, ignore_errors=True)
+    prepare(str(building), note)
+    fill(building)
+    if cut.id:
+        (building / "metadata").write_text(_line({"id": cut.id}), "utf-8")
+    write_json(building / MARK_FILE, {"run": note.get("run", ""), "origin": origin, "batch": cut.batch, "id": cut.id})
+    os.rename(place, empty)
+    os.rename(building, place)
+    sync_folder(place.parent)
+    shutil.rmtree(empty, ignore_errors=True)
+    return cut
+
+
+def _cut(batch: int | None) -> Cut:
+    return Cut(batch, str(uuid.uuid4()) if batch is not None else "")
+
+
+def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
+    """Copy what belongs to the batches up to one; whatever the origin goes on to do meanwhile is left out.
+
+    Raises TryAgain where that was not whole.
+    """
+    for log in ("offsets", "commits"):
+        _copy_tree(origin / log, building / log, upto=batch)
+    # Files that were noted beyond the batch are read by the next one.
+    _copy_tree(origin / "sources", building / "sources")
+    _copy_tree(origin / "state", building / "state", upto=batch + 1)
+    needed = {batch, max(0, batch - 1)}
+    whole = needed <= set(_numbers(f"{building}/offsets")) and batch in _numbers(f"{building}/commits")
+    if not whole or not (origin / "commits" / str(batch)).exists() or _lacks_state(building / "state", batch + 1):
+        raise TryAgain(f"batch {batch} of {origin} could not be copied whole", remedy="try again")
+
+
+def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
+    """Copy a folder with all below it, numbered files only up to a number; what vanishes meanwhile was outdated."""
+    for folder, _, names in os.walk(origin):
+        target = copy / os.path.relpath(folder, origin)
+        os.makedirs(target, exist_ok=True)
+        for name in names:
+            number = _NUMBERED.match(name)
+            if name.startswith(".") or (upto is not None and number is not None and int(number[1]) > upto):
+                continue
+            _share(f"{folder}/{name}", f"{target}/{name}", needed=False)
+
+
+def _lacks_state(state: Path, version: int) -> bool:
+    """Return whether a store of a copied state lacks a version."""
+    for _, below, names in os.walk(state):
+        below[:] = [name for name in below if not name.startswith("_")]
+        numbers = {int(found[1]) for found in map(_NUMBERED.match, names) if found}
+        if numbers and version not in numbers:
+            return True
+    return False
+
+
+def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
+    """Write a table's own record of batches up to one like another's: with its files as own ones, or with none."""
+    log = f"{origin}/{TABLE_LOG_FOLDER}"
+    names = {number: name for number, name in sorted(_numbers(log).items()) if number <= batch}
+    first = max((number for number, name in names.items() if name.endswith(".compact")), default=0)
+    if any(number not in names for number in range(first, batch + 1)):
+        raise TryAgain(f"the record of batches in {origin} does not reach batch {batch}", remedy="try again")
+    entries: dict[str, Iterable[LogEntry]] = {}
+    for number, name in names.items():
+        if number >= first:
+            entries[name] = _moved(f"{log}/{name}", origin, rows_into) if rows_into else ()
+    _write_log(table, entries)
+
+
+def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
+    """Give the entries of a log's file to another table, with the files that they name."""
+    with open(path, encoding="utf-8") as lines:
+        next(lines, None)
+        for line in filter(None, map(str.strip, lines)):
+            entry = json.loads(line)
+            found = local_path(str(entry["path"]))
+            if not found.startswith(f"{origin}/"):
+                raise Refused(f"{found} is not below {origin}", remedy="rebuild the table from its sources")
+            own = table + found.removeprefix(origin)
+            if entry.get("action", "add") == "add":
+                os.makedirs(os.path.dirname(own), exist_ok=True)
+                _share(found, own, needed=True)
+            yield {**entry, "path": uri(own)}
+
+
+def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
+    """Write `_spark_metadata` of a table that no query has written, over what an attempt has left."""
+    building, log = Path(table) / f".{TABLE_LOG_FOLDER}.fork", Path(table) / TABLE_LOG_FOLDER
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    for name, found in entries.items():
+        with open(building / name, "w", encoding="utf-8") as file:
+            file.write("v1")
+            file.writelines(f"\n{_line(entry)}" for entry in found)
+    shutil.rmtree(log, ignore_errors=True)
+    os.rename(building, log)
+    sync_folder(Path(table))
+
+
+def _write_positions(building: Path, batch: int, seen: Sequence[Sequence[SeenFile]], conf: Mapping[str, str]) -> None:
+    """Write a checkpoint that has read files of its sources with one batch, and nothing else."""
+    for ordinal, files in enumerate(seen):
+        if files:
+            log = building / "sources" / str(ordinal)
+            log.mkdir(parents=True)
+            lines = (_line({"path": file.path, "timestamp": file.modified_ms, "batchId": 0}) for file in files)
+            (log / "0").write_text(_HEADER + "\n".join(lines), "utf-8")
+    offsets = [_line({"logOffset": 0}) if files else "-" for files in seen]
+    now = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": dict(conf)}
+    for name in ("offsets", "commits"):
+        (building / name).mkdir()
+    # Spark reads the batch before the newest as well.
+    for number in range(max(0, batch - 1), batch + 1):
+        (building / "offsets" / str(number)).write_text(_HEADER + "\n".join((_line(now), *offsets)), "utf-8")
+        (building / "commits" / str(number)).write_text(_HEADER + _line({"nextBatchWatermarkMs": 0}), "utf-8")
+
+
+def _logged(log: str, upto: int | None) -> Iterator[LogEntry]:
+    if upto is None:
+        found: Iterable[LogEntry] = whole_table_log(log)
+    else:
+        names = _numbers(log)
+        compact = max((n for n, name in names.items() if n <= upto and name.endswith(".compact")), default=0)
+        if any(number not in names for number in range(compact, upto + 1)):
+            raise Refused(f"{log} no longer tells batch {upto} from those after it", remedy="choose another strategy")
+        found = _up_to(log, names, compact, upto)
+    return (entry for entry in found if entry.get("action", "add") == "add")
+
+
+def _up_to(log: str, names: Mapping[int, str], first: int, last: int) -> Iterator[LogEntry]:
+    for number in range(first, last + 1):
+        with open(f"{log}/{names[number]}", encoding="utf-8") as lines:
+            next(lines, None)
+            yield from (json.loads(line) for line in lines if line.strip())
+
+
+def _below(folder: str) -> Iterator[str]:
+    for here, below, names in os.walk(folder):
+        below[:] = filter(is_data, below)
+        yield from (f"{here}/{name}" for name in names if is_data(name))
+
+
+def _numbers(folder: str) -> dict[int, str]:
+    """Return the batches of a log with the names of their files; none of one that is not there."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return {}
+    return {int(plain): name for name in names if (plain := name.removesuffix(".compact")).isdigit()}
+
+
+def _share(origin: str, copy: str, *, needed: bool) -> None:
+    """Give a file a second name, or copy it where the file system cannot; one that has it already is left alone."""
+    try:
+        os.link(origin, copy)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        if needed:
+            raise Refused(f"{origin} is gone, and its table names it", remedy="rebuild it from its sources") from None
+    except OSError as error:
+        if error.errno not in _NOT_LINKED:
+            raise
+        temporary = f"{os.path.dirname(copy)}/.{secrets.token_hex(8)}"
+        shutil.copy2(origin, temporary)
+        os.rename(temporary, copy)
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,147 @@
+"""A statement that keeps its table over another version of what it streams: exactly there, or not at all."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import pytest
+import small_project
+
+from core.model.names import TableName as T
+from core.observed.aligned_positions import BatchHistory, BatchPosition
+from core.plan.request import PlanRequest, StrategyChoice
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from state.row_types import Deployment
+from tests.pipelines.agent.runs.test_run_lane import Killed, deploy, drive, fast_gates, plan, settle, submit
+
+__all__ = ["fast_gates"]
+
+UPPER = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
+SEAM_B = PlanRequest(tables=(T("a"),), rebuild=True, choices=(StrategyChoice(T("b"), "seam"),))
+
+
+@pytest.fixture
+def old(world: AgentContext, pool: Any) -> Iterator[AgentContext]:
+    """Serve landed → a → b, c, where time passes with every look."""
+    moments = count(0.0, 60.0)
+    made = replace(world, monotonic=lambda: next(moments))
+    deploy(made, pool, small_project.texts())
+    yield made
+
+
+def row(world: AgentContext, table: str, version: int) -> Deployment:
+    found = world.ledger.deployment(T(table), version)
+    assert found is not None
+    return found
+
+
+def reads(*consumed: str, held: dict[str, tuple[int, int]] | None = None) -> BatchHistory:
+    """Return batches from 0 that have read what is said; a reader finds in the table what each of them has written."""
+    batches = {n: BatchPosition((mark,)) for n, mark in enumerate(consumed)}
+    return BatchHistory(batches, {f"{n + 1}:w": (n, n) for n in batches} if held is None else held)
+
+
+def have_read(world: AgentContext, a1: BatchHistory, a2: BatchHistory, b1: BatchHistory) -> None:
+    layout = world.layout
+    histories: dict[str, BatchHistory] = world.files.histories  # type: ignore[attr-defined]  # A double's.
+    for table, version, history in (("a", 1, a1), ("a", 2, a2), ("b", 1, b1)):
+        histories[layout.checkpoint_folder(T(table), version)] = history
+
+
+def test_it_goes_on_at_the_batch_of_the_new_version_that_had_read_the_same(old: AgentContext, pool: Any) -> None:
+    have_read(old, reads("1:x", "3:x"), reads("2:x", "3:x", "4:x"), reads("1:w", "1:w", "2:w"))
+    assert deploy(old, pool, UPPER, SEAM_B) == "done"
+    b, before = row(old, "b", 1), old.layout.checkpoint_folder(T("b"), 1)
+    assert b.checkpoint == f"{before}.a__v2.2" and b.active and b.compiled == "SELECT id, kind FROM STREAM a__v2"
+    assert old.files.seeded == [(b.checkpoint, 2, before)]  # type: ignore[attr-defined]  # A double's.
+    assert pool.running["b@v1"].checkpoint == b.checkpoint and b.folder == old.layout.table_folder(T("b"), 1)
+    assert sorted(pool.running) == ["a@v1", "a@v2", "b@v1", "c@v1"], "c, of another product, reads a@v1"
+    said = [event.summary for event in old.ledger.events() if "goes on after" in event.summary]
+    assert [text.partition(", by")[0] for text in said] == ["goes on after batch 2, on batch 1 of a@v2"]
+    aside: dict[str, str] = old.files.aside  # type: ignore[attr-defined]  # A double's.
+    assert before in aside.values() and plan(old, UPPER, PlanRequest(tables=(T("a"), T("b")))).empty
+
+
+@pytest.mark.parametrize(
+    ("a2", "b1", "why"),
+    [
+        (reads("2:x"), reads("1:w"), "a@v1 has read 1 files of landed, a@v2 2"),
+        (reads("1:x"), reads("7:other"), "b@v1 has read up to within a batch of a@v1"),
+        (reads("1:x"), reads(), "b@v1 has committed no batch yet"),
+    ],
+)
+def test_it_fails_where_nothing_fits_and_has_never_been_stopped(
+    a2: BatchHistory, b1: BatchHistory, why: str, old: AgentContext, pool: Any
+) -> None:
+    have_read(old, reads("1:x"), a2, b1)
+    run = submit(old, plan(old, UPPER, SEAM_B))
+    assert drive(old, run) == "failed"
+    found = old.ledger.run(run)
+    assert found is not None
+    (failed,) = [step for step in found.steps if step.do == "seam"]
+    assert failed.note.startswith(f"no batch fitted in 300 s, and nothing has moved: {why}")
+    assert "b@v1" not in pool.stops and row(old, "b", 1).compiled == "SELECT id, kind FROM STREAM a__v1"
+    assert "a@v1" in pool.running and pool.views["a"] == "a__v2", "it reads on, and what it reads runs on"
+    have_read(old, reads("1:x"), reads("1:x"), reads("1:w"))
+    settle(old, pool)
+    assert drive(old, run, OperatorControl("retry")) == "done" and row(old, "b", 1).checkpoint.endswith("a__v2.0")
+
+
+def test_it_reads_on_as_before_where_it_came_further_until_it_was_stopped(
+    old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_read(old, reads("1:x", "2:x"), reads("1:x"), reads("1:w"))
+    stop, stopped = type(pool.connection().queries).stop, []
+
+    def stop_late(queries: Any, name: str, *calling: Any) -> None:
+        if name == "b@v1" and not stopped:
+            have_read(old, reads("1:x", "2:x"), reads("1:x"), reads("1:w", "2:w"))
+            stopped.append(name)
+        stop(queries, name, *calling)
+
+    monkeypatch.setattr(type(pool.connection().queries), "stop", stop_late)
+    assert drive(old, submit(old, plan(old, UPPER, SEAM_B))) == "failed"
+    assert stopped and pool.running["b@v1"].checkpoint == old.layout.checkpoint_folder(T("b"), 1)
+    assert row(old, "b", 1).bindings[0].version == 1 and not old.files.seeded  # type: ignore[attr-defined]  # A double's.
+
+
+@dataclass
+class DieOnce:
+    """Fault points of which the named one kills, the first time."""
+
+    label: str
+    died: bool = False
+
+    def pass_by(self, label: str) -> None:
+        if label == self.label and not self.died:
+            self.died = True
+            raise Killed(label)
+
+
+@pytest.mark.parametrize("label", ["seam stop b", "seam seed b", "seam move b"])
+def test_killed_inside_of_it_the_next_agent_finds_the_old_world_or_the_new_one(
+    label: str, old: AgentContext, pool: Any
+) -> None:
+    run = submit(old, plan(old, UPPER, SEAM_B))
+    old.faults = DieOnce(label)
+    with pytest.raises(Killed):
+        drive(old, run)
+    b = row(old, "b", 1)
+    moved = b.bindings[0].version == 2
+    assert moved is (label == "seam move b"), "text, binding and checkpoint move in one write"
+    assert (b.checkpoint != old.layout.checkpoint_folder(T("b"), 1)) is moved
+    assert b.wanted == "running" and "b@v1" not in pool.running
+    assert drive(old, run) == "done"
+    assert pool.running["b@v1"].select == "SELECT id, kind FROM STREAM a__v2"
+    assert {place for place, *_ in old.files.seeded} == {row(old, "b", 1).checkpoint}  # type: ignore[attr-defined]
+
+
+def test_a_checkpoint_that_a_seam_has_made_is_the_version_s_own(world: AgentContext) -> None:
+    layout, b = world.layout, T("b")
+    made = layout.seam_folder(b, 1, (T("a"), 2), 7)
+    assert layout.is_checkpoint(made, b, 1) and layout.is_checkpoint(layout.checkpoint_folder(b, 1), b, 1)
+    assert not layout.is_checkpoint(layout.checkpoint_folder(b, 11), b, 1) and not layout.is_checkpoint(
+        f"{made}/x", b, 1
+    )

@@ -1,0 +1,75 @@
+"""A version that begins at a time: its filter is its own, outlives restarts and edits, and ends with a rebuild."""
+
+from dataclasses import replace
+from typing import Any
+
+import small_project
+
+from core.model.errors import EngineRefused
+from core.model.names import TableName as T
+from core.plan.request import PlanRequest, StrategyChoice
+from pipelines.agent.context import AgentContext
+from state.row_types import Deployment
+from tests.pipelines.agent.runs.test_run_lane import EVERYTHING, deploy, drive, fast_gates, plan, submit
+
+__all__ = ["fast_gates"]
+
+FROM_NOON = PlanRequest(tables=(T("a"),), choices=(StrategyChoice(T("a"), "partial", "2026-01-02T12:00:00Z"),))
+FILTER = "ts >= TIMESTAMP '2026-01-02T12:00:00Z'"
+LANDED = "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
+
+
+def texts(**changed: str) -> dict[str, str]:
+    """Return the small project's texts, its landed rows with a time."""
+    files = small_project.texts(**changed)
+    return files | {LANDED: files[LANDED].replace("kind STRING", "kind STRING, ts TIMESTAMP")}
+
+
+def version(world: AgentContext, table: str, number: int) -> Deployment:
+    found = world.ledger.deployment(T(table), number)
+    assert found is not None
+    return found
+
+
+def test_the_filter_is_in_the_compiled_text_alone_and_what_reads_the_version_is_rebuilt_from_it(
+    world: AgentContext, pool: Any
+) -> None:
+    deploy(world, pool, texts())
+    assert deploy(world, pool, texts(), FROM_NOON) == "done"
+    made = version(world, "a", 2)
+    assert made.compiled == f"SELECT id, kind FROM (SELECT * FROM STREAM landed WHERE {FILTER})"
+    assert (made.begins_where, made.texts) == ((f"landed.{FILTER}",), version(world, "a", 1).texts)
+    assert made.active and version(world, "b", 2).compiled == "SELECT id, kind FROM STREAM a__v2"
+    assert pool.running["a@v2"].select == made.compiled
+    assert plan(world, texts(), PlanRequest(tables=(T("a"), T("b")))).empty
+
+
+def test_an_edit_in_place_goes_on_from_where_the_version_began(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, texts())
+    deploy(world, pool, texts(), FROM_NOON)
+    edited = texts(a="SELECT id, kind FROM STREAM landed WHERE id > 1")
+    made = plan(world, edited, replace(EVERYTHING, exclude=(T("c"),)))
+    assert [(n.action, n.begins_where) for n in made.nodes if n.table == "a"] == [("restart", (f"landed.{FILTER}",))]
+    words = "goes on without what it was begun without: it streams only landed.ts >= TIMESTAMP '2026-01-02T12:00:00Z'"
+    assert words in {warning.summary for warning in made.warnings}
+    assert drive(world, submit(world, made)) == "done"
+    row = version(world, "a", 2)
+    assert row.compiled == f"SELECT id, kind FROM (SELECT * FROM STREAM landed WHERE {FILTER}) WHERE id > 1"
+    assert row.texts.dml == f"INSERT INTO a {edited_select(edited)};"
+
+
+def edited_select(files: dict[str, str]) -> str:
+    return files["pipelines/facts/p/a/sql-scripts/dml.a.sql"].removeprefix("INSERT INTO a ").removesuffix(";")
+
+
+def test_a_rebuild_from_the_beginning_has_no_filter_and_does_not_take_a_part_of_a_failed_run(
+    world: AgentContext, pool: Any
+) -> None:
+    deploy(world, pool, texts())
+    made = plan(world, texts(), FROM_NOON)
+    run = submit(world, made)
+    pool.refuse["b@v2"] = EngineRefused("no")
+    assert drive(world, run) == "failed" and version(world, "a", 2).begins_where and not version(world, "a", 2).active
+    again = plan(world, texts(), PlanRequest(tables=(T("a"),), rebuild=True, continues=run))
+    (a,) = [node for node in again.nodes if node.table == "a"]
+    assert (a.version, a.begins_where, a.strategy) == (3, (), "earliest")
