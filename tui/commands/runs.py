@@ -4,7 +4,6 @@ import json
 import time
 from typing import Any
 
-from core.model.actions import StepKind
 from core.model.errors import AgentUnreachable, Refused
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
@@ -15,7 +14,7 @@ from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
 from tui.commands.review_approve import plan_lines
-from tui.presentation.screen_content.runs import left_words
+from tui.presentation.screen_content.runs import is_held, left_words
 from tui.services.run_continuation import RunContinuation
 
 ENDED = ("done", "failed", "cancelled")
@@ -83,11 +82,6 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
     except KeyboardInterrupt:
         voice.say(f"detached: run {run_id} continues; headgate runs {run_id} --follow follows it")
         return INTERRUPTED
-
-
-def is_held(row: RunRow) -> bool:
-    """Return whether a run waits for the word to swap."""
-    return row.state == "running" and any(step.do == StepKind.HOLD and step.state == "gate" for step in row.steps)
 
 
 _STEP_FIELDS = (
@@ -198,7 +192,8 @@ def _run_line(row: RunRow) -> str:
     done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
     took = (row.ended_at or time.time()) - row.started_at
     lasted = f"{took:.1f} s{_predicted(row)}"
-    return f"run {row.id}  {row.state:<9} {done} of {len(row.steps)} steps  {lasted}  by {row.actor}{_beside(row)}"
+    state = "held" if is_held(row) else row.state
+    return f"run {row.id}  {state:<9} {done} of {len(row.steps)} steps  {lasted}  by {row.actor}{_beside(row)}"
 
 
 def _predicted(row: RunRow | StepRow) -> str:
