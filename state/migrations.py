@@ -257,6 +257,16 @@ CREATE TABLE check_result (
 );
 """
 
+_TICKETS = """
+CREATE TABLE migration_ticket (
+  run_id TEXT NOT NULL, "table" TEXT NOT NULL, reader TEXT NOT NULL, product TEXT NOT NULL, owner TEXT NOT NULL,
+  is_statement INTEGER NOT NULL, old TEXT NOT NULL, new TEXT NOT NULL, cut_batch INTEGER, cut_at REAL NOT NULL,
+  deadline REAL NOT NULL, closed_at REAL, closed_by TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (run_id, old, reader)
+);
+CREATE INDEX deployment_soaks ON deployment ("table") WHERE stops_at IS NOT NULL;
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -312,6 +322,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _SOAKS,
     _STARTING_CONDITIONS,
     _CHECK_RESULTS,
+    _TICKETS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 
