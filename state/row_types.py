@@ -76,6 +76,8 @@ class Deployment:
     """When its query stops, because another version serves; None where it does not by itself."""
     begins_where: tuple[str, ...] = ()
     """What it reads of its streams, where that is not everything: `orders.ts >= TIMESTAMP '…'`; `compiled` has it."""
+    older_rows: str = ""
+    """What its table holds besides the rows of its text over what it reads now, in words: `rows of an earlier text`."""
 
     @property
     def deleted(self) -> bool:
