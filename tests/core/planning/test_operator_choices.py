@@ -210,6 +210,20 @@ def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: 
 
 
 @pytest.mark.parametrize(
+    ("edits", "chosen", "kept"),
+    [
+        ({"a": FILTERED}, "a=in-place", True),
+        ({"a": FILTERED}, "a=carry-over", True),
+        ({"a": FILTERED}, "a=earliest", False),
+    ],
+)
+def test_what_goes_on_from_a_part_goes_on_without_the_rest(edits: dict[str, str], chosen: str, kept: bool) -> None:
+    where = ("src.ts >= TIMESTAMP '2026-01-02T00:00:00Z'",)
+    found = planned(declared(**edits), "a", choose=chosen, world=observed(a={"begins_where": where}))
+    assert node_of(found, "a").begins_where == (where if kept else ())
+
+
+@pytest.mark.parametrize(
     ("chosen", "why"),
     [
         ("b=partial", "it needs a time or a partition: partial@2026-01-02T03:04Z"),
