@@ -5,7 +5,12 @@ from core.sql.comparison.row_effects import RowSide
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
 from core.sql.statement_reader import read_any
-from core.validation.expectations import ComparedStatement, Expectation, expected_differences
+from core.validation.expectations import (
+    ComparedStatement,
+    Expectation,
+    expected_differences,
+    with_earlier_text,
+)
 
 A_COLUMNS = "id BIGINT, kind STRING, v BIGINT, ts TIMESTAMP"
 A = "SELECT id, kind, v, ts FROM STREAM raw"
@@ -118,3 +123,17 @@ def test_another_watermark_may_keep_or_drop_late_rows() -> None:
     )
     assert {row.side for row in found.rows} == set(RowSide)
     assert found.rows[0].why.startswith("watermark: raw.ts 1 minute → raw.ts 9 minute")
+
+
+def test_rows_of_an_earlier_text_differ_as_that_text_does() -> None:
+    """The filter came in place, and a column with it: rows from before are still there, without a value."""
+    earlier = expected_differences(
+        statement("a", A, "id BIGINT, kind STRING, v BIGINT, ts TIMESTAMP"),
+        statement("a", f"{A.replace('ts FROM', 'ts, v * 2 AS w FROM')} WHERE id > 5", f"{A_COLUMNS}, w BIGINT"),
+        DDLS,
+        {},
+    )
+    found = with_earlier_text(Expectation(keys=("id", "w")), earlier)
+    assert told(found) == [("old", "edited in place before: filter added: id > 5", "NOT coalesce((`id` > 5), false)")]
+    assert dict(found.changed) == {"w": "column w was added in place"}
+    assert found.nulls == {"w"} and found.keys == () and not found.added
