@@ -5,7 +5,7 @@ Whatever is not in an expectation is unexpected.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from core.model.names import TableName
@@ -91,7 +91,8 @@ def expected_differences(
         if types.get(name, one.type) != one.type:
             reached.changed.setdefault(name, f"column {name}: {types[name]} → {one.type}")
     changed = {name: why for name, why in reached.changed.items() if name in both}
-    rows = tuple(_without_predicate_on(changed, both, row) for row in dict.fromkeys(reached.rows))
+    apart = changed.keys() | (set(before) ^ set(after))
+    rows = tuple(_without_predicate_on(apart, row) for row in dict.fromkeys(reached.rows))
     return Expectation(
         added=tuple(name for name in after if name not in before),
         removed=tuple(name for name in before if name not in after),
@@ -100,6 +101,27 @@ def expected_differences(
         rows=rows,
         anything=reached.anything,
         keys=effects.keys if set(effects.keys) <= {*both} - changed.keys() else (),
+    )
+
+
+def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectation:
+    """Return what may differ where the old version has rows of an earlier text too: it was edited in place.
+
+    `earlier` is what is expected between that text and the new version. A column that was added in place has no values
+    in the rows from before.
+    """
+    lead = "edited in place before: "
+    came = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}
+    changed = {name: f"{lead}{why}" for name, why in earlier.changed.items() if name not in expected.removed} | came
+    rows = tuple(replace(row, why=f"{lead}{row.why}") for row in earlier.rows)
+    gone = {*changed, *expected.changed}
+    return replace(
+        expected,
+        changed={**changed, **expected.changed},
+        nulls=expected.nulls | earlier.nulls | came.keys(),
+        rows=tuple(_without_predicate_on(gone, row) for row in (*expected.rows, *rows)),
+        anything=expected.anything or (earlier.anything and f"{lead}{earlier.anything}"),
+        keys=expected.keys if not set(expected.keys) & gone else (),
     )
 
 
@@ -213,10 +235,10 @@ def _volatile(lineage: StatementLineage) -> list[tuple[str, str]]:
     return found
 
 
-def _without_predicate_on(changed: Mapping[str, str], both: list[str], row: RowEffect) -> RowEffect:
+def _without_predicate_on(apart: Set[str], row: RowEffect) -> RowEffect:
     """Return an effect as it can be looked for: a predicate holds only over columns that both have alike."""
     names = {name.lower() for name in re.findall(r"`([^`]+)`", row.predicate)}
-    return row if names <= set(both) - changed.keys() else replace(row, predicate="")
+    return replace(row, predicate="") if names & apart else row
 
 
 def _columns(ddl: TableDdl | None) -> tuple[Column, ...] | None:

@@ -189,3 +189,15 @@ def test_an_environment_without_validation_has_no_such_step(served: AgentContext
     files = dict(UPPER)
     files["headgate.yml"] = files["headgate.yml"].replace("dev: {}", "dev: {policy: {validate: off}}")
     assert [step.do for step in plan(served, files, REBUILD_A).steps if step.do == "validate"] == []
+
+
+def test_what_was_edited_in_place_explains_what_a_rebuild_of_the_same_text_puts_right(
+    served: AgentContext, pool: Any
+) -> None:
+    filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
+    deploy(served, pool, filtered)
+    assert pool.running["c@v1"].select.endswith("WHERE id > 1")
+    again = PlanRequest(tables=(T("c"),), rebuild=True, children="none")
+    assert drive(served, submit(served, plan(served, filtered, again))) == "done"
+    (query,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
+    assert "WHEN NOT coalesce((`id` > 1), false) THEN 0" in query
