@@ -14,6 +14,7 @@ from typing import Self
 
 from core.model.errors import LedgerUnavailable, VersionMismatch
 from state.audit_log import AuditReads, AuditWrites
+from state.check_results import CheckResultReads, CheckResultWrites
 from state.ledger_copy import LedgerCopy
 from state.measurements import MeasurementReads, MeasurementWrites
 from state.migration_tickets import TicketReads, TicketWrites
@@ -45,6 +46,7 @@ class Ledger(
     TicketWrites,
     AuditWrites,
     SparkAnalysisWrites,
+    CheckResultWrites,
 ):
     """The writer: exactly one for each environment, in the agent; safe to use from all its threads."""
 
@@ -114,6 +116,7 @@ class LedgerReader(
     TicketReads,
     AuditReads,
     SparkAnalysisReads,
+    CheckResultReads,
 ):
     """Read a ledger, with or without an agent, as its owner or a member of its group; safe to use from several threads.
 

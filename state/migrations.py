@@ -238,6 +238,25 @@ _PLAN_FOLDERS = """
 ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
 """
 
+_CHECK_RESULTS = """
+CREATE TABLE check_result (
+  run_id TEXT NOT NULL,
+  "table" TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  at REAL NOT NULL,
+  old_version INTEGER NOT NULL,
+  new_version INTEGER NOT NULL,
+  old_batch INTEGER,
+  new_batch INTEGER,
+  "check" TEXT NOT NULL,
+  verdict TEXT NOT NULL,
+  summary TEXT NOT NULL,
+  counts TEXT NOT NULL,
+  examples TEXT NOT NULL,
+  PRIMARY KEY (run_id, "table", n)
+);
+"""
+
 _TICKETS = """
 CREATE TABLE migration_ticket (
   run_id TEXT NOT NULL, "table" TEXT NOT NULL, reader TEXT NOT NULL, product TEXT NOT NULL, owner TEXT NOT NULL,
@@ -302,6 +321,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _PLAN_FOLDERS,
     _SOAKS,
     _STARTING_CONDITIONS,
+    _CHECK_RESULTS,
     _TICKETS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""

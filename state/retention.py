@@ -116,7 +116,12 @@ class RetentionWrites(RegistryWrites):
                 connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ids)
         with self._transaction() as connection:
             ids = connection.execute(_OLD_RUNS, _limits(now, RUNS_D)).fetchall()
-            for table, column in (("step", "run_id"), ("run_table", "run_id"), ("run", "id")):
+            for table, column in (
+                ("step", "run_id"),
+                ("check_result", "run_id"),
+                ("run_table", "run_id"),
+                ("run", "id"),
+            ):
                 connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ids)
         for days, part, sql in _RULES:
             for _ in range(_PARTS):

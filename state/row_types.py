@@ -249,33 +249,48 @@ class RunRow:
     acknowledged_by: str = ""
     """Who has seen that it failed; empty while nobody has."""
     predicted_low_s: float | None = None
-    """As of its steps."""
     predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationTicket:
-    """A reader of a version that a run has replaced, written at the swap."""
+    """A reader of what a run has replaced (`old`, a physical table), at the swap; a statement of ours moves by itself."""
 
     run_id: str
     table: TableName
     reader: str
-    """A statement that stays on the old version, or a reader that the project only declares."""
     product: str
     owner: str
     is_statement: bool
-    """Whether it is a statement of ours, whose ticket is closed by what it reads."""
     old: str
-    """Physical table: `orders__v1`."""
     new: str
     cut_batch: int | None
-    """Last batch of the old version that was known at the swap; None where none was."""
     cut_at: float
-    """When the pointer moved."""
     deadline: float
-    """Until when it is expected to have moved."""
     closed_at: float | None = None
     closed_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResultRow:
+    """One check of one table in a release; `verdict` of `core.validation.verdicts.CheckVerdict`."""
+
+    run_id: str
+    table: TableName
+    n: int
+    """From 1, in the order in which they are shown."""
+    at: float
+    old_version: int
+    new_version: int
+    old_batch: int | None
+    """The batches up to which rows were compared; None where rows were not compared."""
+    new_batch: int | None
+    check: str
+    verdict: str
+    summary: str
+    counts: dict[str, object] = field(default_factory=dict)
+    examples: tuple[dict[str, object], ...] = ()
+    """Each with `why`, `old` and `new`; bounded, and without what looks like a secret."""
 
 
 @dataclass(frozen=True, slots=True)

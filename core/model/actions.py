@@ -34,6 +34,8 @@ class StepKind(StrEnum):
     """Start the deployed revision on its existing checkpoint."""
     CATCH_UP = "catch_up"
     """Wait until a version has caught up with its inputs, within a bound."""
+    VALIDATE = "validate"
+    """Compare a version with the one that serves, at batches that have read the same, and run the project's checks."""
     HOLD = "hold"
     """Wait, with every new version running, until somebody gives the word to swap."""
     SWAP = "swap"

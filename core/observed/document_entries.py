@@ -191,7 +191,7 @@ def _bindings(given: EntryReader) -> tuple[Binding, ...]:
     return tuple(sorted(found, key=lambda b: (b.parent, b.version, not b.streamed)))
 
 
-def _versions(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...]:
+def _versions(given: EntryReader, key: str, what: str, kind: type[Any]) -> tuple[EntryReader, ...]:
     """Return a reader for each version of a list."""
     value = given.values.get(key)
     if value is None:
@@ -199,44 +199,38 @@ def _versions(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...
     if not isinstance(value, list) or not all(isinstance(each, Mapping) and each.get("version") for each in value):
         given.wrong(f"{key} must be a list of {what}", f"write {key}: [{{version: 2}}]")
         return ()
-    return tuple(
-        EntryReader(given.subject, f"{given.label}: {key} {number}", each, given.problems)
-        for number, each in enumerate(value, 1)
-    )
+    label, problems = f"{given.label}: {key}", given.problems
+    parts = [EntryReader(given.subject, f"{label} {n}", each, problems) for n, each in enumerate(value, 1)]
+    for part in parts:
+        part.only(tuple(field.name for field in fields(kind)))
+    return tuple(parts)
 
 
 def _replaced(given: EntryReader) -> tuple[ReplacedVersion, ...]:
-    found = []
-    for part in _versions(given, "runs_on", "versions that were replaced and still run"):
-        part.only(tuple(field.name for field in fields(ReplacedVersion)))
-        found.append(ReplacedVersion(part.whole("version"), _bindings(part)))
-    return tuple(sorted(found, key=lambda version: -version.version))
+    parts = _versions(given, "runs_on", "versions that were replaced and still run", ReplacedVersion)
+    found = (ReplacedVersion(part.whole("version"), _bindings(part)) for part in parts)
+    return tuple(sorted(found, key=lambda replaced: -replaced.version))
 
 
 def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
-    found = []
-    for part in _versions(given, "spare", "orphan versions"):
-        part.only(tuple(field.name for field in fields(OrphanVersion)))
-        found.append(
-            OrphanVersion(
-                version=part.whole("version"),
-                revision=part.text("revision"),
-                bindings=_bindings(part),
-                running=part.flag("running", default=False),
-                checkpoint_ok=part.flag("checkpoint_ok"),
-                begun=part.flag("begun"),
-                begins_where=part.texts("begins_where"),
-            )
+    found = (
+        OrphanVersion(
+            version=part.whole("version"),
+            revision=part.text("revision"),
+            bindings=_bindings(part),
+            running=part.flag("running", default=False),
+            checkpoint_ok=part.flag("checkpoint_ok"),
+            begun=part.flag("begun"),
+            begins_where=part.texts("begins_where"),
         )
+        for part in _versions(given, "spare", "orphan versions", OrphanVersion)
+    )
     return tuple(sorted(found, key=lambda orphan: -orphan.version))
 
 
 def _tickets(given: EntryReader) -> tuple[OpenTicket, ...]:
-    found = []
-    for part in _versions(given, "tickets", "open tickets, each on a version"):
-        part.only(tuple(field.name for field in fields(OpenTicket)))
-        found.append(OpenTicket(part.text("reader"), part.whole("version"), part.text("run")))
-    return tuple(found)
+    parts = _versions(given, "tickets", "open tickets, each on a version", OpenTicket)
+    return tuple(OpenTicket(part.text("reader"), part.whole("version"), part.text("run")) for part in parts)
 
 
 def _former(given: EntryReader, key: str) -> FormerVersion | None:

@@ -230,7 +230,9 @@ def step_words(step: Step) -> str:
     match step.do:
         case StepKind.SWAP | StepKind.HOLD:
             return f"{act_words(step.do)} {' '.join(step.tables)}"
-        case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.STOP | StepKind.CATCH_UP | StepKind.SOAK:
+        case StepKind.CATCH_UP | StepKind.VALIDATE | StepKind.SOAK:
+            return f"{act_words(step.do)} {query_name(step.table, step.version)}"
+        case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.STOP:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
         case StepKind.SEAM:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"

@@ -177,6 +177,8 @@ def _deploy_steps(
     for node in nodes:
         needs_pointer = node.version > 0 and not context.observed.deployment(node.table).pointer
         steps.deploy(node, needs_pointer=needs_pointer, existing=used.get(node.table))
+    if context.declared.environment.validate:
+        steps.validate(nodes)
     swap = steps.swap(nodes, hold=hold)
     steps.seams(swap)
     chained = {(node.table, node.from_version) for node in nodes if node.strategy == Strategy.CHAIN}

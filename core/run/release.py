@@ -56,6 +56,7 @@ OPEN_STATES = frozenset(
 _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
     StepKind.SWAP: ReleaseState.SWAPPING,
     StepKind.HOLD: ReleaseState.HELD,
+    StepKind.VALIDATE: ReleaseState.VALIDATING,
     StepKind.CATCH_UP: ReleaseState.HYDRATING,
     StepKind.START: ReleaseState.HYDRATING,
     StepKind.RESUME: ReleaseState.HYDRATING,

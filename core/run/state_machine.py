@@ -162,11 +162,11 @@ def why_not_skipped(do: StepKind, state: StepState) -> str:
 
     What comes after a step relies on its effect: skipping a swap would stop the version that serves, skipping a stop
     would let two versions write, skipping a tombstone would leave a table without a pointer. Only waiting can
-    be skipped.
+    be skipped, and the verdict of a comparison: who skips it has looked at the differences.
     """
     if state not in (StepState.GATE, StepState.FAILED, StepState.WAITS):
         return f"it is {state}"
-    if do is StepKind.CATCH_UP or (do in BEGINS and state is StepState.GATE):
+    if do in (StepKind.CATCH_UP, StepKind.VALIDATE) or (do in BEGINS and state is StepState.GATE):
         return ""
     if do is StepKind.HOLD:
         return "it waits for a word, which headgate release swap gives"

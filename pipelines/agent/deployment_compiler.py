@@ -119,8 +119,17 @@ def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
     """
     if deployment.external:
         return ()
-    statement = _statement(deployment.texts, deployment.table, read_any)
-    return tuple(read for read in statement.reads if read.streaming)
+    return tuple(read for read in parsed_statement(deployment).reads if read.streaming)
+
+
+def parsed_statement(deployment: Deployment) -> ParsedStatement:
+    """Read the statement of a deployment, whatever rules have come since it was deployed."""
+    return _statement(deployment.texts, deployment.table, read_any)
+
+
+def parsed_ddl(deployment: Deployment) -> TableDdl:
+    """Read the DDL of a deployment."""
+    return _ddl(deployment.texts, deployment.table)
 
 
 def declared_objective(deployment: Deployment) -> str:

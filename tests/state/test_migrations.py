@@ -14,6 +14,7 @@ from state.row_types import (
     ApprovalRow,
     AuditArchiveRow,
     AuditRow,
+    CheckResultRow,
     CommandRow,
     Deployment,
     EnvironmentRow,
@@ -41,7 +42,8 @@ def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     [(Deployment, "deployment"), (Measurement, "measurement"), (SampleRow, "sample"), (EventRow, "event"),
      (PlanRow, "plan"), (ApprovalRow, "approval"), (PolicyRow, "policy"), (RunRow, "run"), (StepRow, "step"),
      (CommandRow, "command"), (AuditRow, "audit"), (AuditArchiveRow, "audit_archive"), (StagedRow, "staged"),
-     (EnvironmentRow, "facts"), (MigrationTicket, "migration_ticket")],
+     (EnvironmentRow, "facts"), (MigrationTicket, "migration_ticket"),
+     (CheckResultRow, "check_result")],
 )  # fmt: skip
 def test_every_field_of_a_row_has_its_column(kind: type, table: str) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)

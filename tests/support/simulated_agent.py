@@ -477,6 +477,7 @@ class Agent:
             StepKind.START: Agent._start,
             StepKind.RESUME: Agent._start,
             StepKind.CATCH_UP: Agent._open,
+            StepKind.VALIDATE: Agent._open,
             StepKind.HOLD: Agent._hold,
             StepKind.SWAP: Agent._swap,
             StepKind.RESTART: Agent._restart,
