@@ -254,7 +254,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class MigrationTicket:
-    """A reader of what a run has replaced (`old`, a physical table), at the swap; a statement of ours moves by itself."""
+    """A reader of what a run has replaced (`old`, physical), at the swap; a statement of ours closes its own."""
 
     run_id: str
     table: TableName
