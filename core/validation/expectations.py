@@ -21,6 +21,7 @@ _VOLATILE = re.compile(
     re.I,
 )
 """Functions that give something else each time."""
+_FLIPS = re.compile(r"\bANTI\b|\bEXISTS\b|\bIN \(SELECT\b", re.I)
 _PLAIN = re.compile(r"(?:`?\w+`?\.)?`?(\w+)`?\Z")
 
 
@@ -68,7 +69,12 @@ def expected_differences(
     effects = row_effects(old.parsed.canonical, new.parsed.canonical)
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
     before, after = (tuple(c.name.lower() for c in each.ddl.columns) for each in (old, new))
-    reached = _Reached(lineage, grouped=bool(effects.keys) or _groups(lineage), keys=frozenset(effects.keys))
+    reached = _Reached(
+        lineage,
+        grouped=bool(effects.keys) or _groups(lineage),
+        keys=frozenset(effects.keys),
+        flips=bool(_FLIPS.search(new.parsed.canonical)),
+    )
     reached.changed.update(effects.changed)
     reached.nulls |= effects.nulls
     reached.anything = effects.anything
@@ -132,6 +138,8 @@ class _Reached:
     lineage: StatementLineage
     grouped: bool
     keys: frozenset[str]
+    flips: bool
+    """Whether a row that lacks may bring another one, as in an anti join."""
     changed: dict[str, str] = field(default_factory=dict)
     nulls: set[str] = field(default_factory=set)
     rows: list[RowEffect] = field(default_factory=list)
@@ -189,14 +197,15 @@ class _Reached:
         if self.grouped:
             shown = {column: name for column, name in shown.items() if name in self.keys}
         predicate = renamed_predicate(row.predicate, shown)
+        self.rows.append(RowEffect(row.side, why, predicate))
+        if self.flips:
+            other = RowSide.NEW if row.side is RowSide.OLD else RowSide.OLD
+            self.rows.append(RowEffect(other, why))
         if joined:
-            self.rows += [RowEffect(side, why) for side in (RowSide.OLD, RowSide.NEW)]
             for output in self.lineage.outputs:
                 if any(one.origin.table == table for one in output.inputs) and output.name not in self.keys:
                     self.changed.setdefault(output.name, why)
                     self.nulls.add(output.name)
-        else:
-            self.rows.append(RowEffect(row.side, why, predicate))
         if joined or not predicate:
             self._groups_differ(why)
 

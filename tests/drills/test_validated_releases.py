@@ -157,6 +157,8 @@ def test_a_check_of_the_project_blocks_by_its_name(tiny: Tiny) -> None:
         marked="INSERT INTO marked SELECT k.id, upper(k.kind) AS kind, n.name FROM STREAM kept AS k "
         "LEFT JOIN names AS n ON upper(k.kind) = n.kind",
     )
+    declare(tiny, "kept", "CREATE TABLE kept (id BIGINT, kind STRING, twice BIGINT) USING parquet")
+    declare(tiny, "marked", "CREATE TABLE marked (id BIGINT, kind STRING, name STRING) USING parquet")
     yml = tiny.folder / "pipelines/facts/p/kept/kept.yml"
     yml.write_text(
         "checks:\n  - {name: all landed, sql: SELECT l.id FROM landed l LEFT ANTI JOIN kept k ON l.id = k.id}\n"

@@ -187,6 +187,8 @@ def _of_release(
             ddls[binding.parent] = parsed_ddl(now)
         if now is not None and was is not None and now.version != was.version:
             parents[binding.parent] = _of_release(world, deployed, was, now)
+        elif now is not None and was is not None and binding.parent in before and not binding.streamed:
+            parents[binding.parent] = _static_side(world, old, now)
     expected = expected_differences(_statement(old), _statement(new), ddls, parents)
     if old.older_rows:
         words = f"{query_name(old.table, old.version)} holds {old.older_rows}"
@@ -199,6 +201,15 @@ def _of_release(
     name, where = query_name(old.table, old.version), " and ".join(old.begins_where) or "the beginning"
     begins = tuple(RowEffect(side, f"{name} begins with {where}") for side in RowSide)
     return replace(expected, rows=(*expected.rows, *begins))
+
+
+def _static_side(world: AgentContext, old: Deployment, side: Deployment) -> Expectation:
+    """Return what rows explain that came into a static side after its reader had been started: it has not seen them."""
+    found = world.files.contents(side.folder, side.format)
+    if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
+        return Expectation()
+    why = f"it has changed since {query_name(old.table, old.version)} was started"
+    return Expectation(rows=tuple(RowEffect(row_side, why) for row_side in RowSide))
 
 
 def _earlier_texts(world: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:

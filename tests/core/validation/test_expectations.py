@@ -101,7 +101,9 @@ def test_a_joined_side_that_lacks_rows_may_leave_nulls() -> None:
     select = "SELECT p.id, a.kind FROM STREAM p LEFT JOIN STREAM a ON a.id = p.id"
     found = below(select, HIDDEN, "id BIGINT, kind STRING")
     assert set(found.changed) == {"kind"} and found.nulls == {"kind"}
-    assert {side for side, *_ in told(found)} == {"old", "new"}
+    assert told(found) == [("old", "a: filter added: status = 'x'", "")]
+    anti = below("SELECT p.id FROM STREAM p LEFT ANTI JOIN a ON a.id = p.id", HIDDEN, "id BIGINT")
+    assert {side for side, *_ in told(anti)} == {"old", "new"} and not anti.changed
 
 
 def test_what_cannot_be_paired_above_cannot_be_paired_below() -> None:

@@ -14,6 +14,7 @@ from core.model.names import TableName as T
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.plan.request import PlanRequest
+from core.ports.storage import FolderContents
 from core.run.model import StepState
 from core.run.state_machine import OperatorControl, why_not_skipped
 from pipelines.agent.context import AgentContext
@@ -201,3 +202,21 @@ def test_what_was_edited_in_place_explains_what_a_rebuild_of_the_same_text_puts_
     assert drive(served, submit(served, plan(served, filtered, again))) == "done"
     (query,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
     assert "WHEN NOT coalesce((`id` > 1), false) THEN 0" in query
+
+
+@pytest.mark.parametrize(("newest", "explained"), [(5.0, False), (5e9, True)])
+def test_rows_that_came_into_a_static_side_since_its_reader_was_started_explain_differences(
+    newest: float, explained: bool, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = FolderContents(1, 10, 2, True, 1.0, newest)
+    monkeypatch.setattr(type(world.files), "contents", lambda *_: found, raising=False)
+    files = small_project.texts(c="SELECT a.id, landed.kind FROM STREAM a JOIN landed ON a.id = landed.id")
+    deploy(world, pool, files)
+    pool.answered["WITH uneven"] = (DIFFERENCE, (("new", 0 if explained else -1, 0, 7, *[None] * 6),))
+    again = PlanRequest(tables=(T("c"),), rebuild=True, children="none")
+    run = submit(world, plan(world, files, again))
+    assert drive(world, run) == ("done" if explained else "failed")
+    (query,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
+    assert ("kind AS kind" in query) is not explained
+    words = "7 rows only in the new version: landed: it has changed since c@v1 was started (may be explained)"
+    assert (words in step_of(world, run).note) is explained
