@@ -60,9 +60,10 @@ class SparkTables:
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
         declared = _declared(ddl) if exists else None
         made = ddl if declared is None else _registration(name, declared)
-        if name.lower() not in self._names() and self._made(name, made) and not exists:
+        if name.lower() in self._names() or not self._made(name, made):
+            self._run(made)
+        elif not exists:
             return
-        self._run(made)
         with spark_errors():
             found = self._described(name)
         if difference := _difference(_declared(ddl), found):
