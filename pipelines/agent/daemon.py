@@ -94,7 +94,7 @@ class Agent:
             files=files,
             faults=FaultPoints.from_environment(),
             identity=self._identity,
-            connectors=self._keeper.connectors,
+            connectors=lambda: self._keeper.connectors(),
         )
         emergency = EmergencyJournal(Path(places.emergency))
         self._acts = FastLane(self._world, emergency)

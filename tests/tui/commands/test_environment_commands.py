@@ -180,7 +180,7 @@ def test_demo_takes_a_relative_folder_from_where_we_are(
 ) -> None:
     asked: list[str] = []
 
-    def copied(folder: str, _: object) -> dict[str, Any]:
+    def copied(folder: str, _: object, **more: Any) -> dict[str, Any]:
         asked.append(folder)
         raise Refused("far enough")
 
