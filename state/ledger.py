@@ -14,8 +14,10 @@ from typing import Self
 
 from core.model.errors import LedgerUnavailable, VersionMismatch
 from state.audit_log import AuditReads, AuditWrites
+from state.check_results import CheckResultReads, CheckResultWrites
 from state.ledger_copy import LedgerCopy
 from state.measurements import MeasurementReads, MeasurementWrites
+from state.migration_tickets import TicketReads, TicketWrites
 from state.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate
 from state.network_file_systems import refuse_network
 from state.plans import PlanReads, PlanWrites
@@ -41,8 +43,10 @@ class Ledger(
     PlanWrites,
     PolicyWrites,
     RunWrites,
+    TicketWrites,
     AuditWrites,
     SparkAnalysisWrites,
+    CheckResultWrites,
 ):
     """The writer: exactly one for each environment, in the agent; safe to use from all its threads."""
 
@@ -109,8 +113,10 @@ class LedgerReader(
     PlanReads,
     PolicyReads,
     RunReads,
+    TicketReads,
     AuditReads,
     SparkAnalysisReads,
+    CheckResultReads,
 ):
     """Read a ledger, with or without an agent, as its owner or a member of its group; safe to use from several threads.
 

@@ -234,8 +234,41 @@ _STARTING_CONDITIONS = """
 ALTER TABLE deployment ADD COLUMN begins_where TEXT NOT NULL DEFAULT '[]';
 """
 
+_OLDER_ROWS = """
+ALTER TABLE deployment ADD COLUMN older_rows TEXT NOT NULL DEFAULT '';
+"""
+
 _PLAN_FOLDERS = """
 ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+"""
+
+_CHECK_RESULTS = """
+CREATE TABLE check_result (
+  run_id TEXT NOT NULL,
+  "table" TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  at REAL NOT NULL,
+  old_version INTEGER NOT NULL,
+  new_version INTEGER NOT NULL,
+  old_batch INTEGER,
+  new_batch INTEGER,
+  "check" TEXT NOT NULL,
+  verdict TEXT NOT NULL,
+  summary TEXT NOT NULL,
+  counts TEXT NOT NULL,
+  examples TEXT NOT NULL,
+  PRIMARY KEY (run_id, "table", n)
+);
+"""
+
+_TICKETS = """
+CREATE TABLE migration_ticket (
+  run_id TEXT NOT NULL, "table" TEXT NOT NULL, reader TEXT NOT NULL, product TEXT NOT NULL, owner TEXT NOT NULL,
+  is_statement INTEGER NOT NULL, old TEXT NOT NULL, new TEXT NOT NULL, cut_batch INTEGER, cut_at REAL NOT NULL,
+  deadline REAL NOT NULL, closed_at REAL, closed_by TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (run_id, old, reader)
+);
+CREATE INDEX deployment_soaks ON deployment ("table") WHERE stops_at IS NOT NULL;
 """
 
 Migration = str | Callable[[sqlite3.Connection], None]
@@ -292,6 +325,9 @@ MIGRATIONS: tuple[Migration, ...] = (
     _PLAN_FOLDERS,
     _SOAKS,
     _STARTING_CONDITIONS,
+    _CHECK_RESULTS,
+    _TICKETS,
+    _OLDER_ROWS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -80,6 +80,7 @@ _RULES: tuple[tuple[float, int, str], ...] = (
         'DELETE FROM plan_table WHERE (plan_hash, "table") IN (SELECT plan_hash, "table" FROM plan_table '
         "WHERE plan_hash NOT IN (SELECT hash FROM plan) LIMIT :most)",
     ),
+    (0, _PART, "DELETE FROM migration_ticket WHERE run_id NOT IN (SELECT id FROM run)"),
     (
         STAGED_D,
         _PART,
@@ -115,7 +116,12 @@ class RetentionWrites(RegistryWrites):
                 connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ids)
         with self._transaction() as connection:
             ids = connection.execute(_OLD_RUNS, _limits(now, RUNS_D)).fetchall()
-            for table, column in (("step", "run_id"), ("run_table", "run_id"), ("run", "id")):
+            for table, column in (
+                ("step", "run_id"),
+                ("check_result", "run_id"),
+                ("run_table", "run_id"),
+                ("run", "id"),
+            ):
                 connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ids)
         for days, part, sql in _RULES:
             for _ in range(_PARTS):

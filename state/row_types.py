@@ -76,6 +76,8 @@ class Deployment:
     """When its query stops, because another version serves; None where it does not by itself."""
     begins_where: tuple[str, ...] = ()
     """What it reads of its streams, where that is not everything: `orders.ts >= TIMESTAMP '…'`; `compiled` has it."""
+    older_rows: str = ""
+    """What its table holds besides the rows of its text over what it reads now, in words: `rows that came of a@v1`."""
 
     @property
     def deleted(self) -> bool:
@@ -249,7 +251,6 @@ class RunRow:
     acknowledged_by: str = ""
     """Who has seen that it failed; empty while nobody has."""
     predicted_low_s: float | None = None
-    """As of its steps."""
     predicted_high_s: float | None = None
 
 
@@ -312,7 +313,7 @@ class StagedRow:
     folder: str
     table: TableName
     verb: str
-    """deploy or delete."""
+    """deploy, hold (a deploy that is held before its swap) or delete."""
     at: float
 
 

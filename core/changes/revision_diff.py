@@ -149,7 +149,7 @@ def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Itera
         # Nothing is triggered that is filled by others: a new default of the project is no change of theirs.
         kind = ChangeKind.DESCRIPTION if external else ChangeKind.TRIGGER_OR_RATE
         yield kind, f"trigger: {old.trigger} → {new.trigger}"
-    for name in ("owner", "runbook", "objective", "description", "tags", "reads", "protect", "readers"):
+    for name in ("owner", "runbook", "objective", "description", "tags", "reads", "protect", "readers", "checks"):
         if getattr(old, name) != getattr(new, name):
             yield ChangeKind.DESCRIPTION, f"{name} changed"
 

@@ -69,6 +69,8 @@ class Unaligned:
     """Why there is no pair, in words."""
 
     why: str
+    final: bool = False
+    """Whether no batch that is still to come changes that."""
 
 
 Histories = Mapping[Version, VersionHistory]
@@ -92,7 +94,7 @@ def newest_aligned(
         return AlignedPair(-1, -1)
     pairs = _comparable(blues.paths, greens.paths)
     if not pairs:
-        return Unaligned(f"{query_name(*blue)} and {query_name(*green)} have no source in common")
+        return Unaligned(f"{query_name(*blue)} and {query_name(*green)} have no source in common", final=True)
     waters = [(path, path) for path in sorted(blues.waters & greens.waters)]
     chosen = blues.batches if at is None else [batch for batch in blues.batches if batch in at]
     newest: dict[tuple[str, ...], int] = {}

@@ -80,6 +80,19 @@ Pointer = tuple[str, str, tuple[str, ...]]
 """A view, the table that it is to serve, and its columns in order."""
 
 
+@dataclass(frozen=True, slots=True)
+class FileView:
+    """Some of a table's files as a view."""
+
+    name: str
+    folder: str
+    """The table's: partitions are read from what follows it in a path."""
+    files: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    """As declared: (name, type); what a file lacks is NULL."""
+    format: str = "parquet"
+
+
 class Tables(Protocol):
     """The catalog; every call is idempotent."""
 
@@ -104,6 +117,11 @@ class Tables(Protocol):
     def unpoint(self, view: str) -> None: ...
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Column names and at most `limit` rows of a batch query, for `peek` and checks."""
+
+    def read_files(
+        self, sql: str, limit: int, views: Sequence[FileView]
+    ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
+        """Read as `read` does a query that may name views of files, which are there for this query alone."""
 
 
 class Analysis(Protocol):

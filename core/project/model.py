@@ -65,6 +65,9 @@ class Settings:
     readers: tuple[str, ...] = ()
     """Who reads the table outside of Headgate, `name` or `name (owner)`, sorted: they are told what changes."""
 
+    checks: tuple[tuple[str, str], ...] = ()
+    """Queries (name, SQL) over the table that must give no row before a new version of it serves."""
+
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:
         """Return each reader outside of Headgate with its owner, empty where none is named."""
@@ -130,6 +133,8 @@ class Environment:
     """How long a step of a run waits for its gate, then it fails and the run asks."""
     soak_min: float = 0.0
     """Minutes for which a version goes on after another one has replaced it, so that a rollback takes seconds."""
+    validate: bool = True
+    """Whether a rebuilt table is compared with what serves before its pointer moves."""
     objective: str = ""
     """Of statements whose own settings declare none; an interval as in `Settings.objective`."""
     policy: Policy = field(default_factory=Policy)

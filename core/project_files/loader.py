@@ -11,6 +11,7 @@ from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.project_files.manifest import Manifest, read_manifest
 from core.project_files.parse_cache import ParseCache
 from core.project_files.paths import ScriptFolder, read_script_folders
+from core.project_files.project_checks import check_queries
 from core.project_files.table_settings import read_settings, settings_as_text
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.wording import did_you_mean
@@ -57,6 +58,7 @@ def read_project(
     tables = _read_tables(draft, manifest.defaults)
     unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
     check_tables(tables, draft.declared, draft.views, problems, unreadable=unreadable)
+    check_queries(tables, {name: _yml(name, draft.folders[name]) for name in tables}, problems)
     found = in_reading_order(problems)
     if any(problem.severity is Severity.ERROR for problem in found):
         return None, found

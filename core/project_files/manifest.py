@@ -139,7 +139,7 @@ def _environment(name: str, section: YamlSection) -> Environment:
         prefix = ""
     pool, policy = section.section("pool"), section.section("policy")
     if policy is not None:
-        policy.only(("plan_expires_h", "drop_after_d", "gate_ends_h", "soak_min", *RULES))
+        policy.only(("plan_expires_h", "drop_after_d", "gate_ends_h", "soak_min", "validate", *RULES))
     return Environment(
         name=name,
         protected=section.flag("protected", False),
@@ -150,6 +150,7 @@ def _environment(name: str, section: YamlSection) -> Environment:
         drop_after_d=policy.number("drop_after_d", 7.0, most=10 * YEAR_D) if policy else 7.0,
         gate_ends_h=policy.number("gate_ends_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
         soak_min=(policy.bound("soak_min", most=YEAR_D * 1440, example="30") or 0.0) if policy else 0.0,
+        validate=policy.flag("validate", True) if policy else True,
         objective=read_objective(section, ""),
         policy=read_policy_section(policy) if policy else Policy(),
     )

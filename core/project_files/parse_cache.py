@@ -162,8 +162,12 @@ def _settings(packed: str) -> Settings:
     values: list[Any] = json.loads(packed)
     if len(values) != len(fields(Settings)):
         raise ValueError("not the settings of this program")
-    found: Any = [tuple(value) if isinstance(value, list) else value for value in values]
+    found: Any = [_tuples(value) for value in values]
     return Settings(*found)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _unresolved(packed: str) -> "tuple[UnresolvedName, ...]":

@@ -6,10 +6,11 @@ from functools import lru_cache
 
 from core.model.problems import Problem
 from core.project.model import Settings
+from core.project_files.project_checks import read_checks
 from core.project_files.yaml_reader import YamlSection, read_yaml
 
 KEYS = tuple(field.name for field in fields(Settings))
-LATER = ("contract", "checks", "static_refresh")
+LATER = ("contract", "static_refresh")
 _READER = re.compile(r"[^()\x00-\x1f]{1,100}(?: \([^()\x00-\x1f]{1,100}\))?\Z")
 _TRIGGER = re.compile(r"[1-9][0-9]{0,6} (?:millisecond|second|minute|hour)s?\Z")
 
@@ -49,6 +50,7 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
         reads=reads,
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
+        checks=read_checks(section),
     )
 
 
@@ -94,7 +96,10 @@ def settings_as_text(settings: Settings) -> str:
         value = getattr(settings, key)
         if value == getattr(_NOTHING, key):
             continue
-        if isinstance(value, tuple):
+        if key == "checks":
+            checks = (f"{{name: {_quoted(name)}, sql: {_quoted(sql)}}}" for name, sql in value)
+            lines.append(f"checks: [{', '.join(checks)}]")
+        elif isinstance(value, tuple):
             lines.append(f"{key}: [{', '.join(_quoted(item) for item in value)}]")
         elif key == "objective":
             lines.append(f"{key}: {{behind: {_quoted(value)}}}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from core.model.errors import InvalidProject
 from core.model.names import TableName, physical_name
@@ -119,8 +120,22 @@ def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
     """
     if deployment.external:
         return ()
-    statement = _statement(deployment.texts, deployment.table, read_any)
-    return tuple(read for read in statement.reads if read.streaming)
+    return tuple(read for read in parsed_statement(deployment).reads if read.streaming)
+
+
+def parsed_statement(deployment: Deployment) -> ParsedStatement:
+    """Read the statement of a deployment, whatever rules have come since it was deployed."""
+    return _read_again(deployment.texts, deployment.table)
+
+
+@lru_cache(maxsize=2_000)
+def _read_again(texts: RevisionTexts, table: TableName) -> ParsedStatement:
+    return _statement(texts, table, read_any)
+
+
+def parsed_ddl(deployment: Deployment) -> TableDdl:
+    """Read the DDL of a deployment."""
+    return _ddl(deployment.texts, deployment.table)
 
 
 def declared_objective(deployment: Deployment) -> str:

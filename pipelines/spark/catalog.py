@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
-from core.ports.spark import Pointer, unnoticed
+from core.ports.spark import FileView, Pointer, unnoticed
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
 from pipelines.spark.call_deadlines import MissedDeadline, remaining
@@ -29,6 +30,8 @@ _UNLESS_THERE = re.compile(r"^(\s*CREATE TABLE) IF NOT EXISTS\b", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _WORD = re.compile(r"\w+")
+_PATTERN = re.compile(r"[{}\[\]*?\\]")
+"""Letters of a path that Spark takes for a pattern."""
 
 
 class SparkTables:
@@ -154,16 +157,24 @@ class SparkTables:
         that does not end within the caller's deadline raises TryAgain shortly before it, so that it is not taken for a
         pool that is silent, and is ended on the server too: it would go on to use the cores (Spark 4.2.0).
         """
+        return self.read_files(sql, limit, ())
+
+    def read_files(
+        self, sql: str, limit: int, views: Sequence[FileView]
+    ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
+        """Read as `read` does a query that may name views of files, which are there for this query alone."""
         session = self._reader or self._session
         left = remaining()
         seconds = UNTIMED_S if left is None else max(0.1, min(0.95 * left, left - 0.2))
         try:
-            return session.call(seconds, self._read, session, sql, limit)
+            return session.call(seconds, self._read, session, sql, limit, views)
         except MissedDeadline as error:
             summary = f"the query did not end within {seconds:.3g} s"
             raise TryAgain(summary, remedy="request fewer rows, or try again when the pool is less busy") from error
 
-    def _read(self, session: Session, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
+    def _read(
+        self, session: Session, sql: str, limit: int, views: Sequence[FileView]
+    ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         words = {word.lower() for word in _WORD.findall(sql)}
         tag = f"headgate-{secrets.token_hex(8)}"
         try:
@@ -172,6 +183,8 @@ class SparkTables:
                     if row["tableName"].lower() in words and not row["isTemporary"]:
                         session.spark.sql(f"REFRESH TABLE {_quoted(row['tableName'])}")
                 session.spark.addTag(tag)
+                for view in views:
+                    _view_of_files(session, view)
                 frame = session.spark.sql(sql).limit(limit)
                 rows = frame.collect()
                 return tuple(frame.columns), tuple(tuple(row) for row in rows)
@@ -181,6 +194,9 @@ class SparkTables:
             raise
         finally:
             session.spark.removeTag(tag)
+            for view in views:
+                with contextlib.suppress(HeadgateError), spark_errors():
+                    session.spark.catalog.dropTempView(view.name)
 
     def _names(self) -> set[str]:
         """Return the tables and views that this connection knows of: asked of the catalog once, since each look costs.
@@ -276,6 +292,17 @@ def _path(location: str) -> str:
     if location.startswith("file:"):
         location = unquote("/" + location.removeprefix("file:").lstrip("/"))
     return os.path.normpath(location) if location.startswith("/") else location.rstrip("/")
+
+
+def _view_of_files(session: Session, view: FileView) -> None:
+    frame: Any
+    schema = ", ".join(f"{_quoted(name)} {kind}" for name, kind in view.columns)
+    if view.files:
+        reader = session.spark.read.format(view.format).schema(schema).option("basePath", view.folder)
+        frame = reader.load([_PATTERN.sub(r"\\\g<0>", file) for file in view.files])
+    else:
+        frame = session.spark.createDataFrame([], schema)
+    frame.createOrReplaceTempView(view.name)
 
 
 def _interrupt(session: Session, tag: str) -> None:

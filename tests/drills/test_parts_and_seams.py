@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as parquet
@@ -50,18 +51,25 @@ class Timed(Tiny):
         return found
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Timed]:
-    found = Timed(tmp_path_factory.mktemp("headgate"), {"HEADGATE_MEASURE_S": "1"})
-    found.write()
+@contextmanager
+def deployed(root: Path, **dml: str) -> Iterator[Timed]:
+    """Return the project with 200 rows landed and everything deployed."""
+    found = Timed(root, {"HEADGATE_MEASURE_S": "1"})
+    found.write(**dml)
     found.land(200)
     found.done("up")
     try:
         assert found.apply(found.plan("--all")).returncode == 0
-        until(lambda: found.ids("marked", 1) == list(range(1, 201)), 90, "all rows are there")
         yield found
     finally:
         found.down()
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Timed]:
+    with deployed(tmp_path_factory.mktemp("headgate")) as found:
+        until(lambda: found.ids("marked", 1) == list(range(1, 201)), 90, "all rows are there")
+        yield found
 
 
 @contextmanager
@@ -107,6 +115,7 @@ def test_a_reader_keeps_its_table_across_a_rebuild_while_rows_land(tiny: Timed) 
     assert new == set(range(min(new), last + 1)) and 200 < min(new) <= last, "old rows stay, new ones follow"
     checkpoints = sorted(path.name for path in (tiny.folder / "data/checkpoints").iterdir() if "marked" in path.name)
     assert len(checkpoints) == 1 and checkpoints[0].startswith("marked__v1.kept__v2.")
+    until(lambda: tiny.statements()["marked"]["lag_rows"] == 0, 60, "its lag is measured over the new version")
     print(f"{last} rows, {len(new)} of them after the seam; checkpoint {checkpoints[0]}")
 
 
@@ -166,3 +175,31 @@ def restarted(tiny: Timed, **environ: str) -> None:
         os.kill(tiny.agent_pid(), signal.SIGKILL)
         until(lambda: not alive(tiny.agent_pid()), 10, "the agent is dead")
     assert tiny.run("up", **environ).returncode == 0
+
+
+WINDOWED = (
+    "INSERT INTO kept SELECT max(id) AS id, date_format(window.start, 'mm') AS kind FROM STREAM landed "
+    "WATERMARK ts DELAY OF INTERVAL 10 SECONDS GROUP BY window(ts, '1 minute');"
+)
+
+
+def test_over_windows_it_goes_on_where_both_have_closed_the_same_ones(tmp_path: Path) -> None:
+    with deployed(tmp_path, kept=WINDOWED) as tiny:
+        until(lambda: tiny.ids("marked", 1) == [100], 90, "the first window is there")
+        tiny.write(kept=WINDOWED.replace("max(id)", "min(id)"))
+        plan = approved(tiny, tiny.plan("kept", "--strategy", "marked=seam"))
+        assert [step["do"] for step in plan["steps"] if step["table"] == "marked"] == ["seam"]
+        with landing(tiny, every=3.0):
+            found = tiny.apply(plan)
+        assert found.returncode == 0, found.stdout + found.stderr
+        steps = json.loads(tiny.done("runs", "--json"))[0]["steps"]
+        print([step["note"] for step in steps if step["do"] == "seam"])
+        tiny.land(300)
+        closed = (tiny.landed - 17 - 1) // PER_MINUTE
+        until(lambda: len(tiny.ids("marked", 1)) >= closed, 90, "all closed windows have arrived")
+        kinds = tiny.kinds("marked", 1)
+        assert len(tiny.ids("marked", 1)) == len(kinds) == len(set(kinds.values())), "no window twice"
+        assert sorted(kinds.values()) == [f"{minute:02}" for minute in range(len(kinds))], "and none missing"
+        old = [number for number in kinds if number % PER_MINUTE == 0]
+        print(f"{len(kinds)} windows, {len(old)} of the old text")
+        assert 0 < len(old) < len(kinds) and all(number % PER_MINUTE == 1 for number in kinds.keys() - {*old})

@@ -26,7 +26,7 @@ _FLIPPED: Mapping[type[Any], type[Any]] = {
 def query_edits(old: str, new: str) -> tuple[str, ...]:
     """Describe what was edited; empty when the texts are equal, are no queries, or their blocks cannot be paired."""
     try:
-        before, after = _blocks(old), _blocks(new)
+        before, after = query_blocks(old), query_blocks(new)
     except (SqlDiagnostic, RecursionError):
         return ()
     if len(before) != len(after):
@@ -34,7 +34,7 @@ def query_edits(old: str, new: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words for pair in zip(before, after, strict=True) for words in _edited(*pair)))
 
 
-def _blocks(text: str) -> list[Any]:
+def query_blocks(text: str) -> list[Any]:
     """List the SELECTs of a query, outermost first, in its author's words: plain functions, tables as qualifiers."""
     marks = extract_stream_clauses(tokens_of(open_sql(text, "")))
     query = parse_query(marks.tokens, text)
@@ -76,9 +76,9 @@ def _edited(old: Any, new: Any) -> Iterator[str]:
     yield from _outputs(old, new)
     yield from _set(_sources(old), _sources(new), "source")
     yield from _joins(old, new)
-    yield from _set(_terms(old, "where"), _terms(new, "where"), "filter")
+    yield from _set(terms_of(old, "where"), terms_of(new, "where"), "filter")
     yield from _set(_keys(old), _keys(new), "GROUP BY key")
-    yield from _set(_terms(old, "having"), _terms(new, "having"), "HAVING")
+    yield from _set(terms_of(old, "having"), terms_of(new, "having"), "HAVING")
     for key, word in (("limit", "limit"), ("laterals", "lateral view"), ("hint", "hint")):
         yield from _set(_listed(old, key), _listed(new, key), word)
     if (old.args.get("distinct") is None) != (new.args.get("distinct") is None):
@@ -147,7 +147,7 @@ def _met(join: Any) -> Counter[str]:
     return Counter([*using, *(sql_of(each) for each in (and_terms(on) if on is not None else ()))])
 
 
-def _terms(select: Any, clause: str) -> Counter[str]:
+def terms_of(select: Any, clause: str) -> Counter[str]:
     condition = select.args.get(clause)
     return Counter(sql_of(each) for each in (and_terms(condition.this) if condition is not None else ()))
 

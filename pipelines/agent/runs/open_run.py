@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.model.errors import TryAgain
 from core.model.names import TableName, query_name
@@ -13,6 +13,9 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import compile_deployment
 from pipelines.agent.deployment_lifecycle import start
 from state.row_types import Deployment
+
+if TYPE_CHECKING:
+    from pipelines.agent.runs.validation_step import OpenValidation
 
 STOPPED_BY_OPERATOR = "an operator has stopped it during this run; headgate runs retry starts it all the same"
 
@@ -27,6 +30,8 @@ class OpenRun:
         self.nodes = {node.table: node for node in plan.nodes}
         self.seams: dict[int, str] = {}
         """Where each restarted statement goes on, in words, by the number of its step."""
+        self.validations: dict[int, OpenValidation] = {}
+        """By the number of the step."""
         self.waits: dict[int, float] = {}
         """Since when a step waits for what lets it begin, by the monotonic clock."""
 

@@ -38,7 +38,7 @@ class Path:
     refused: str = ""
 
 
-BESIDE = (StepKind.CREATE, StepKind.START, StepKind.CATCH_UP, StepKind.SWAP, StepKind.STOP)
+BESIDE = (StepKind.CREATE, StepKind.START, StepKind.CATCH_UP, StepKind.VALIDATE, StepKind.SWAP, StepKind.STOP)
 """Steps of a new version that is built beside the old one."""
 
 

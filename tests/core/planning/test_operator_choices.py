@@ -159,7 +159,8 @@ def test_a_seam_keeps_the_readers_table_and_what_reads_that() -> None:
     assert actions(found) == {"a": "keep", "b": "rebuild", "c": "restart"}
     assert node_of(found, "c").bindings == (Binding(T("b"), 2, True),)
     assert steps(found) == [
-        "create b@2", "start b@2 < 1", "catch_up b@2 < 2", "swap b < 3", "seam c@1 < 2,3,4", "stop b@1 < 4,5",
+        "create b@2", "start b@2 < 1", "catch_up b@2 < 2", "validate b@2 < 3", "swap b < 3,4", "seam c@1 < 2,3,5",
+        "stop b@1 < 5,6",
     ]  # fmt: skip
 
 
@@ -206,6 +207,20 @@ def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: 
     assert (node.at, node.evidence[-1], node.loses) == (begins, evidence, ("table data from before",))
     assert node.begins_where == (f"a.ts >= TIMESTAMP '{begins}'",)
     assert node_of(planned(declared(b=MIN), "b"), "b").begins_where == ()
+
+
+@pytest.mark.parametrize(
+    ("edits", "chosen", "kept"),
+    [
+        ({"a": FILTERED}, "a=in-place", True),
+        ({"a": FILTERED}, "a=carry-over", True),
+        ({"a": FILTERED}, "a=earliest", False),
+    ],
+)
+def test_what_goes_on_from_a_part_goes_on_without_the_rest(edits: dict[str, str], chosen: str, kept: bool) -> None:
+    where = ("src.ts >= TIMESTAMP '2026-01-02T00:00:00Z'",)
+    found = planned(declared(**edits), "a", choose=chosen, world=observed(a={"begins_where": where}))
+    assert node_of(found, "a").begins_where == (where if kept else ())
 
 
 @pytest.mark.parametrize(

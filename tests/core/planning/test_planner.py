@@ -169,7 +169,8 @@ def test_a_static_side_is_read_only_once_it_has_caught_up() -> None:
     declared = project(table("src"), table("d", "src"), table("a", "src d!"))
     found = plan(declared, running(declared), "d", rebuild=True)
     assert steps(found) == [
-        "create d@2", "start d@2 < 1", "catch_up d@2 < 2", "restart a@1 < 3", "swap d < 3", "stop d@1 < 4,5",
+        "create d@2", "start d@2 < 1", "catch_up d@2 < 2", "restart a@1 < 3", "validate d@2 < 3", "swap d < 3,5",
+        "stop d@1 < 4,6",
     ]  # fmt: skip
     assert (found.nodes[-1].row, found.nodes[-1].bindings) == (
         "14",
@@ -250,7 +251,7 @@ def test_an_old_version_that_failed_under_its_reader_ends_with_it_too() -> None:
     declared = project(src="", a="src", b="a")
     observed = running(declared)
     observed[T("a")] = replace(observed[T("a")], version=2, highest_version=2, kept=(1,))
-    assert steps(plan(declared, observed, "b"))[-2:] == ["stop b@1 < 4", "stop a@1 < 4,5"]
+    assert steps(plan(declared, observed, "b"))[-2:] == ["stop b@1 < 5", "stop a@1 < 5,6"]
 
 
 def test_a_column_added_to_an_external_table_is_altered_and_recorded() -> None:

@@ -252,7 +252,7 @@ def test_a_watermark_stands_over_a_time(column: str, expected: str) -> None:
 
 
 def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None:
-    found = texts(("pipelines/facts/p/a/a.yml", "checks: []\n"), src="", a="SELECT id FROM STREAM src")
+    found = texts(("pipelines/facts/p/a/a.yml", "contract: []\n"), src="", a="SELECT id FROM STREAM src")
     project, every = read_project(found)
     assert project is not None and [p.severity for p in every] == [Severity.WARNING]
 

@@ -15,7 +15,7 @@ from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Ref
 from core.model.names import TableName, query_name
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
-from core.ports.spark import Analysis, Pointer, Queries, QueryStart, ReportedQuery, Tables, unheard, unnoticed
+from core.ports.spark import Analysis, FileView, Pointer, Queries, QueryStart, ReportedQuery, Tables, unheard, unnoticed
 from core.ports.storage import CheckpointState, Cut, FolderTaken, SeenFile, SourceLag
 from core.project.model import Environment
 from pipelines.agent.context import AgentContext, PoolConnection
@@ -53,6 +53,10 @@ class ScriptedPool:
     refuse_table: dict[str, HeadgateError] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
     """Queries whose first batch does not end."""
+    compared: list[tuple[str, tuple[FileView, ...]]] = field(default_factory=list)
+    """Queries over files, with their views."""
+    answered: dict[str, tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]] = field(default_factory=dict)
+    """What a query over files gives, by a word that is in it."""
 
     def connection(self) -> PoolConnection:
         if not self.restored:
@@ -147,6 +151,13 @@ class _Tables:
     def unpoint(self, view: str) -> None:
         self.pool.views.pop(view, None)
 
+    def read_files(
+        self, sql: str, limit: int, views: Sequence[FileView]
+    ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
+        """Answer by the first word that is in the query, else with no row: no difference, no duplicate."""
+        self.pool.compared.append((sql, tuple(views)))
+        return next((found for word, found in self.pool.answered.items() if word in sql), ((), ()))
+
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         return ("sql",), ((sql,),)
 
@@ -227,6 +238,9 @@ class ScriptedFiles:
         self._reach(checkpoint)
         same = BatchHistory({1: BatchPosition(("1:a",) * sources)}, {"1:a": (1, 1)})
         return self.histories.get(checkpoint, same)
+
+    def gone(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:
+        return 0
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
         return (f"{folder}/part-0.parquet",)

@@ -229,7 +229,7 @@ def test_a_fix_goes_on_with_the_versions_that_a_failed_rebuild_has_made(world: A
     assert pool.views == {"a": "a__v2", "b": "b__v3", "c": "c__v2"}
     assert sorted(pool.running) == ["a@v2", "b@v3", "c@v2"]
     assert "b__v2" not in pool.tables
-    assert [step.do for step in made.steps if step.table == "a"] == ["catch_up", "stop"]
+    assert [step.do for step in made.steps if step.table == "a"] == ["catch_up", "validate", "stop"]
     assert plan(world, small_project.texts(a=upper, b=FIXED), EVERYTHING).empty
 
 

@@ -3,22 +3,28 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 import small_project
 
+from core.model.actions import StepKind
 from core.model.names import TableName as T
 from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.plan.request import PlanRequest, StrategyChoice
-from core.run.state_machine import OperatorControl
+from core.run.state_machine import GateOpened, GatePolled, OperatorControl, StepFailed
 from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.runs.step_executor import StepExecutor
+from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
 from tests.pipelines.agent.runs.test_run_lane import Killed, deploy, drive, fast_gates, plan, settle, submit
 
 __all__ = ["fast_gates"]
 
 UPPER = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
+UPPER["headgate.yml"] = UPPER["headgate.yml"].replace("dev: {}", "dev: {policy: {validate: off}}")
 SEAM_B = PlanRequest(tables=(T("a"),), rebuild=True, choices=(StrategyChoice(T("b"), "seam"),))
 
 
@@ -55,6 +61,7 @@ def test_it_goes_on_at_the_batch_of_the_new_version_that_had_read_the_same(old: 
     assert deploy(old, pool, UPPER, SEAM_B) == "done"
     b, before = row(old, "b", 1), old.layout.checkpoint_folder(T("b"), 1)
     assert b.checkpoint == f"{before}.a__v2.2" and b.active and b.compiled == "SELECT id, kind FROM STREAM a__v2"
+    assert b.older_rows == "rows that came of a@v1" and not row(old, "a", 2).older_rows
     assert old.files.seeded == [(b.checkpoint, 2, before)]  # type: ignore[attr-defined]  # A double's.
     assert pool.running["b@v1"].checkpoint == b.checkpoint and b.folder == old.layout.table_folder(T("b"), 1)
     assert sorted(pool.running) == ["a@v1", "a@v2", "b@v1", "c@v1"], "c, of another product, reads a@v1"
@@ -145,3 +152,16 @@ def test_a_checkpoint_that_a_seam_has_made_is_the_version_s_own(world: AgentCont
     assert not layout.is_checkpoint(layout.checkpoint_folder(b, 11), b, 1) and not layout.is_checkpoint(
         f"{made}/x", b, 1
     )
+
+
+def test_a_stop_by_an_operator_ends_the_wait_and_holds(old: AgentContext, pool: Any, tmp_path: Path) -> None:
+    have_read(old, reads("1:x"), reads("2:x"), reads("1:w"))
+    made = plan(old, UPPER, SEAM_B)
+    run = submit(old, made)
+    executor = StepExecutor(old, made, run)
+    (seam,) = [step for step in made.steps if step.do is StepKind.SEAM]
+    assert isinstance(executor.perform(seam), GateOpened) and isinstance(executor.poll(seam), GatePolled)
+    FastLane(old, EmergencyJournal(tmp_path / "e")).stop((T("b"),), 0.0, by="alice")
+    ended = executor.poll(seam)
+    assert isinstance(ended, StepFailed) and "an operator has stopped it" in ended.note
+    assert "b@v1" not in pool.running and row(old, "b", 1).wanted == "stopped"

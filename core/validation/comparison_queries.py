@@ -1,0 +1,164 @@
+"""The queries that compare two versions of a table, in Spark SQL over two views; each gives few rows.
+
+Rows are compared as JSON of the columns that must be equal: NULLs are equal, and floating numbers are compared in nine
+digits, because a sum depends on its order.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from core.sql.comparison.row_effects import RowEffect, RowSide
+from core.sql.tokens.data_types import quoted_name, quoted_string_literal
+
+SAMPLED_ABOVE = 5_000_000
+"""Rows of a version, above which rows are compared by a sample: of their keys, or of whole rows without a key."""
+
+_INTEGERS = ("tinyint", "smallint", "int", "integer", "bigint", "byte", "short", "long")
+_FLOATS = ("float", "double", "real")
+_ORDERED = ("string", "date", "timestamp", "timestamp_ntz", "boolean", "char", "varchar")
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRows:
+    """What of two views is compared; columns are (name, type), sides are the names of views."""
+
+    old: str
+    new: str
+    columns: tuple[tuple[str, str], ...]
+    """Those that both have."""
+    equal: frozenset[str]
+    """Those, in lower case, in which rows must be equal."""
+    key: tuple[str, ...] = ()
+    """Those, in lower case, that tell rows apart; empty where nothing is known to."""
+    one_in: int = 1
+    """One of so many keys is looked at."""
+
+
+def profile_query(rows: ComparedRows) -> str:
+    """Give for each side a row: `side`, `rows`, then for column i `filled_i`, `distinct_i`, `least_i`, `most_i` and
+    `sum_i`, each as text; NULL where the type has none.
+    """
+    return "\nUNION ALL\n".join(
+        f"SELECT {quoted_string_literal(side)} AS side, count(*) AS rows, {_profiles(rows.columns)} FROM {view}"
+        for side, view in ((RowSide.OLD, rows.old), (RowSide.NEW, rows.new))
+    )
+
+
+def duplicates_query(rows: ComparedRows) -> str:
+    """Give for each side that has any: `side`, `keys` that stand more than once, rows that are too many, and two of
+    the keys as JSON, `least` and `most`.
+    """
+    return f"""SELECT side, count(*) AS keys, sum(n - 1) AS excess, min(k) AS least, max(k) AS most FROM (
+SELECT side, k, count(*) AS n FROM ({_sides(rows, f"{_key(rows)} AS k")}) GROUP BY side, k HAVING count(*) > 1
+) GROUP BY side"""
+
+
+def differences_query(rows: ComparedRows, effects: Sequence[RowEffect]) -> str:
+    """Give each kind of difference: `side`, the number of the effect that explains it or -1, rows of either side, and
+    three examples as `old_1`, `new_1`, …, JSON of a row or NULL.
+
+    A row that both sides have is told from a changed one by the key; without a key each row is its own.
+    """
+    inner = (
+        f"md5({_json(rows, rows.equal)}) AS h, {_key(rows)} AS k, {_json(rows, rows.equal)} AS r, "
+        f"{_explained(effects, RowSide.OLD)} AS eo, {_explained(effects, RowSide.NEW)} AS en"
+    )
+    changed = _last(effects, RowSide.CHANGED)
+    examples = ", ".join(
+        f"{pick}(struct(ro, rn)).ro AS old_{n}, {pick}(struct(ro, rn)).rn AS new_{n}"
+        for n, pick in enumerate(("min", "max", "any_value"), 1)
+    )
+    old, new = quoted_string_literal(RowSide.OLD), quoted_string_literal(RowSide.NEW)
+    return f"""WITH uneven AS (
+SELECT h, any_value(k) AS k, any_value(r) AS r, any_value(eo) AS eo, any_value(en) AS en,
+count_if(side = {old}) AS o, count_if(side = {new}) AS n
+FROM ({_sides(rows, inner)}) GROUP BY h HAVING count_if(side = {old}) <> count_if(side = {new})
+), paired AS (
+SELECT {"k" if rows.key else "h"} AS id, sum(greatest(o - n, 0)) AS o, sum(greatest(n - o, 0)) AS n,
+min(r) FILTER (WHERE o > n) AS ro, min(r) FILTER (WHERE n > o) AS rn,
+max(eo) FILTER (WHERE o > n) AS eo, max(en) FILTER (WHERE n > o) AS en
+FROM uneven GROUP BY {"k" if rows.key else "h"}
+), told AS (
+SELECT CASE WHEN o > 0 AND n > 0 THEN {quoted_string_literal(RowSide.CHANGED)} WHEN o > 0 THEN {old} ELSE {new} END
+AS side, CASE WHEN o > 0 AND n > 0 THEN {changed} WHEN o > 0 THEN eo ELSE en END AS effect, o, n, ro, rn FROM paired
+)
+SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM told GROUP BY side, effect"""
+
+
+def sampling(old_rows: int, new_rows: int) -> int:
+    """Return one in how many keys is looked at."""
+    most = max(old_rows, new_rows)
+    return 1 if most <= SAMPLED_ABOVE else -(-most // SAMPLED_ABOVE)
+
+
+def summed(kind: str) -> bool:
+    """Return whether columns of a type have a sum."""
+    return _plain(kind) in (*_INTEGERS, *_FLOATS, "decimal")
+
+
+def is_float(kind: str) -> bool:
+    """Return whether a type's sums depend on their order."""
+    return _plain(kind) in _FLOATS
+
+
+def _profiles(columns: Iterable[tuple[str, str]]) -> str:
+    parts = []
+    for i, (name, kind) in enumerate(columns):
+        column, plain = quoted_name(name), _plain(kind)
+        simple = summed(kind) or plain in _ORDERED
+        total = f"sum({column})" if plain in _FLOATS else f"try_sum(try_cast({column} AS DECIMAL(38, 9)))"
+        parts += [
+            f"count({column}) AS filled_{i}",
+            f"{f'approx_count_distinct({column})' if simple else 'NULL'} AS distinct_{i}",
+            f"{f'substring(CAST(min({column}) AS STRING), 1, 80)' if simple else 'NULL'} AS least_{i}",
+            f"{f'substring(CAST(max({column}) AS STRING), 1, 80)' if simple else 'NULL'} AS most_{i}",
+            f"CAST({total if summed(kind) else 'NULL'} AS STRING) AS sum_{i}",
+        ]
+    return ", ".join(parts)
+
+
+def _sides(rows: ComparedRows, selected: str) -> str:
+    chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({_key(rows)}), {rows.one_in}) = 0"
+    return " UNION ALL ".join(
+        f"SELECT {quoted_string_literal(side)} AS side, {selected} FROM {view}{chosen}"
+        for side, view in ((RowSide.OLD, rows.old), (RowSide.NEW, rows.new))
+    )
+
+
+def _key(rows: ComparedRows) -> str:
+    return _json(rows, frozenset(rows.key) if rows.key else rows.equal)
+
+
+def _json(rows: ComparedRows, names: Collection[str]) -> str:
+    """Write columns as one text: equal exactly where all of them are."""
+    fields = [
+        f"{_normal(quoted_name(name), kind)} AS {quoted_name(name)}"
+        for name, kind in rows.columns
+        if name.lower() in names
+    ]
+    if not fields:
+        return "'{}'"
+    return f"to_json(struct({', '.join(fields)}), map('ignoreNullFields', 'false'))"
+
+
+def _normal(column: str, kind: str) -> str:
+    return f"nullif(format_string('%.9e', {column} + 0D), 'null')" if _plain(kind) in _FLOATS else column
+
+
+def _explained(effects: Sequence[RowEffect], side: RowSide) -> str:
+    """Number the first effect that a row of one side shows; what shows in no column explains what is left."""
+    whens = "".join(
+        f" WHEN {effect.predicate} THEN {n}"
+        for n, effect in enumerate(effects)
+        if effect.side is side and effect.predicate
+    )
+    last = _last(effects, side)
+    return f"CASE{whens} ELSE {last} END" if whens else f"{last}"
+
+
+def _last(effects: Sequence[RowEffect], side: RowSide) -> int:
+    return next((n for n, effect in enumerate(effects) if effect.side is side and not effect.predicate), -1)
+
+
+def _plain(kind: str) -> str:
+    return kind.partition("(")[0].strip().lower()

@@ -1,0 +1,258 @@
+"""Which differences a release expects in a table: from the edit of its statement, and from those of what it reads.
+
+An edit says which columns have other values and which rows one version alone has; lineage carries both down to readers.
+Whatever is not in an expectation is unexpected.
+"""
+
+import re
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+
+from core.model.names import TableName
+from core.sql.comparison.row_effects import RowEffect, RowSide, renamed_predicate, row_effects
+from core.sql.lineage.model import InputKind, LineageCondition, LineageOutput, StatementLineage
+from core.sql.lineage.statement_lineage import lineage_of
+from core.sql.statement import Column, ParsedStatement, TableDdl
+
+_VOLATILE = re.compile(
+    r"\b(?:(?:rand|randn|random|uuid|shuffle|monotonically_increasing_id|input_file_\w+|spark_partition_id|now|"
+    r"unix_timestamp|randstr|uniform)\s*\(\s*\)|(?:rand|randn|shuffle|randstr|uniform)\s*\(|"
+    r"current_(?:timestamp|date|time)\b|localtimestamp\b|curdate\b)",
+    re.I,
+)
+"""Functions that give something else each time."""
+_FLIPS = re.compile(r"\bANTI\b|\bEXISTS\b|\bIN \(SELECT\b", re.I)
+_PLAIN = re.compile(r"(?:`?\w+`?\.)?`?(\w+)`?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """The differences between two versions of a table that an edit explains."""
+
+    added: tuple[str, ...] = ()
+    """Columns, in lower case, of the new version alone: they are not compared."""
+    removed: tuple[str, ...] = ()
+    changed: Mapping[str, str] = field(default_factory=dict)
+    """Columns whose values may be others → why."""
+    nulls: frozenset[str] = frozenset()
+    """Those of them that may be NULL where they were not."""
+    rows: tuple[RowEffect, ...] = ()
+    anything: str = ""
+    """Why rows cannot be paired at all; empty where they can."""
+    keys: tuple[str, ...] = ()
+    """Columns that tell one row of a group from another; empty where the statement does not group."""
+
+    @property
+    def is_none(self) -> bool:
+        """Return whether every difference is unexpected."""
+        return not (self.added or self.removed or self.changed or self.rows or self.anything)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedStatement:
+    """One version's statement with the table that it writes."""
+
+    parsed: ParsedStatement
+    ddl: TableDdl
+
+
+def expected_differences(
+    old: ComparedStatement,
+    new: ComparedStatement,
+    ddls: Mapping[TableName, TableDdl],
+    parents: Mapping[TableName, Expectation],
+) -> Expectation:
+    """Return what may differ between two versions of a table.
+
+    `ddls` are the tables that the new one reads, `parents` what is expected of those that were rebuilt with it.
+    """
+    effects = row_effects(old.parsed.canonical, new.parsed.canonical)
+    lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
+    before, after = (tuple(c.name.lower() for c in each.ddl.columns) for each in (old, new))
+    reached = _Reached(
+        lineage,
+        grouped=bool(effects.keys) or _groups(lineage),
+        keys=frozenset(effects.keys),
+        flips=bool(_FLIPS.search(new.parsed.canonical)),
+    )
+    reached.changed.update(effects.changed)
+    reached.nulls |= effects.nulls
+    reached.anything = effects.anything
+    reached.rows += effects.rows
+    for name, why in effects.within:
+        reached.through(name, why)
+    for column, words in _volatile(lineage):
+        reached.changed.setdefault(column, words)
+        reached.nulls.add(column)
+    if _delays(old.parsed) != _delays(new.parsed):
+        words = f"watermark: {_delays(old.parsed) or 'none'} → {_delays(new.parsed) or 'none'}"
+        reached.rows += [RowEffect(side, words) for side in RowSide]
+    for table in sorted(parents):
+        if not parents[table].is_none:
+            reached.take(table, parents[table])
+    both = [name for name in after if name in before]
+    types = {c.name.lower(): c.type for c in old.ddl.columns}
+    for one in new.ddl.columns:
+        name = one.name.lower()
+        if types.get(name, one.type) != one.type:
+            reached.changed.setdefault(name, f"column {name}: {types[name]} → {one.type}")
+    changed = {name: why for name, why in reached.changed.items() if name in both}
+    apart = changed.keys() | (set(before) ^ set(after))
+    rows = tuple(_without_predicate_on(apart, row) for row in dict.fromkeys(reached.rows))
+    return Expectation(
+        added=tuple(name for name in after if name not in before),
+        removed=tuple(name for name in before if name not in after),
+        changed=changed,
+        nulls=frozenset(reached.nulls & changed.keys()),
+        rows=rows,
+        anything=reached.anything,
+        keys=effects.keys if set(effects.keys) <= {*both} - changed.keys() else (),
+    )
+
+
+def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectation:
+    """Return what may differ where the old version has rows of an earlier text too: it was edited in place.
+
+    `earlier` is what is expected between that text and the new version. A column that was added in place has no values
+    in the rows from before.
+    """
+    lead = "edited in place before: "
+    came = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}
+    changed = {name: f"{lead}{why}" for name, why in earlier.changed.items() if name not in expected.removed} | came
+    rows = tuple(replace(row, why=f"{lead}{row.why}") for row in earlier.rows)
+    gone = {*changed, *expected.changed}
+    return replace(
+        expected,
+        changed={**changed, **expected.changed},
+        nulls=expected.nulls | earlier.nulls | came.keys(),
+        rows=tuple(_without_predicate_on(gone, row) for row in (*expected.rows, *rows)),
+        anything=expected.anything or (earlier.anything and f"{lead}{earlier.anything}"),
+        keys=expected.keys if not set(expected.keys) & gone else (),
+    )
+
+
+@dataclass(slots=True)
+class _Reached:
+    """What differences have reached so far."""
+
+    lineage: StatementLineage
+    grouped: bool
+    keys: frozenset[str]
+    flips: bool
+    """Whether a row that lacks may bring another one, as in an anti join."""
+    changed: dict[str, str] = field(default_factory=dict)
+    nulls: set[str] = field(default_factory=set)
+    rows: list[RowEffect] = field(default_factory=list)
+    anything: str = ""
+
+    def take(self, table: TableName, parent: Expectation) -> None:
+        """Carry down what is expected of a table that the statement reads."""
+        if parent.anything:
+            self.anything = self.anything or f"{table}: {parent.anything}"
+            return
+        for column, why in parent.changed.items():
+            words = why if why.startswith(f"{table}.") else f"{table}.{column}: {why}"
+            self._values(table, column, words, nulls=column in parent.nulls)
+        joined = len({one.origin.table for c in self.lineage.conditions for one in c.inputs}) > 1
+        for row in parent.rows:
+            self._rows(table, row, joined=joined)
+
+    def through(self, column: str, why: str) -> None:
+        """Carry out an edited column of a CTE or subquery."""
+        for output in self.lineage.outputs:
+            steps = [step.name.rpartition(".")[2].lower() for one in output.inputs for step in one.through]
+            if column in steps:
+                self.changed.setdefault(output.name, why)
+        for condition in self.lineage.conditions:
+            steps = [step.name.rpartition(".")[2].lower() for one in condition.inputs for step in one.through]
+            if column in steps:
+                self._decides(condition, why)
+
+    def _values(self, table: TableName, column: str, why: str, *, nulls: bool) -> None:
+        for output in self.lineage.outputs:
+            if any(one.origin.table == table and one.origin.column.lower() == column for one in output.inputs):
+                self.changed.setdefault(output.name, why)
+                if nulls:
+                    self.nulls.add(output.name)
+        for condition in self.lineage.conditions:
+            if any(one.origin.table == table and one.origin.column.lower() == column for one in condition.inputs):
+                self._decides(condition, why)
+
+    def _decides(self, condition: LineageCondition, why: str) -> None:
+        """Take in that a condition may have another outcome, row by row."""
+        if condition.clause in ("GROUP BY", "DISTINCT"):
+            self.anything = self.anything or why
+            return
+        if condition.clause != "FROM":
+            self.rows += [RowEffect(side, why) for side in (RowSide.OLD, RowSide.NEW)]
+            self._groups_differ(why)
+
+    def _rows(self, table: TableName, row: RowEffect, *, joined: bool) -> None:
+        """Take in rows that only one version of a table has: by their predicate where the output shows it."""
+        why = row.why if row.why.startswith(f"{table}:") else f"{table}: {row.why}"
+        if row.side is RowSide.CHANGED:
+            self.rows.append(RowEffect(row.side, why))
+            return
+        shown = _pass_through(self.lineage.outputs, table)
+        if self.grouped:
+            shown = {column: name for column, name in shown.items() if name in self.keys}
+        predicate = renamed_predicate(row.predicate, shown)
+        self.rows.append(RowEffect(row.side, why, predicate))
+        if self.flips:
+            other = RowSide.NEW if row.side is RowSide.OLD else RowSide.OLD
+            self.rows.append(RowEffect(other, why))
+        if joined:
+            for output in self.lineage.outputs:
+                if any(one.origin.table == table for one in output.inputs) and output.name not in self.keys:
+                    self.changed.setdefault(output.name, why)
+                    self.nulls.add(output.name)
+        if joined or not predicate:
+            self._groups_differ(why)
+
+    def _groups_differ(self, why: str) -> None:
+        if self.grouped:
+            for output in self.lineage.outputs:
+                if output.name not in self.keys:
+                    self.changed.setdefault(output.name, why)
+                    self.nulls.add(output.name)
+
+
+def _groups(lineage: StatementLineage) -> bool:
+    return any(condition.clause == "GROUP BY" for condition in lineage.conditions)
+
+
+def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[str, str]:
+    """Return the columns of a table that the output shows as they are, by the names that they have there."""
+    found: dict[str, str] = {}
+    for output in outputs:
+        values = [one for one in output.inputs if one.kind is InputKind.VALUE]
+        if len(values) != 1 or len(output.inputs) != 1 or values[0].origin.table != table or values[0].fields:
+            continue
+        column = values[0].origin.column
+        texts = (output.expression, *(step.expression for step in values[0].through))
+        if column and all(_PLAIN.match(text) for text in texts):
+            found.setdefault(column.lower(), output.name)
+    return found
+
+
+def _volatile(lineage: StatementLineage) -> list[tuple[str, str]]:
+    found = []
+    for output in lineage.outputs:
+        texts = (output.expression, *(step.expression for one in output.inputs for step in one.through))
+        if call := next((match[0] for text in texts if (match := _VOLATILE.search(text))), ""):
+            found.append((output.name, f"column {output.name}: {call.rstrip('(')} is another one each time"))
+    return found
+
+
+def _without_predicate_on(apart: Set[str], row: RowEffect) -> RowEffect:
+    """Return an effect as it can be looked for: a predicate holds only over columns that both have alike."""
+    names = {name.lower() for name in re.findall(r"`([^`]+)`", row.predicate)}
+    return replace(row, predicate="") if names & apart else row
+
+
+def _columns(ddl: TableDdl | None) -> tuple[Column, ...] | None:
+    return ddl.columns if ddl is not None else None
+
+
+def _delays(parsed: ParsedStatement) -> str:
+    return ", ".join(f"{r.table}.{r.watermark.column} {r.watermark.delay}" for r in parsed.reads if r.watermark)

@@ -1,0 +1,252 @@
+"""What a comparison found, as results that are kept and shown: each check with a verdict, figures and examples."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from core.sql.comparison.row_effects import RowEffect, RowSide
+from core.text.secrets import mask_secrets
+from core.text.wording import counted
+from core.validation.comparison_queries import ComparedRows, is_float, summed
+from core.validation.expectations import Expectation
+
+Row = Mapping[str, Any]
+
+EXAMPLE_CHARACTERS = 2_000
+"""Of one row of an example; a longer one is cut, and is no JSON any more."""
+_NEARLY = 1e-9
+"""By how much of itself a sum of floating numbers may differ."""
+
+
+class CheckVerdict(StrEnum):
+    """What came of a check; `unexpected` and `failed` block a release."""
+
+    OK = "ok"
+    EXPECTED = "expected"
+    UNEXPECTED = "unexpected"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+BLOCKING = frozenset({CheckVerdict.UNEXPECTED, CheckVerdict.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One check of one table."""
+
+    check: str
+    verdict: CheckVerdict
+    summary: str
+    counts: Mapping[str, int | str | None] = field(default_factory=dict)
+    examples: tuple[Mapping[str, object], ...] = ()
+    """Each with `why`, empty where nothing explains it, and `old` and `new`, a row or None."""
+
+
+def schema_result(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], expected: Expectation) -> CheckResult:
+    """Compare columns as (name, type): what the edit adds, removes or retypes is expected, all else is not."""
+    before, after = ({name.lower(): kind for name, kind in columns} for columns in (old, new))
+    words = [f"+ {name}" for name in after if name not in before]
+    words += [f"- {name}" for name in before if name not in after]
+    words += [f"{n}: {before[n]} → {kind}" for n, kind in after.items() if n in before and before[n] != kind]
+    if not words:
+        return CheckResult("schema", CheckVerdict.OK, counted(len(after), "column"))
+    return CheckResult("schema", CheckVerdict.EXPECTED, "; ".join(words))
+
+
+def profile_results(
+    rows: ComparedRows, sides: Iterable[Row], expected: Expectation, differences: CheckResult
+) -> tuple[CheckResult, ...]:
+    """Judge counts, NULLs, sums and the profile of columns, by what the comparison of rows has found."""
+    by_side = {side["side"]: side for side in sides}
+    old, new = by_side.get(RowSide.OLD, {}), by_side.get(RowSide.NEW, {})
+    few = differences.verdict in (CheckVerdict.OK, CheckVerdict.EXPECTED)
+    explained = bool(expected.anything or expected.rows) and few
+    counts = {"old": _number(old.get("rows")), "new": _number(new.get("rows"))}
+    same = counts["old"] == counts["new"]
+    verdict = CheckVerdict.OK if same else CheckVerdict.EXPECTED if explained else CheckVerdict.UNEXPECTED
+    found = [CheckResult("rows", verdict, f"{counts['old']:,} and {counts['new']:,} rows", counts)]
+    only_new = _number(differences.counts.get("only_new"))
+    found.append(_nulls(rows, old, new, expected, only_new=only_new, explained=explained))
+    found.append(_sums(rows, old, new, expected, explained=explained))
+    found.append(_profile(rows, old, new, expected, explained=explained))
+    return tuple(found)
+
+
+def duplicates_result(rows: ComparedRows, sides: Iterable[Row], expected: Expectation, declared: bool) -> CheckResult:
+    """Judge rows that stand more than once by their key: more than before is unexpected, however it came.
+
+    Without a declared key whole rows are counted, and rows that only the new version has may be equal to others.
+    """
+    by_side = {side["side"]: side for side in sides}
+    old, new = (_number(by_side.get(side, {}).get("excess")) for side in (RowSide.OLD, RowSide.NEW))
+    by = ", ".join(rows.key) if rows.key else "all columns"
+    summary = f"{old:,} and {new:,} duplicate rows by {by}"
+    more = any(row.side is RowSide.NEW for row in expected.rows) or bool(expected.anything)
+    if new <= old:
+        verdict = CheckVerdict.OK
+    else:
+        verdict = CheckVerdict.EXPECTED if more and not declared else CheckVerdict.UNEXPECTED
+    examples = [by_side.get(RowSide.NEW, {}).get(name) for name in ("least", "most")] if new else []
+    shown = tuple({"why": "", "old": None, "new": _row(text)} for text in dict.fromkeys(examples) if text)
+    return CheckResult("duplicates", verdict, summary, {"old": old, "new": new}, shown)
+
+
+def differences_result(
+    rows: ComparedRows, groups: Iterable[Row], effects: Sequence[RowEffect], expected: Expectation
+) -> CheckResult:
+    """Judge row by row: what an effect explains is expected."""
+    unexpected: list[str] = []
+    explained: list[str] = []
+    counts: dict[str, int | str | None] = {"expected": 0, "unexpected": 0, "only_new": 0}
+    examples: list[Mapping[str, object]] = []
+    for group in sorted(groups, key=lambda one: (str(one["side"]), int(one["effect"]))):
+        effect = effects[int(group["effect"])] if int(group["effect"]) >= 0 else None
+        why = effect.why if effect is not None else expected.anything
+        old, new = _number(group["old_rows"]), _number(group["new_rows"])
+        words = _difference_words(str(group["side"]), old, new)
+        may = " (may be explained)" if why and (effect is None or not effect.predicate) else ""
+        (explained if why else unexpected).append(f"{words}: {why}{may}" if why else words)
+        kind = "expected" if why else "unexpected"
+        counts[kind] = _number(counts[kind]) + max(old, new)
+        counts["only_new"] = _number(counts["only_new"]) + (new if group["side"] == RowSide.NEW else 0)
+        examples += _examples(group, why)
+    one_in = f"; one key in {rows.one_in} was compared" if rows.one_in > 1 else ""
+    if unexpected:
+        summary, verdict = f"{'; '.join(unexpected)}, unexpected", CheckVerdict.UNEXPECTED
+        summary += f"; {'; '.join(explained)}" if explained else ""
+    else:
+        summary, verdict = "; ".join(explained) or "no row differs", CheckVerdict.EXPECTED
+        verdict = CheckVerdict.EXPECTED if explained else CheckVerdict.OK
+    return CheckResult("differences", verdict, f"{summary}{one_in}", counts, tuple(examples))
+
+
+def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> CheckResult:
+    """Judge a check of the project: it must give no row."""
+    if not rows:
+        return CheckResult(f"check {name}", CheckVerdict.OK, "no row")
+    found = mask_secrets(json.dumps(dict(zip(columns, rows[0], strict=False)), default=str, ensure_ascii=False))
+    example = {"why": "", "old": None, "new": _row(found)}
+    return CheckResult(f"check {name}", CheckVerdict.FAILED, f"it gives rows, such as {found[:200]}", {}, (example,))
+
+
+def blocking_words(results: Iterable[CheckResult]) -> str:
+    """Return what blocks a release, in one line with one example; empty where nothing does."""
+    found = [result for result in results if result.verdict in BLOCKING]
+    if not found:
+        return ""
+    words = "; ".join(f"{result.check}: {result.summary}" for result in found)
+    example = next((one for result in found for one in result.examples if not one["why"]), None)
+    return f"{words}; for example {_example_words(example)}" if example is not None else words
+
+
+def _example_words(example: Mapping[str, object]) -> str:
+    old, new = example["old"], example["new"]
+    if isinstance(old, dict) and isinstance(new, dict):
+        apart = [f"{name} {old[name]!r} → {new.get(name)!r}" for name in old if old[name] != new.get(name)]
+        return ", ".join(apart)[:200]
+    side = "only in the old version: " if new is None else "in the new version: "
+    return side + json.dumps(old if new is None else new, ensure_ascii=False, default=str)[:200]
+
+
+def _difference_words(side: str, old: int, new: int) -> str:
+    match side:
+        case RowSide.OLD:
+            return f"{counted(old, 'row')} only in the old version"
+        case RowSide.NEW:
+            return f"{counted(new, 'row')} only in the new version"
+        case _:
+            return f"{counted(max(old, new), 'row')} with other values"
+
+
+def _examples(group: Row, why: str) -> list[Mapping[str, object]]:
+    found: dict[str, Mapping[str, object]] = {}
+    for n in (1, 2, 3):
+        old, new = group.get(f"old_{n}"), group.get(f"new_{n}")
+        if old is not None or new is not None:
+            found.setdefault(f"{old} {new}", {"why": why, "old": _row(old), "new": _row(new)})
+    return list(found.values())
+
+
+def _row(text: object) -> object:
+    """Read a row that was written as JSON, without what looks like a secret; one that is too long is cut."""
+    if text is None:
+        return None
+    masked = mask_secrets(str(text))
+    if len(masked) > EXAMPLE_CHARACTERS:
+        return f"{masked[:EXAMPLE_CHARACTERS]}…"
+    try:
+        return json.loads(masked)
+    except ValueError:
+        return masked
+
+
+def _nulls(
+    rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, only_new: int, explained: bool
+) -> CheckResult:
+    """More NULLs than before and in rows that only the new version has are unexpected, in an edited column too, unless
+    its expression is made to give them.
+    """
+    worse: list[str] = []
+    other: list[str] = []
+    for i, (name, _) in enumerate(rows.columns):
+        before, after = (_number(side.get("rows")) - _number(side.get(f"filled_{i}")) for side in (old, new))
+        if before == after:
+            continue
+        words = f"{name}: {before:,} → {after:,}"
+        more = after > before + only_new and name.lower() not in expected.nulls and not expected.anything
+        (worse if more or (name.lower() in rows.equal and not explained) else other).append(words)
+    if worse:
+        return CheckResult("nulls", CheckVerdict.UNEXPECTED, f"NULLs of {'; '.join(worse)}")
+    if other:
+        return CheckResult("nulls", CheckVerdict.EXPECTED, f"NULLs of {'; '.join(other)}")
+    return CheckResult("nulls", CheckVerdict.OK, "as many NULLs in each column")
+
+
+def _sums(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, explained: bool) -> CheckResult:
+    worse: list[str] = []
+    other: list[str] = []
+    for i, (name, kind) in enumerate(rows.columns):
+        before, after = old.get(f"sum_{i}"), new.get(f"sum_{i}")
+        if not summed(kind) or before == after or (is_float(kind) and _nearly(before, after)):
+            continue
+        told = explained or name.lower() in expected.changed
+        (other if told else worse).append(f"{name}: {_short(before)} → {_short(after)}")
+    if worse:
+        return CheckResult("sums", CheckVerdict.UNEXPECTED, f"sums of {'; '.join(worse)}")
+    if other:
+        return CheckResult("sums", CheckVerdict.EXPECTED, f"sums of {'; '.join(other)}")
+    return CheckResult("sums", CheckVerdict.OK, "the sums of numbers are equal")
+
+
+def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, explained: bool) -> CheckResult:
+    """Describe what else differs of columns; equal rows have equal profiles, so that it never blocks by itself."""
+    words = []
+    for i, (name, _) in enumerate(rows.columns):
+        for what, key in (("distinct values", "distinct"), ("least", "least"), ("most", "most")):
+            before, after = old.get(f"{key}_{i}"), new.get(f"{key}_{i}")
+            if before != after:
+                words.append(f"{name}: {what} {mask_secrets(str(before))} → {mask_secrets(str(after))}")
+    told = explained or bool(expected.changed)
+    verdict = CheckVerdict.EXPECTED if told else CheckVerdict.UNEXPECTED
+    return CheckResult("profile", verdict if words else CheckVerdict.OK, "; ".join(words[:20]) or "equal")
+
+
+def _nearly(before: Any, after: Any) -> bool:
+    try:
+        one, other = float(before), float(after)
+    except (TypeError, ValueError):
+        return False
+    return abs(one - other) <= _NEARLY * max(abs(one), abs(other))
+
+
+def _short(text: Any) -> str:
+    if text is None:
+        return "none"
+    return text.rstrip("0").rstrip(".") if isinstance(text, str) and "." in text and "e" not in text.lower() else text
+
+
+def _number(value: Any) -> int:
+    return int(value or 0)

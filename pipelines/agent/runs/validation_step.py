@@ -1,0 +1,196 @@
+"""The step that validates a new version before its pointer moves: it waits for a position that both versions have read.
+
+The comparison runs in a thread of its own, so that an operator's word never waits for it. What it finds is written into
+the ledger, whatever the verdict.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Lock, Thread
+
+from core.model.actions import Action
+from core.model.errors import EngineRefused, HeadgateError, InvalidProject, PoolUnreachable
+from core.model.names import TableName, query_name
+from core.model.states import State, WantedState
+from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
+from core.plan.model import Step
+from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
+from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
+from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.runs.version_comparison import VersionComparison, VersionPair
+from pipelines.agent.runs.version_histories import version_histories
+from state.check_results import CheckResultRow
+from state.row_types import Deployment
+
+STRICT_S = 60.0
+"""For how long positions with the same watermarks are waited for; then rows that one side withholds are told apart."""
+
+GONE_EVERY_S = 30.0
+"""Between two looks whether the files are still there that the serving version had read."""
+
+log = logging.getLogger(__name__)
+
+_one_at_a_time = Lock()
+"""Comparisons of one agent run one after the other: each takes the cores that the statements need."""
+
+
+@dataclass(slots=True)
+class OpenValidation:
+    """One validation while its step is open."""
+
+    opened_at: float
+    """Seconds of `AgentContext.monotonic`."""
+    looked_at: float
+    """When the files of the serving version were looked for last."""
+    pair: AlignedPair | None = None
+    work: "Future[tuple[CheckResult, ...]] | None" = None
+
+
+def validate(run: OpenRun, step: Step) -> RunEvidence:
+    """Begin to wait for a position; one that was begun before is forgotten."""
+    now = run.world.monotonic()
+    run.validations[step.n] = OpenValidation(now, now)
+    return run.begun_again(step, step.table, step.version) or GateOpened(
+        step.n, "waiting for a position that both versions have read"
+    )
+
+
+def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
+    """Look whether there is a position to compare at, or what a comparison has found."""
+    world, open_ = run.world, run.validations[step.n]
+    new = world.ledger.deployment(step.table, step.version)
+    if new is None:
+        return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
+    if run.stopped_by_operator(step.table):
+        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if new.state == State.FAILED:
+        return StepFailed(step.n, f"it failed: {new.error_class} {new.error}".strip())
+    old = world.ledger.deployment(step.table, run.nodes[step.table].from_version)
+    if open_.work is None:
+        found = _position(world, old, new, open_)
+        why = ""
+        if isinstance(found, Unaligned) and not (why := found.why if found.final else _why_never(world, old, open_)):
+            return GatePolled(step.n, f"no position yet that both have read: {found.why}")
+        open_.pair = found if isinstance(found, AlignedPair) else None
+        open_.work = _begin(run, old, new, open_.pair, why)
+    if not open_.work.done():
+        return GatePolled(step.n, "comparing")
+    return _judged(run, step, (old, new), open_)
+
+
+def _position(
+    world: AgentContext, old: Deployment | None, new: Deployment, open_: OpenValidation
+) -> AlignedPair | Unaligned:
+    """Find the newest position; else why there is none yet, or ever."""
+    if old is None or old.deleted:
+        return Unaligned("there is no version to compare with", final=True)
+    both: list[Version] = [(old.table, old.version), (new.table, new.version)]
+    strict = world.monotonic() - open_.opened_at < STRICT_S
+    try:
+        histories = version_histories(world, *both)
+    except InvalidProject as error:
+        return Unaligned(error.summary, final=True)
+    return newest_aligned(histories, both[0], both[1], strict=strict)
+
+
+def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidation) -> str:
+    """Explain why no position will come that both have read; empty where one may."""
+    if old is None:
+        return ""
+    name = query_name(old.table, old.version)
+    if old.wanted == WantedState.STOPPED or old.state in (State.FAILED, State.STOPPED):
+        return f"{name} is {old.state} and has read less"
+    if not old.checkpoint_ok:
+        return f"the checkpoint of {name} does not say what it has read"
+    now = world.monotonic()
+    if now - open_.looked_at < GONE_EVERY_S:
+        return ""
+    open_.looked_at = now
+    by_version = {(found.table, found.version): found for found in world.ledger.deployments()}
+    gone = world.files.gone(old.checkpoint, streamed_sources(old, streamed_reads(old), by_version))
+    return f"{gone:,} files that {name} has read are no longer there" if gone else ""
+
+
+def _begin(
+    run: OpenRun, old: Deployment | None, new: Deployment, pair: AlignedPair | None, why: str
+) -> "Future[tuple[CheckResult, ...]]":
+    """Compare in a thread, and run the project's checks; without a pair nothing is compared, for the reason `why`."""
+    work: Future[tuple[CheckResult, ...]] = Future()
+
+    def found() -> tuple[CheckResult, ...]:
+        with _one_at_a_time:
+            comparison = VersionComparison(run.world)
+            results: tuple[CheckResult, ...] = (CheckResult("differences", CheckVerdict.SKIPPED, why),)
+            if old is not None and pair is not None:
+                results = comparison.compare(VersionPair(old, new, pair))
+            return (*results, *comparison.check(new, pair.green if pair else None, _catalog_names(run)))
+
+    Thread(target=_settle, args=(work, found), name=f"validate {new.table}", daemon=True).start()
+    return work
+
+
+def _catalog_names(run: OpenRun) -> dict[TableName, str]:
+    """Return what a check may read beside its own table: the versions of the release, else what serves."""
+    layout = run.world.layout
+    serving = {found.table: found.version for found in run.world.ledger.deployments() if found.active}
+    versions = serving | {table: node.version for table, node in run.nodes.items() if node.action is Action.REBUILD}
+    return {table: layout.catalog_name(table, version) for table, version in versions.items()}
+
+
+def _settle(work: "Future[tuple[CheckResult, ...]]", found: Callable[[], tuple[CheckResult, ...]]) -> None:
+    try:
+        work.set_result(found())
+    except BaseException as error:
+        work.set_exception(error)
+
+
+def _judged(
+    run: OpenRun, step: Step, versions: tuple[Deployment | None, Deployment], open_: OpenValidation
+) -> RunEvidence:
+    assert open_.work is not None
+    work, open_.work = open_.work, None
+    short = run.id[:12]
+    goes_on = f"headgate runs retry {short} compares again, headgate runs skip {short} --step {step.n} goes on"
+    try:
+        results = work.result()
+    except PoolUnreachable:
+        raise
+    except HeadgateError as error:
+        lead = f"{error.error_class}: " if isinstance(error, EngineRefused) and error.error_class else ""
+        return StepFailed(step.n, f"{lead}{' '.join(error.summary.split())}; {goes_on}")
+    old, new = versions
+    at, pair = run.world.clock(), open_.pair
+    run.world.ledger.put_check_results(
+        run.id,
+        step.table,
+        [
+            CheckResultRow(
+                run.id, step.table, n, at, old.version if old else 0, new.version,
+                pair.blue if pair else None, pair.green if pair else None,
+                result.check, result.verdict.value, result.summary, dict(result.counts),
+                tuple(dict(example) for example in result.examples),
+            )
+            for n, result in enumerate(results, 1)
+        ],
+    )  # fmt: skip
+    if blocked := blocking_words(results):
+        shown = f"headgate release diff {short} {step.table} shows more"
+        return StepFailed(step.n, f"{blocked}; {shown}, {goes_on}")
+    return StepDone(step.n, _words(results))
+
+
+def _words(results: tuple[CheckResult, ...]) -> str:
+    """Return what was found where nothing blocks, in one line."""
+    assert not any(result.verdict in BLOCKING for result in results)
+    skipped = [result.summary for result in results if result.verdict is CheckVerdict.SKIPPED]
+    expected = [result for result in results if result.verdict is CheckVerdict.EXPECTED]
+    if skipped:
+        return f"rows were not compared: {'; '.join(skipped)}"
+    if not expected:
+        return f"equal in {len(results)} checks"
+    main = next((result for result in expected if result.check == "differences"), expected[0])
+    return f"as expected: {main.check}: {main.summary}"

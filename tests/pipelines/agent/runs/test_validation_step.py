@@ -1,0 +1,222 @@
+"""Validation of a release against a scripted pool: what blocks, what is waited for, and what is never compared."""
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import wait_until
+
+from core.model.actions import StepKind
+from core.model.errors import EngineRefused, PoolUnreachable
+from core.model.names import TableName as T
+from core.model.states import State
+from core.observed.aligned_positions import BatchHistory, BatchPosition
+from core.plan.request import PlanRequest
+from core.ports.storage import FolderContents
+from core.run.model import StepState
+from core.run.state_machine import OperatorControl, why_not_skipped
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import validation_step
+from state.check_results import CheckResultRow
+from state.row_types import StepRow
+from tests.pipelines.agent.runs.test_run_lane import deploy, drive, fast_gates, plan, submit
+
+__all__ = ["fast_gates"]
+
+UPPER = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
+REBUILD_A = PlanRequest(tables=(T("a"),), rebuild=True, children="none")
+DIFFERENCE = ("side", "effect", "old_rows", "new_rows", "old_1", "new_1", "old_2", "new_2", "old_3", "new_3")
+DOUBLED = (("new", -1, 0, 7, None, '{"id":4,"kind":"password=hunter2"}', None, None, None, None),)
+
+
+@pytest.fixture
+def served(world: AgentContext, pool: Any) -> AgentContext:
+    """Serve landed → a → b, c."""
+    deploy(world, pool, small_project.texts())
+    return world
+
+
+def step_of(world: AgentContext, run: str, do: str = "validate") -> StepRow:
+    row = world.ledger.run(run)
+    assert row is not None
+    return next(step for step in row.steps if step.do == do)
+
+
+def results(world: AgentContext, run: str) -> dict[str, CheckResultRow]:
+    return {result.check: result for result in world.ledger.check_results(run)}
+
+
+def has_read(world: AgentContext, version: int, *marks: str) -> None:
+    histories: dict[str, BatchHistory] = world.files.histories  # type: ignore[attr-defined]  # A double's.
+    found = {batch: BatchPosition((mark,)) for batch, mark in enumerate(marks, 5)}
+    histories[world.layout.checkpoint_folder(T("a"), version)] = BatchHistory(found, {})
+
+
+def test_only_the_files_of_batches_that_have_read_the_same_are_compared(served: AgentContext, pool: Any) -> None:
+    has_read(served, 1, "1:x", "2:y", "3:z")
+    has_read(served, 2, "2:y")
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    assert drive(served, run) == "done"
+    _, views = pool.compared[0]
+    data = served.layout.data
+    assert [view.files for view in views] == [(f"{data}/tables/a__v{n}/part-0.parquet",) for n in (1, 2)]
+    assert {view.columns for view in views} == {(("id", "bigint"), ("kind", "string"))}
+    assert list(results(served, run)) == ["schema", "differences", "duplicates", "rows", "nulls", "sums", "profile"]
+    (found, *_) = served.ledger.check_results(run, T("a"))
+    assert (found.old_version, found.old_batch, found.new_version, found.new_batch) == (1, 6, 2, 5)
+    assert step_of(served, run).note == "equal in 7 checks" and pool.views["a"] == "a__v2"
+
+
+def test_unexpected_differences_block_and_leave_what_serves_alone_until_a_retry_finds_none(
+    served: AgentContext, pool: Any
+) -> None:
+    pool.answered["WITH uneven"] = (DIFFERENCE, DOUBLED)
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    assert drive(served, run) == "failed"
+    note = step_of(served, run).note
+    assert note.startswith("differences: 7 rows only in the new version, unexpected; for example in the new version: ")
+    assert f"headgate release diff {run[:12]} a" in note and "headgate runs skip" in note and "hunter2" not in note
+    assert step_of(served, run, "swap").state == "blocked"
+    assert pool.views["a"] == "a__v1" and "a@v1" in pool.running
+    found = results(served, run)["differences"]
+    assert (found.verdict, found.counts["unexpected"]) == ("unexpected", 7)
+    assert found.examples == ({"why": "", "old": None, "new": {"id": 4, "kind": "password=*****"}},)
+    row = served.ledger.deployment(T("a"), 2)
+    assert row is not None and not row.active and row.served_at is None
+    pool.answered.clear()
+    assert drive(served, run, OperatorControl("retry")) == "done"
+    assert results(served, run)["differences"].verdict == "ok" and pool.views["a"] == "a__v2"
+
+
+def test_who_has_looked_at_differences_may_skip_the_step(served: AgentContext, pool: Any) -> None:
+    pool.answered["WITH uneven"] = (DIFFERENCE, DOUBLED)
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    assert drive(served, run) == "failed"
+    assert not why_not_skipped(StepKind.VALIDATE, StepState.FAILED)
+    assert why_not_skipped(StepKind.VALIDATE, StepState.RUNNING)
+    n = step_of(served, run).n
+    assert drive(served, run, OperatorControl("skip", n)) == "done"
+    assert pool.views["a"] == "a__v2" and results(served, run)["differences"].verdict == "unexpected"
+
+
+def test_without_a_position_it_waits_and_says_how_far_both_have_read(served: AgentContext, pool: Any) -> None:
+    has_read(served, 1, "3:z")
+    has_read(served, 2, "2:y")
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    thread = threading.Thread(target=drive, args=(served, run))
+    thread.start()
+    wait_until(lambda: "no position yet" in step_of(served, run).note)
+    assert step_of(served, run).note == ("no position yet that both have read: a@v1 has read 3 files of landed, a@v2 2")
+    assert not pool.compared
+    has_read(served, 2, "2:y", "3:z")
+    thread.join(30)
+    assert step_of(served, run).note == "equal in 7 checks"
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [({"state": State.FAILED}, "a@v1 is failed and has read less"),
+     ({"state": State.STOPPED, "wanted": "stopped"}, "a@v1 is stopped and has read less"),
+     ({"checkpoint_ok": False}, "the checkpoint of a@v1 does not say what it has read")],
+)  # fmt: skip
+def test_a_version_that_reads_no_more_is_not_waited_for(
+    state: dict[str, Any], why: str, served: AgentContext, pool: Any
+) -> None:
+    made = plan(served, UPPER, REBUILD_A)
+    served.ledger.update_deployment(T("a"), 1, **state)
+    has_read(served, 1, "1:x")
+    has_read(served, 2, "2:y")
+    run = submit(served, made)
+    assert drive(served, run) == "done"
+    assert step_of(served, run).note == f"rows were not compared: {why}"
+    found = results(served, run)["differences"]
+    assert (found.verdict, found.old_batch, found.new_batch) == ("skipped", None, None)
+
+
+def test_input_that_is_gone_is_not_waited_for(served: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation_step, "GONE_EVERY_S", 0.0)
+    monkeypatch.setattr(type(served.files), "gone", lambda *_: 4)
+    has_read(served, 1, "9:x")
+    has_read(served, 2, "5:y")
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    assert drive(served, run) == "done"
+    why = "rows were not compared: 4 files that a@v1 has read are no longer there"
+    assert step_of(served, run).note == why
+
+
+def test_a_pool_that_does_not_answer_is_asked_again_and_a_refusal_fails_the_step(
+    served: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = type(pool.connection().tables)
+    read, asked = tables.read_files, []
+
+    def answer(self: Any, sql: str, limit: int, views: Any) -> Any:
+        asked.append(sql)
+        if len(asked) == 1:
+            raise PoolUnreachable("the pool is silent")
+        return read(self, sql, limit, views)
+
+    monkeypatch.setattr(tables, "read_files", answer)
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    assert drive(served, run) == "done" and len(asked) == 4
+
+    def refuse(self: Any, sql: str, limit: int, views: Any) -> Any:
+        raise EngineRefused("the file is broken", error_class="FAILED_READ_FILE")
+
+    monkeypatch.setattr(tables, "read_files", refuse)
+    again = submit(served, plan(served, UPPER, replace(REBUILD_A, nonce="again")))
+    assert drive(served, again) == "failed"
+    assert step_of(served, again).note.startswith("FAILED_READ_FILE: the file is broken; headgate runs retry ")
+
+
+def test_a_check_of_the_project_that_gives_rows_blocks_by_its_name(served: AgentContext, pool: Any) -> None:
+    sql = "SELECT a.kind FROM a JOIN landed ON a.id = landed.id WHERE a.kind < upper(a.kind)"
+    yml = f"checks: [{{name: loud, sql: '{sql}'}}]\n"
+    files = UPPER | {"pipelines/facts/p/a/a.yml": yml}
+    pool.answered["kind < upper"] = (("kind",), (("x",), ("y",)))
+    run = submit(served, plan(served, files, REBUILD_A))
+    assert drive(served, run) == "failed"
+    assert step_of(served, run).note.startswith('check loud: it gives rows, such as {"kind": "x"}; for example ')
+    sql, (view,) = pool.compared[-1]
+    assert f"FROM {view.name} AS a JOIN landed" in sql and view.name.startswith("headgate_new_")
+    pool.answered.clear()
+    assert drive(served, run, OperatorControl("retry")) == "done"
+    assert results(served, run)["check loud"].verdict == "ok"
+
+
+def test_an_environment_without_validation_has_no_such_step(served: AgentContext) -> None:
+    files = dict(UPPER)
+    files["headgate.yml"] = files["headgate.yml"].replace("dev: {}", "dev: {policy: {validate: off}}")
+    assert [step.do for step in plan(served, files, REBUILD_A).steps if step.do == "validate"] == []
+
+
+def test_what_was_edited_in_place_explains_what_a_rebuild_of_the_same_text_puts_right(
+    served: AgentContext, pool: Any
+) -> None:
+    filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
+    deploy(served, pool, filtered)
+    assert pool.running["c@v1"].select.endswith("WHERE id > 1")
+    again = PlanRequest(tables=(T("c"),), rebuild=True, children="none")
+    assert drive(served, submit(served, plan(served, filtered, again))) == "done"
+    (query,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
+    assert "WHEN NOT coalesce((`id` > 1), false) THEN 0" in query
+
+
+@pytest.mark.parametrize(("newest", "explained"), [(5.0, False), (5e9, True)])
+def test_rows_that_came_into_a_static_side_since_its_reader_was_started_explain_differences(
+    newest: float, explained: bool, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = FolderContents(1, 10, 2, True, 1.0, newest)
+    monkeypatch.setattr(type(world.files), "contents", lambda *_: found, raising=False)
+    files = small_project.texts(c="SELECT a.id, landed.kind FROM STREAM a JOIN landed ON a.id = landed.id")
+    deploy(world, pool, files)
+    pool.answered["WITH uneven"] = (DIFFERENCE, (("new", 0 if explained else -1, 0, 7, *[None] * 6),))
+    again = PlanRequest(tables=(T("c"),), rebuild=True, children="none")
+    run = submit(world, plan(world, files, again))
+    assert drive(world, run) == ("done" if explained else "failed")
+    (query,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
+    assert ("kind AS kind" in query) is not explained
+    words = "7 rows only in the new version: landed: it has changed since c@v1 was started (may be explained)"
+    assert (words in step_of(world, run).note) is explained

@@ -1,0 +1,50 @@
+"""What the comparison of a release has found, as people and programs read it."""
+
+import json
+
+from core.model.names import TableName
+from state.check_results import CheckResultRow
+from tui.presentation.reports.release_diff import blocks, result_as_json, result_lines
+
+
+def result(check: str, verdict: str, summary: str, *examples: dict[str, object], n: int = 1) -> CheckResultRow:
+    return CheckResultRow(
+        "7f3a", TableName("orders"), n, 1.0, 1, 2, 120, 3, check, verdict, summary, {"old": 4}, examples
+    )
+
+
+FOUND = (
+    result("schema", "ok", "3 columns"),
+    result(
+        "differences",
+        "unexpected",
+        "1 row with other values, unexpected; 2 rows only in the old version: filter added: id > 2",
+        {"why": "filter added: id > 2", "old": {"id": 1, "kind": None}, "new": None},
+        {"why": "", "old": {"id": 4, "kind": "a"}, "new": {"id": 4, "kind": "b"}},
+    ),
+)
+
+
+def test_unexpected_differences_come_first_and_each_row_says_which_version_has_it() -> None:
+    assert result_lines(FOUND) == (
+        "orders__v2 as of batch 3 beside orders__v1 as of batch 120, which had read the same",
+        "  ok          schema        3 columns",
+        "  UNEXPECTED  differences   1 row with other values, unexpected; 2 rows only in the old version:",
+        "                            filter added: id > 2",
+        "                            not expected",
+        "                              changed kind a → b of {id: 4, kind: a}",
+        "                            filter added: id > 2",
+        "                              old {id: 1, kind: null}",
+    )
+    assert result_lines(()) == ()
+
+
+def test_only_what_is_unexpected_or_failed_blocks() -> None:
+    verdicts = ("ok", "expected", "skipped", "unexpected", "failed")
+    assert [blocks(result("x", verdict, "")) for verdict in verdicts] == [False, False, False, True, True]
+
+
+def test_as_data_it_is_all_there() -> None:
+    found = json.loads(json.dumps(result_as_json(FOUND[1])))
+    assert found["old"] == {"version": 1, "batch": 120} and found["new"] == {"version": 2, "batch": 3}
+    assert [example["why"] for example in found["examples"]] == ["filter added: id > 2", ""]

@@ -1,0 +1,23 @@
+"""`release diff`: what the comparison of a release has found, with examples of what is expected and of what is not."""
+
+from core.model.errors import UsageError
+from core.model.names import parse_table_name
+from tui.command_line.context import CommandContext
+from tui.presentation.reports.release_diff import blocks, result_as_json, result_lines
+
+
+def diff(context: CommandContext) -> int:
+    """Show what was found for the tables of a run, or for one; 1 where something blocks the release."""
+    operations = context.operations
+    row = operations.run(context.args.run)
+    table = parse_table_name(context.args.table) if context.args.table else None
+    if table is not None and table not in {step.table for step in row.steps}:
+        raise UsageError(f"run {row.id} does nothing to {table}", remedy=f"headgate runs {row.id} lists its steps")
+    found = operations.reader.check_results(row.id, table)
+    if context.voice.as_json:
+        context.document("headgate.release_diff/1", run=row.id, results=[result_as_json(each) for each in found])
+    else:
+        context.voice.print(result_lines(found))
+        if not found:
+            context.voice.say(f"run {row.id} has compared no rows{f' of {table}' if table else ''} so far")
+    return 1 if any(map(blocks, found)) else 0
