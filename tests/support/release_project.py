@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from live_project import Impatient, alive, until
+from live_project import Driven, Impatient, alive, until
 from tiny_project import Tiny
 
 from core.project.model import Pool
@@ -117,7 +117,7 @@ class Released(Tiny):
     def died_at(self) -> str:
         """Return the label of the point at which the newest agent that was to die did."""
         log = (self.home() / "agent.log").read_text()
-        return re.findall(r"dying at fault point \d+ (.+), as asked", log)[-1]
+        return str(re.findall(r"dying at fault point \d+ (.+), as asked", log)[-1])
 
     def newest_run(self, *, other_than: str = "") -> tuple[str, str]:
         """Return id and state of the newest run about the released tables."""
@@ -270,7 +270,7 @@ def _counted(landed: int, table: str, ids: list[int]) -> Rows:
 
 
 @contextmanager
-def asked(world: Tiny) -> Iterator[Session]:
+def asked(world: Driven) -> Iterator[Session]:
     """Return a session of one's own on the pool, for questions to what the pointers serve."""
     server = LocalPool(world.home(), Pool())
     session = Session(server.url, server.token, str(uuid.uuid4()))
