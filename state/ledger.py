@@ -17,6 +17,7 @@ from state.audit_log import AuditReads, AuditWrites
 from state.check_results import CheckResultReads, CheckResultWrites
 from state.ledger_copy import LedgerCopy
 from state.measurements import MeasurementReads, MeasurementWrites
+from state.migration_tickets import TicketReads, TicketWrites
 from state.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate
 from state.network_file_systems import refuse_network
 from state.plans import PlanReads, PlanWrites
@@ -42,6 +43,7 @@ class Ledger(
     PlanWrites,
     PolicyWrites,
     RunWrites,
+    TicketWrites,
     AuditWrites,
     SparkAnalysisWrites,
     CheckResultWrites,
@@ -111,6 +113,7 @@ class LedgerReader(
     PlanReads,
     PolicyReads,
     RunReads,
+    TicketReads,
     AuditReads,
     SparkAnalysisReads,
     CheckResultReads,

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from core.model.names import TableName
 from core.observed.serving import heartbeat_age_s, is_stale, serving_version, serving_versions
@@ -11,6 +12,10 @@ from core.observed.table_statistics import TableStatistics
 from state.ledger import LedgerReader
 from state.registry import StatementLine
 from state.row_types import CommandRow, Deployment, EnvironmentRow, EventRow, Measurement, RunRow, SampleRow, StagedRow
+
+if TYPE_CHECKING:
+    from core.plan.model import Plan
+    from core.run.release import Release
 
 NEWEST = 20
 """Commands and events that a snapshot holds."""
@@ -32,6 +37,8 @@ class LedgerSnapshot:
     open_runs: tuple[RunRow, ...] = ()
     deleted: tuple[TableName, ...] = ()
     """Tables of which every version was deleted, by name."""
+    releases: "tuple[Release, ...]" = ()
+    """Those that go on or wait, and those of which what they replaced still runs; newest first."""
     failed_runs: tuple[RunRow, ...] = ()
     """Those that nobody has acknowledged, newest first."""
     commands: tuple[CommandRow, ...] = ()
@@ -101,6 +108,7 @@ class SnapshotCache:
         self._lines: dict[tuple[TableName, int], StatementLine] = {}
         self._statements: tuple[StatementLine, ...] = ()
         self._last: LedgerSnapshot | None = None
+        self._plans: dict[str, Plan | None] = {}
 
     def snapshot(self) -> LedgerSnapshot:
         """Read the ledger as it is now; raises LedgerUnavailable."""
@@ -123,18 +131,28 @@ class SnapshotCache:
                 self._statements = changed
             elif changed:
                 self._take(changed)
+            open_runs = reader.open_runs()
             return LedgerSnapshot(
                 read_at=self._clock(),
                 version=version,
                 facts=facts,
                 statements=self._statements,
                 staged=reader.staged(),
-                open_runs=reader.open_runs(),
+                open_runs=open_runs,
+                releases=self._releases(open_runs),
                 failed_runs=reader.failed_runs(),
                 deleted=reader.deleted_tables(),
                 commands=reader.commands(NEWEST),
                 events=reader.events(limit=NEWEST),
             )
+
+    def _releases(self, open_runs: Sequence[RunRow]) -> "tuple[Release, ...]":
+        if not open_runs and not self._reader.observed_runs():
+            return ()
+        # Planning comes with it: a reader of a quiet environment does without.
+        from state.releases import open_releases
+
+        return open_releases(self._reader, self._clock(), self._plans)
 
     def _take(self, changed: Iterable[StatementLine]) -> None:
         # Made for the second reading: a command that reads once does without.

@@ -234,6 +234,10 @@ _STARTING_CONDITIONS = """
 ALTER TABLE deployment ADD COLUMN begins_where TEXT NOT NULL DEFAULT '[]';
 """
 
+_OLDER_ROWS = """
+ALTER TABLE deployment ADD COLUMN older_rows TEXT NOT NULL DEFAULT '';
+"""
+
 _PLAN_FOLDERS = """
 ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
 """
@@ -255,6 +259,16 @@ CREATE TABLE check_result (
   examples TEXT NOT NULL,
   PRIMARY KEY (run_id, "table", n)
 );
+"""
+
+_TICKETS = """
+CREATE TABLE migration_ticket (
+  run_id TEXT NOT NULL, "table" TEXT NOT NULL, reader TEXT NOT NULL, product TEXT NOT NULL, owner TEXT NOT NULL,
+  is_statement INTEGER NOT NULL, old TEXT NOT NULL, new TEXT NOT NULL, cut_batch INTEGER, cut_at REAL NOT NULL,
+  deadline REAL NOT NULL, closed_at REAL, closed_by TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (run_id, old, reader)
+);
+CREATE INDEX deployment_soaks ON deployment ("table") WHERE stops_at IS NOT NULL;
 """
 
 Migration = str | Callable[[sqlite3.Connection], None]
@@ -312,6 +326,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     _SOAKS,
     _STARTING_CONDITIONS,
     _CHECK_RESULTS,
+    _TICKETS,
+    _OLDER_ROWS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -6,9 +6,10 @@ from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
-from core.observed.deployment import FormerVersion, ObservedDeployment, OrphanVersion, ReplacedVersion
+from core.observed.deployment import FormerVersion, ObservedDeployment, OpenTicket, OrphanVersion, ReplacedVersion
 from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
+from state.migration_tickets import MigrationTicket
 from state.row_types import ClockCheck, Deployment
 
 IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})
@@ -25,12 +26,14 @@ def observe(
     taken: Mapping[TableName, int] = NONE,
     serials: Mapping[TableName, int] = NONE,
     now: float = 0.0,
+    *,
+    tickets: Iterable[MigrationTicket] = (),
 ) -> dict[TableName, ObservedDeployment]:
     """Observe every table of the registry, deleted versions included: their numbers are never used again.
 
     `statistics` by table and version; no precondition of a plan is made from them. `taken` are the highest numbers
     whose folders are of somebody else: they are not used either. `serials` count the acts on each table. `now`, epoch
-    seconds by the checked clock, ends the time of what is in the trash.
+    seconds by the checked clock, ends the time of what is in the trash. `tickets` are those of all releases.
     """
     versions_by_table: dict[TableName, list[Deployment]] = {}
     for deployment in deployments:
@@ -39,6 +42,8 @@ def observe(
     for table, version in taken.items():
         before = seen.get(table, ObservedDeployment())
         seen[table] = replace(before, highest_version=max(before.highest_version, version))
+    for table, found in _open_tickets(tickets, versions_by_table).items():
+        seen[table] = replace(seen[table], tickets=found)
     for table, serial in serials.items():
         seen[table] = replace(seen.get(table, ObservedDeployment()), serial=serial)
     return dict(sorted(seen.items()))
@@ -47,6 +52,23 @@ def observe(
 def checked_time(wall: float, check: ClockCheck | None) -> float:
     """Return the time that deadlines in the trash are compared with: the wall clock's without what it jumped."""
     return wall - (check.debt_s if check is not None else 0.0)
+
+
+def _open_tickets(
+    tickets: Iterable[MigrationTicket], versions_by_table: Mapping[TableName, Iterable[Deployment]]
+) -> dict[TableName, tuple[OpenTicket, ...]]:
+    """Return the open tickets of readers outside of Headgate by table; a statement is seen by what it is bound to."""
+    replaced = {
+        physical_name(d.table, d.version): d.version
+        for versions in versions_by_table.values()
+        for d in versions
+        if not (d.deleted or d.active)
+    }
+    found: dict[TableName, set[OpenTicket]] = {}
+    for one in tickets:
+        if one.closed_at is None and not one.is_statement and one.old in replaced:
+            found.setdefault(one.table, set()).add(OpenTicket(one.reader, replaced[one.old], one.run_id))
+    return {table: tuple(sorted(each, key=lambda t: (t.reader, t.version, t.run))) for table, each in found.items()}
 
 
 def _observe(

@@ -80,6 +80,7 @@ _RULES: tuple[tuple[float, int, str], ...] = (
         'DELETE FROM plan_table WHERE (plan_hash, "table") IN (SELECT plan_hash, "table" FROM plan_table '
         "WHERE plan_hash NOT IN (SELECT hash FROM plan) LIMIT :most)",
     ),
+    (0, _PART, "DELETE FROM migration_ticket WHERE run_id NOT IN (SELECT id FROM run)"),
     (
         STAGED_D,
         _PART,

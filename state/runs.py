@@ -44,6 +44,12 @@ class RunReads(LedgerReads):
             "WHERE state = 'failed' AND acknowledged_by = '' AND continued_by = '' ORDER BY ended_at DESC, id", ()
         )
 
+    def observed_runs(self) -> tuple[str, ...]:
+        """List the runs of which a version serves while one that it replaced still runs, to be stopped by itself."""
+        soaking = 'SELECT "table" FROM deployment WHERE stops_at IS NOT NULL'
+        sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
+        return tuple(run for (run,) in self._values(sql))
+
     def step_durations(self, limit: int = 2000) -> StepDurations:
         """Return how long the newest steps took that were done at the first try."""
         found = self._values(

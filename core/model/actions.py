@@ -18,6 +18,7 @@ class Action(StrEnum):
     DELETE = "delete"
     ROLLBACK = "rollback"
     UNDELETE = "undelete"
+    RETIRE = "retire"
 
 
 class StepKind(StrEnum):
@@ -35,6 +36,8 @@ class StepKind(StrEnum):
     """Wait until a version has caught up with its inputs, within a bound."""
     VALIDATE = "validate"
     """Compare a version with the one that serves, at batches that have read the same, and run the project's checks."""
+    HOLD = "hold"
+    """Wait, with every new version running, until somebody gives the word to swap."""
     SWAP = "swap"
     """Move the pointers of `tables` (sinks first) to their new versions: CREATE VIEW when absent, else ALTER VIEW."""
     RESTART = "restart"

@@ -46,6 +46,7 @@ class Reason(StrEnum):
     DELETED = "its delete was asked for"
     ROLLED_BACK = "what served before serves again"
     UNDELETED = "is taken out of the trash"
+    RETIRED = "what it replaced goes into the trash"
 
 
 _WORDS: Mapping[str, str] = {
@@ -85,6 +86,7 @@ _WORDS: Mapping[str, str] = {
     Reason.DELETED: "its delete was requested",
     Reason.ROLLED_BACK: "the version that served before serves again",
     Reason.UNDELETED: "is taken out of the trash, and resumes from its checkpoint",
+    Reason.RETIRED: "what was replaced goes into the trash",
 }
 _PREDICATES = frozenset(("is", "was", "keeps", "moves", "reads", "belongs", "still"))
 """First words of those that are said of the statement; the others are sentences of their own."""

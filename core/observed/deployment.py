@@ -55,6 +55,17 @@ class FormerVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenTicket:
+    """A reader outside of Headgate that has not said that it reads what serves now."""
+
+    reader: str
+    version: int
+    """The version that it reads."""
+    run: str
+    """The run that replaced it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplacedVersion:
     """A version that served before the former one and still runs: until its time is over, or while it is read."""
 
@@ -99,6 +110,8 @@ class ObservedDeployment:
     """What served before `former` and still runs, newest first."""
     in_trash: FormerVersion | None = None
     """Of a deleted table, the version that served last, while its files are kept."""
+    tickets: tuple[OpenTicket, ...] = ()
+    """Open ones on versions that were replaced, by reader."""
     begun: bool = True
     """Whether the query of `version` was ever started, or it serves."""
     begins_where: tuple[str, ...] = ()

@@ -7,7 +7,14 @@ from typing import Any
 from core.model.names import TableName
 from core.model.problems import Problem
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, FormerVersion, ObservedDeployment, OrphanVersion, ReplacedVersion
+from core.observed.deployment import (
+    Binding,
+    FormerVersion,
+    ObservedDeployment,
+    OpenTicket,
+    OrphanVersion,
+    ReplacedVersion,
+)
 from core.observed.entry_reader import EntryReader, read_name
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy, policy_from_json
@@ -57,6 +64,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         former=_former(given, "former"),
         runs_on=_replaced(given),
         in_trash=_former(given, "in_trash"),
+        tickets=_tickets(given),
         begun=given.flag("begun"),
         begins_where=given.texts("begins_where"),
         pool=_pool(given),
@@ -76,11 +84,12 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
     entry["spare"] = [asdict(orphan) for orphan in seen.orphan_versions]
     entry["runs_on"] = [asdict(version) for version in seen.runs_on]
     entry["begins_where"] = list(seen.begins_where)
+    entry["tickets"] = [asdict(ticket) for ticket in seen.tickets]
     entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
     entry["pool"] = {**asdict(seen.pool), "conf": dict(seen.pool.conf)} if seen.pool is not None else None
     entry["figures"] = known_fields(seen.statistics) if seen.statistics is not None else None
     usual = {key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()}
-    usual |= {key: [] for key in ("bindings", "spare", "runs_on", "begins_where", "retained", "kept")}
+    usual |= {key: [] for key in ("bindings", "spare", "runs_on", "begins_where", "retained", "kept", "tickets")}
     return {key: plain_value(value) for key, value in entry.items() if key == "state" or value != usual[key]}
 
 
@@ -217,6 +226,11 @@ def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
         for part in _versions(given, "spare", "orphan versions", OrphanVersion)
     )
     return tuple(sorted(found, key=lambda orphan: -orphan.version))
+
+
+def _tickets(given: EntryReader) -> tuple[OpenTicket, ...]:
+    parts = _versions(given, "tickets", "open tickets, each on a version", OpenTicket)
+    return tuple(OpenTicket(part.text("reader"), part.whole("version"), part.text("run")) for part in parts)
 
 
 def _former(given: EntryReader, key: str) -> FormerVersion | None:

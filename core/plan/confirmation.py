@@ -53,6 +53,11 @@ def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, en
     return Confirmation("C1", "yes")
 
 
+def confirmation_for_swap(run_id: str, *, environment: str) -> Confirmation:
+    """Return the confirmation of letting a held run swap."""
+    return Confirmation("C3", f"{environment} {run_id[:SHORT]}")
+
+
 def confirmation_for_policy(act: str, digest: str, protected: bool, *, environment: str) -> Confirmation:
     """Return the confirmation of having a policy recorded (`apply`), or of bringing one that waits into force."""
     if act == "approve":

@@ -21,6 +21,7 @@ GLYPH_BY_ACTION = {
     Action.DELETE: "-",
     Action.ROLLBACK: "<",
     Action.UNDELETE: "+",
+    Action.RETIRE: "-",
     Action.KEEP: "=",
 }
 """One character before each table of a plan, in every screen and on paper."""
@@ -53,7 +54,7 @@ def change_words(node: PlanNode) -> str:
         return _CHANGE_BY_REASON[Reason(node.reason)]
     if node.action is Action.DELETE:
         return "delete requested"
-    if node.action in (Action.ROLLBACK, Action.UNDELETE):
+    if node.action in (Action.ROLLBACK, Action.UNDELETE, Action.RETIRE):
         return f"{node.action} requested"
     if node.action is Action.START:
         return "new"
@@ -72,6 +73,8 @@ def action_words(node: PlanNode) -> str:
         return f"back v{node.from_version}→v{node.version}"
     if node.action is Action.UNDELETE:
         return f"undelete v{node.version}"
+    if node.action is Action.RETIRE:
+        return f"retire {', '.join(node.loses)}"
     if node.action is Action.START and not node.version:
         return "register"
     if node.action is Action.START:
@@ -225,8 +228,8 @@ def step_line(step: Step) -> str:
 def step_words(step: Step) -> str:
     """Return the act and its object: a physical table, a query or pointers."""
     match step.do:
-        case StepKind.SWAP:
-            return f"swap {' '.join(step.tables)}"
+        case StepKind.SWAP | StepKind.HOLD:
+            return f"{act_words(step.do)} {' '.join(step.tables)}"
         case StepKind.CATCH_UP | StepKind.VALIDATE | StepKind.SOAK:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
         case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.STOP:

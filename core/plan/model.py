@@ -101,7 +101,7 @@ class PlanNode:
     @property
     def for_spark(self) -> bool:
         """Return whether Spark has something to say of it: SQL that is new or changed."""
-        if self.action in (Action.KEEP, Action.DELETE, Action.ROLLBACK, Action.UNDELETE):
+        if self.action in (Action.KEEP, Action.DELETE, Action.ROLLBACK, Action.UNDELETE, Action.RETIRE):
             return False
         begins = self.action is Action.START or (self.old.dml, self.old.ddl) != (self.texts.dml, self.texts.ddl)
         return begins and bool(self.texts.dml.strip())
@@ -252,5 +252,5 @@ class Plan:
         """Return whether it deletes, loses state or swaps pointers away from a serving version (confirmation
         level C3).
         """
-        moves = (Action.DELETE, Action.REBUILD, Action.ROLLBACK)
+        moves = (Action.DELETE, Action.REBUILD, Action.ROLLBACK, Action.RETIRE)
         return any(node.action in moves or node.loses for node in self.nodes)

@@ -16,13 +16,16 @@ from core.observed.step_durations import Seconds, StepDurations
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import PlanNode, Step
 
-WAITED_FOR = BEGINS | {StepKind.CATCH_UP, StepKind.VALIDATE}
+WAITED_FOR = BEGINS | {StepKind.CATCH_UP, StepKind.VALIDATE, StepKind.HOLD}
 """Their effect is waited for beside what is done meanwhile; all other steps of a run are done one after the other."""
 
 _AT_ONCE = {do: Seconds(0.0, 1.0) for do in (StepKind.RECORD, StepKind.SOAK)}
 """Steps that only write into the ledger, where nothing like them was measured."""
 _UNMEASURED = {**_AT_ONCE, StepKind.VALIDATE: Seconds(2.0, 60.0)}
 """What steps take of which nothing like them was measured: a comparison waits for a batch or two, and has a bound."""
+
+_NO_WORD = Seconds(0.0, 0.0)
+"""Of a hold: when somebody gives the word is no property of the plan."""
 
 MEASURED_EVERY_S = 5.0
 CHECKS = 3
@@ -60,11 +63,14 @@ def predict(
     gates = {step.n for step in steps if step.do is StepKind.CATCH_UP}
     known: dict[int, Seconds] = {}
     for step in steps:
-        found = (
-            _catching_up(node_by_table.get(step.table), statistics(step.table), below=not gates.isdisjoint(step.after))
-            if step.do is StepKind.CATCH_UP
-            else durations.get(f"{step.do} {step.table}", durations.get(step.do, _UNMEASURED.get(step.do)))
-        )
+        match step.do:
+            case StepKind.CATCH_UP:
+                below = not gates.isdisjoint(step.after)
+                found = _catching_up(node_by_table.get(step.table), statistics(step.table), below=below)
+            case StepKind.HOLD:
+                found = _NO_WORD
+            case _:
+                found = durations.get(f"{step.do} {step.table}", durations.get(step.do, _UNMEASURED.get(step.do)))
         if found is not None:
             known[step.n] = found
     lows = step_ends(steps, {n: found.low for n, found in known.items()})

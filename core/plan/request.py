@@ -27,7 +27,7 @@ class PlanRequest:
     """What was asked for; all tuples sorted, so that the same request has the same bytes."""
 
     verb: str = "deploy"
-    """deploy, delete, rollback or undelete."""
+    """deploy, delete, rollback, undelete or retire."""
     tables: tuple[TableName, ...] = ()
     products: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
@@ -49,6 +49,8 @@ class PlanRequest:
     rebuild: bool = False
     keep_table: bool = False
     """Statements only: nothing is created, altered or swapped; refused where the table would be wrong."""
+    hold: bool = False
+    """Whether the run waits before its swap until somebody gives the word: headgate release swap RUN."""
     start: str = ""
     """Where a new or rebuilt statement begins to read: earliest (the default), now, a time, or a position."""
     choices: tuple[StrategyChoice, ...] = ()
@@ -173,6 +175,7 @@ def command_words(request: PlanRequest) -> list[str]:
         words += ["--exclude", ",".join(request.exclude)]
     words += ["--rebuild"] if request.rebuild else []
     words += ["--keep-table"] if request.keep_table else []
+    words += ["--hold"] if request.hold else []
     words += ["--from", request.start] if request.start else []
     for choice in request.choices:
         at = f"@{choice.at}" if choice.at else ""

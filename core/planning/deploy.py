@@ -71,7 +71,9 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
         )
         for table in sorted(found.by_table, key=lambda table: (levels[table], table))
     )
-    steps = _deploy_steps(context, nodes, old, used, aside) if with_steps else []
+    steps = _deploy_steps(context, nodes, old, used, aside, hold=scope.holds) if with_steps else []
+    if any(step.do is StepKind.HOLD for step in steps):
+        found.warn(TableName(""), HELD)
     if any(step.do is StepKind.SOAK for step in steps):
         minutes = context.declared.environment.soak_min
         words = (
@@ -164,6 +166,8 @@ def _deploy_steps(
     old: Sequence[RetiredVersion],
     used: Mapping[TableName, OrphanVersion],
     aside: Sequence[RetiredVersion],
+    *,
+    hold: bool,
 ) -> list[Step]:
     steps = StepBuilder()
     unread, read = _read_until_the_swap(context.observed, context.bindings, aside)
@@ -175,7 +179,7 @@ def _deploy_steps(
         steps.deploy(node, needs_pointer=needs_pointer, existing=used.get(node.table))
     if context.declared.environment.validate:
         steps.validate(nodes)
-    swap = steps.swap(nodes)
+    swap = steps.swap(nodes, hold=hold)
     steps.seams(swap)
     chained = {(node.table, node.from_version) for node in nodes if node.strategy == Strategy.CHAIN}
     after = (swap,) if swap else ()
@@ -194,6 +198,7 @@ def _deploy_steps(
     return steps.all
 
 
+HELD = "before the swap the run waits for a word: headgate release swap RUN; the ETA leaves that wait out"
 _UNUSED = "it is an orphan version, and this plan does not use it"
 
 

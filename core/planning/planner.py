@@ -21,6 +21,7 @@ from core.planning.deploy import deploy_body
 from core.planning.guards import judge_plan
 from core.planning.left_behind import outside_readers
 from core.planning.nodes import PlanBody
+from core.planning.retire import retire_body
 from core.planning.retired_and_orphan_versions import without_orphans
 from core.planning.rollback import rollback_body, undelete_body
 from core.planning.scope import PlanScope, normal_request, resolve_scope
@@ -70,12 +71,13 @@ def make_plan(
         answers,
         engine=headroom.engine,
     )
-    scope = resolve_scope(request, context)
-    draft = _BODIES[request.verb](context, scope)
     declared = context.declared.environment.declared_policy(
         t for t, found in project.tables.items() if found.settings.protect
     )
-    sealed = _sealed(context, scope, draft, policy or declared, headroom)
+    policy = policy or declared
+    scope = replace(resolve_scope(request, context), holds=request.hold or policy.hold)
+    draft = _BODIES[request.verb](context, scope)
+    sealed = _sealed(context, scope, draft, policy, headroom)
     return _predicted(context, sealed, headroom.engine, durations) if sealed.steps else sealed
 
 
@@ -84,6 +86,7 @@ _BODIES: Mapping[str, Callable[[PlanningContext, PlanScope], PlanBody]] = {
     "delete": delete_body,
     "rollback": rollback_body,
     "undelete": undelete_body,
+    "retire": retire_body,
 }
 
 

@@ -204,17 +204,20 @@ def _approval(case: GuardInput) -> Guard | None:
     asked, policy = frozenset(case.policy.approve), case.policy
     deleted = [node.table for node in case.nodes if node.action is Action.DELETE]
     rebuilt = [node.table for node in case.rebuilt]
+    retired = [node.table for node in case.nodes if node.action is Action.RETIRE]
     why = []
     if "all" in asked and case.steps:
         why.append("the policy requires it for every plan")
     if "delete" in asked and deleted:
         why.append(f"it deletes {_named(deleted)}")
+    if "delete" in asked and retired:
+        why.append(f"it retires versions of {_named(retired)}")
     if "rebuild" in asked and rebuilt:
         why.append(f"it rebuilds {_named(rebuilt)}")
     if "swap" in asked and any(step.do is StepKind.SWAP for step in case.steps):
         why.append("it swaps pointers")
     back = [node.table for node in case.nodes if node.action is Action.ROLLBACK]
-    if protected := [table for table in (*deleted, *rebuilt, *back) if table in policy.protected_tables]:
+    if protected := [table for table in (*deleted, *rebuilt, *back, *retired) if table in policy.protected_tables]:
         why.append(f"protected: {_named(sorted(protected))}")
     if lowered := [node.table for node in case.nodes if node.lowered]:
         why.append(f"less severe than the default: {_named(lowered)}")

@@ -284,6 +284,8 @@ def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode
     """Return what undoes a delete, a rollback or an undelete."""
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
+    if verb == "retire":
+        return (WayBack("", tables, "no command takes a retired version out of the trash"),)
     if verb == "undelete":
         return (_way_to_former("delete", tables, "they are in the trash again"),)
     if verb == "rollback" and all(map(_serves, seen.values())):

@@ -43,6 +43,8 @@ class PlanScope:
     """Products whose children may be rebuilt, or deleted."""
     refusals: tuple[PlanRefusal, ...]
     warnings: tuple[PlanWarning, ...]
+    holds: bool = False
+    """Whether a swap waits for a word: asked for, or because the policy says so."""
 
     def may_touch(self, table: TableName, product: str) -> bool:
         """Return whether a child may be rebuilt: asked for, or within the accepted products, and not excluded."""
@@ -139,20 +141,21 @@ def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
     scopes = (request.tables, request.products, request.layers, request.folders, request.pipelines)
     if not (any(scopes) or request.everything or request.changed_since):
         yield PlanRefusal("", "the request names no tables", "name tables, a product, or everything")
-    if request.verb in ("rollback", "undelete") and (any(scopes[1:]) or request.everything or request.exclude):
+    wide = any(scopes[1:]) or request.everything or request.exclude
+    if request.verb in ("rollback", "undelete", "retire") and wide:
         yield PlanRefusal("", f"{request.verb} takes tables by name", "name tables alone")
     if request.verb != "deploy":
         only_deploys = {
             "--changed-since": request.changed_since,
             "--rebuild": request.rebuild,
             "--keep-table": request.keep_table,
+            "--hold": request.hold,
             "--from": request.start,
             "--strategy": request.choices,
         }
         for option in (option for option, given in only_deploys.items() if given):
-            yield PlanRefusal(
-                "", f"{option} does not apply to {'a ' * (request.verb != 'undelete')}{request.verb}", "leave it out"
-            )
+            verb = f"a {request.verb}" if request.verb in ("delete", "rollback") else request.verb
+            yield PlanRefusal("", f"{option} does not apply to {verb}", "leave it out")
     elif request.pipelines:
         sinks = " ".join(request.pipelines)
         yield PlanRefusal(

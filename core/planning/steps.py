@@ -93,20 +93,23 @@ class StepBuilder:
             why = f"compared with {beside} as of one position; takes 5 min at most, a sample above 5 M rows"
             self._validated[key] = self.add(StepKind.VALIDATE, *key, (self._caught_up[key],), why=why)
 
-    def swap(self, nodes: Sequence[PlanNode]) -> int | None:
-        """Add the one swap of all nodes that come to another version, sinks first; None where none does."""
+    def swap(self, nodes: Sequence[PlanNode], *, hold: bool = False) -> int | None:
+        """Add the one swap of all nodes that come to another version, sinks first; None where none does.
+
+        With `hold` it waits for a word once every version has caught up and was compared.
+        """
         moves = (Action.REBUILD, Action.ROLLBACK)
         rebuilt = [n for n in reversed(nodes) if n.action in moves and n.version != n.from_version]
         if not rebuilt:
             return None
-        return self.add(
-            StepKind.SWAP,
-            rebuilt[0].table,
-            rebuilt[0].version,
-            (n for node in rebuilt for n in self._before_swap(node.table, node.version)),
-            why="every version has caught up",
-            tables=tuple(node.table for node in rebuilt),
-        )
+        first, tables = rebuilt[0], tuple(node.table for node in rebuilt)
+        after = [n for node in rebuilt for n in self._before_swap(node.table, node.version)]
+        why = "every version has caught up"
+        if hold:
+            asked = "nothing is swapped before somebody gives the word"
+            after = [self.add(StepKind.HOLD, first.table, first.version, after, why=asked, tables=tables)]
+            why = "every version has caught up, and the word was given"
+        return self.add(StepKind.SWAP, first.table, first.version, after, why=why, tables=tables)
 
     def _before_swap(self, table: TableName, version: int) -> tuple[int, ...]:
         validated = self._validated.get((table, version))

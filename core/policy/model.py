@@ -45,6 +45,8 @@ class Policy:
     """A plan that replays more rows needs another's approval."""
     roles: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Role, of ROLES, and the logins or @groups that have it; without an entry everybody has it."""
+    hold: bool = False
+    """Whether a run that replaces a version waits before its swap until somebody gives the word."""
     machine_moves: str = ""
     """ALLOW: the agent goes on where only the machine's id differs; else that is a doubt, which an operator adopts."""
     protected: bool = False

@@ -32,6 +32,7 @@ def read_policy_section(section: YamlSection) -> Policy:
         approve=_approvable(section),
         approve_rows=section.count("approve_rows", example="10M"),
         roles=_roles(section),
+        hold=section.flag("hold", False),
         machine_moves=_machine_moves(section),
     )
 

@@ -1,1 +1,1 @@
-"""One execution of a plan: its states as tables, the state machine that says what is next, how long it still takes."""
+"""One execution of a plan: its states as tables, the state machine, the time left, and the release that it is."""

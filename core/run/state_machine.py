@@ -51,10 +51,11 @@ class StepFailed:
 
 @dataclass(frozen=True, slots=True)
 class OperatorControl:
-    """An operator's word: pause, resume, cancel, retry or skip (the last with a step)."""
+    """An operator's word: pause, resume, cancel, retry, skip (with a step) or swap, which ends a hold."""
 
     act: str
     n: int = 0
+    by: str = ""
 
 
 RunEvidence = StepDone | StepKept | GateOpened | GatePolled | StepFailed | OperatorControl
@@ -142,9 +143,18 @@ def _control(run: Run, control: OperatorControl) -> tuple[Run, tuple[RunIntent, 
             if not why_not_skipped(progress.step.do, progress.state):
                 run = run.put(progress.become(StepState.SKIPPED, "skipped by an operator"))
                 return _retry(run), ()
+        case "swap":
+            for progress in held_steps(run):
+                run = run.put(progress.become(StepState.DONE, f"the word to swap was given by {control.by}"))
+            return run, ()
         case "cancel" if run.state not in (RunState.DONE, RunState.CANCELLED):
             return _cancel(run)
     return run, ()
+
+
+def held_steps(run: Run) -> tuple[StepProgress, ...]:
+    """Return the steps that wait for the word to swap."""
+    return tuple(p for p in run.steps if p.step.do is StepKind.HOLD and p.state is StepState.GATE)
 
 
 def why_not_skipped(do: StepKind, state: StepState) -> str:
@@ -158,6 +168,8 @@ def why_not_skipped(do: StepKind, state: StepState) -> str:
         return f"it is {state}"
     if do in (StepKind.CATCH_UP, StepKind.VALIDATE) or (do in BEGINS and state is StepState.GATE):
         return ""
+    if do is StepKind.HOLD:
+        return "it waits for a word, which headgate release swap gives"
     return f"what follows relies on a {do} step"
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from core.model.actions import Action, StepKind
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.plan.model import Step
 from state.ledger import Ledger, LedgerReader, create_or_open
 from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
-from state.row_types import Deployment, Measurement
-from tests.support.ledger_rows import environment_row
+from state.row_types import Deployment, Measurement, StepRow
+from tests.support.ledger_rows import environment_row, plan_of, plan_row, run_row
 
 Made = Callable[..., Deployment]
 A, B, C = TableName("a"), TableName("b"), TableName("c")
@@ -90,3 +92,24 @@ def test_without_a_reading_nothing_is_fresh_and_nothing_serves() -> None:
     nothing = LedgerSnapshot(read_at=0.0)
     assert (nothing.age_s, nothing.stale, nothing.pool_state, nothing.serving) == (None, True, None, ())
     assert StatementDetails(A).serving is None
+
+
+def test_a_release_is_read_while_what_it_replaced_runs_on(
+    cache: SnapshotCache, ledger: Ledger, deployment: Made
+) -> None:
+    assert cache.snapshot().releases == ()
+    swap = Step(1, StepKind.SWAP, A, 2, (), "", (A,))
+    made = plan_of(A, steps=(swap,), action=Action.REBUILD, from_version=1, version=2)
+    ledger.put_plan(plan_row(made))
+    steps = (StepRow(1, "swap", "a", 2, "running", started_at=8.0),)
+    ledger.take_plan(made.hash, run_row(made.hash, id="7f3a-1", steps=steps), now=1.0)
+    assert [(one.run, one.state) for one in cache.snapshot().releases] == [("7f3a-1", "swapping")]
+    ledger.put_step("7f3a-1", replace(steps[0], state="done", ended_at=9.0))
+    ledger.put_deployment(replace(deployment(A), version=2, active=False))
+    ledger.activate({A: 2}, by="7f3a-1", at=9.0)
+    ledger.update_deployment(A, 1, stops_at=99.0, bindings=())
+    ledger.put_run_state("7f3a-1", "done", ended_at=10.0)
+    (observing,) = cache.snapshot().releases
+    assert (observing.state, observing.old_until, observing.rollback) == ("observing", 99.0, "headgate rollback 7f3a-1")
+    ledger.update_deployment(A, 1, stops_at=None, wanted="stopped", state="stopped")
+    assert cache.snapshot().releases == ()

@@ -245,6 +245,9 @@ class Agent:
         self.world.settle()
         if step.table in self.world.stopped:
             return StepFailed(step.n, "stopped by an operator during this run")
+        if step.do is StepKind.HOLD:
+            bad = [key for key in self._targets(step) if key not in self.world.queries or key[0] in self.world.stopped]
+            return StepFailed(step.n, f"{bad} do not run") if bad else StepDone(step.n, "the word was given")
         if step.do is StepKind.SWAP:
             again = self.perform(step)
             return GatePolled(step.n, again.note) if isinstance(again, GateOpened) else again
@@ -323,8 +326,17 @@ class Agent:
         again = self._start(replace(step, table=version[0], version=version[1]))
         return again if isinstance(again, StepFailed) else None
 
+    def _targets(self, step: Step) -> list[Version]:
+        return [(table, self._nodes[table].version) for table in step.tables or (step.table,)]
+
+    def _hold(self, step: Step) -> RunEvidence:
+        for version in self._targets(step):
+            if (failed := self._begin_again(step, version)) is not None:
+                return failed
+        return GateOpened(step.n)
+
     def _swap(self, step: Step) -> RunEvidence:
-        targets = {table: self._nodes[table].version for table in (step.tables or (step.table,))}
+        targets = dict(self._targets(step))
         gates = {(s.table, s.version) for s in self.plan.steps if s.do is StepKind.CATCH_UP}
         for key in sorted(gates & targets.items()):
             if key[0] in self.world.stopped:
@@ -466,6 +478,7 @@ class Agent:
             StepKind.RESUME: Agent._start,
             StepKind.CATCH_UP: Agent._open,
             StepKind.VALIDATE: Agent._open,
+            StepKind.HOLD: Agent._hold,
             StepKind.SWAP: Agent._swap,
             StepKind.RESTART: Agent._restart,
             StepKind.SEAM: Agent._seam,

@@ -53,7 +53,7 @@ class Desk:
     """What the commands were made of beside the world."""
     now: float = NOW
 
-    def plan(self, request: PlanRequest = REBUILD_A, files: dict[str, str] | None = None) -> Plan:
+    def plan(self, request: PlanRequest = REBUILD_A, files: dict[str, str] | None = None, **more: Any) -> Plan:
         """Plan as a console does."""
         ledger = self.world.ledger
         seen = observe(
@@ -61,6 +61,7 @@ class Desk:
             ledger.table_statistics(),
             ledger.taken_versions(),
             ledger.table_serials(),
+            **more,
         )
         project = small_project.project(files or small_project.texts())
         return make_plan(project, "dev", seen, request, policy=ledger.recorded_policy(), headroom=ledger.headroom())

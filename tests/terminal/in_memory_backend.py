@@ -9,7 +9,7 @@ from core.lineage.column_lineage import ColumnLineage, LineageEdge
 from core.lineage.column_lineage import LineageNode as ColumnNode
 from core.model.errors import ConfirmationNeeded
 from core.model.names import TableName
-from core.plan.confirmation import Confirmation
+from core.plan.confirmation import Confirmation, confirmation_for_swap
 from core.project.revision import RevisionTexts
 from core.sql.lineage.model import ColumnOrigin, InputKind
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
@@ -258,6 +258,12 @@ class FakeBackend:
 
     def continuation(self, run_id: str) -> str:
         return ""
+
+    def confirmation_of_swap(self, run_id: str) -> Confirmation:
+        return confirmation_for_swap(run_id, environment="prod" if self.protected else "dev")
+
+    def swap(self, run_id: str, *, confirm: str) -> None:
+        self.calls.append(("swap", run_id, confirm))
 
     def run_control(self, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
         self.calls.append((verb, run_id, confirm))

@@ -40,7 +40,7 @@ class AgentCommands:
         return tuple(found) if isinstance(found, list) else ()
 
     def stage(self, tables: Sequence[str], *, verb: str) -> None:
-        """Stage tables for this user's next plan in this project folder; verb is deploy or delete.
+        """Stage tables for this user's next plan in this project folder; verb is deploy, hold or delete.
 
         The stage is the console's: the line is what is typed there.
         """
@@ -72,6 +72,22 @@ class AgentCommands:
         args = {"id": run_id, "act": verb, "step": step}
         line = equivalent_command(self._place, "runs", *words)
         self._client.call("run", args, confirm=confirm or None, line=line)
+
+    def confirmation_of_swap(self, run_id: str) -> "Confirmation":
+        """Compute what letting a held run swap asks to be typed; the agent computes it again."""
+        from core.plan.confirmation import confirmation_for_swap
+
+        return confirmation_for_swap(run_id, environment=self._place.environment)
+
+    def swap(self, run_id: str, *, confirm: str) -> None:
+        """Give a held run the word to swap; raises Refused where it is not held, or another login must give it."""
+        line = equivalent_command(self._place, "release", "swap", run_id, "--confirm", confirm)
+        self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
+
+    def close_ticket(self, run_id: str, reader: str) -> None:
+        """Record that a reader reads what serves now; raises Refused where it has no open ticket of that run."""
+        line = equivalent_command(self._place, "release", "close", run_id, reader)
+        self._client.call("close_ticket", {"id": run_id, "reader": reader}, line=line)
 
     def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[Any]]]:
         """Read some rows of a table; columns, then rows of plain JSON values."""

@@ -50,6 +50,8 @@ PLAN_SUBCOMMANDS = (
                    "headgate plan rollback fct_orders\nheadgate plan rollback 7f3a", plan_arguments.plan_rollback),
     SubcommandSpec("undelete", "Plan deleted tables out of the trash, from the checkpoints that they had.",
                    "headgate plan undelete crm_visits", plan_arguments.plan_undelete),
+    SubcommandSpec("retire", "Plan replaced versions into the trash, once nothing reads them.",
+                   "headgate plan retire fct_orders\nheadgate plan retire 7f3a-01c2f", plan_arguments.plan_retire),
     SubcommandSpec("diff", "Say what the second of two plans says otherwise than the first.",
                    "headgate plan diff 7f3a 91bc\nheadgate plan diff 7f3a ./plan.json --json",
                    plan_arguments.plan_diff),
@@ -68,6 +70,21 @@ RUN_SUBCOMMANDS = (
                    "headgate runs ack 7f3a-01c2f", plan_arguments.run_act),
     SubcommandSpec("skip", "Go on without a step.",
                    "headgate runs skip 7f3a-01c2f --step 3 --confirm 7f3a", plan_arguments.run_skip),
+)  # fmt: skip
+
+RELEASE_SUBCOMMANDS = (
+    SubcommandSpec("list", "The same as without a word.", "headgate release list\nheadgate release list --json",
+                   arguments.nothing),
+    SubcommandSpec("show", "Show both versions of each table, what the release waits for, and the way back.",
+                   "headgate release show 7f3a-01c2f", plan_arguments.release),
+    SubcommandSpec("swap", "Let a held release swap, and follow its run.",
+                   "headgate release swap 7f3a-01c2f --confirm 'dev 7f3a'", plan_arguments.release_executed),
+    SubcommandSpec("rollback", "The same as headgate rollback RUN.",
+                   "headgate release rollback 7f3a-01c2f --confirm 'dev 91bc'", plan_arguments.release_executed),
+    SubcommandSpec("retire", "Set what was replaced aside, into the trash, once nothing reads it.",
+                   "headgate release retire 7f3a-01c2f --confirm 'dev 91bc'", plan_arguments.release_executed),
+    SubcommandSpec("close", "Close the migration ticket of a reader that reads what serves now.",
+                   "headgate release close 7f3a-01c2f dashboard", plan_arguments.release_close),
 )  # fmt: skip
 
 POLICY_SUBCOMMANDS = (
@@ -176,8 +193,9 @@ COMMAND_SPECS = (
     CommandSpec("delete", CHANGE, "Delete tables that nothing reads: plan, review and apply in one step.",
                 "headgate delete crm_visits\nheadgate delete --pipeline fct_orders --children all", "apply:delete",
                 plan_arguments.delete),
-    CommandSpec("releases", CHANGE, "List what was swapped in, what it replaced, and how to go back.",
-                "headgate releases\nheadgate releases --json", "releases:releases", arguments.nothing),
+    CommandSpec("release", CHANGE, "List what replaces versions, let a held one swap, or take one back.",
+                "headgate release\nheadgate release show 7f3a-01c2f", "release:release", arguments.nothing,
+                subcommands=RELEASE_SUBCOMMANDS),
     CommandSpec("rollback", CHANGE, "Serve again what served before a release: plan, review and apply in one step.",
                 "headgate rollback fct_orders\nheadgate rollback 7f3a --confirm 'dev 91bc'", "apply:rollback",
                 plan_arguments.rollback),

@@ -68,6 +68,12 @@ def _released(parser: CommandParser) -> None:
     parser.add_argument("tables", nargs="+", metavar="TABLE|RUN", help=told)
 
 
+def plan_retire(parser: CommandParser) -> None:
+    told = "a table of which a version was replaced, or the start of the id of the run that replaced some"
+    parser.add_argument("tables", nargs="+", metavar="TABLE|RUN", help=told)
+    _planned(parser)
+
+
 def _deleted(parser: CommandParser) -> None:
     parser.add_argument("tables", nargs="+", metavar="TABLE", help="deleted tables, with those of them that they read")
 
@@ -84,6 +90,7 @@ def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
          {"metavar": "REF"}),
         ("--rebuild", "rebuild the requested tables, changed or not", {"action": "store_true"}),
         ("--keep-table", "change only statements: no table is created, altered or swapped", {"action": "store_true"}),
+        ("--hold", "let the run wait before its swap: headgate release swap RUN", {"action": "store_true"}),
         ("--from", "begin to read at earliest; not executable yet: now, a time (UTC) or a position",
          {"dest": "start", "metavar": "WHERE"}),
         ("--strategy", "how one table comes to its new revision instead of the default; may be repeated",
@@ -166,6 +173,20 @@ def run_retry(parser: CommandParser) -> None:
 def run_skip(parser: CommandParser) -> None:
     run_confirmed(parser)
     parser.add_argument("--step", type=count, required=True, metavar="N", help="the step to skip, by its number")
+
+
+def release(parser: CommandParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="start of a run's id; headgate release list shows them")
+
+
+def release_executed(parser: CommandParser) -> None:
+    release(parser)
+    _executed(parser)
+
+
+def release_close(parser: CommandParser) -> None:
+    release(parser)
+    parser.add_argument("reader", metavar="READER", help="who reads what serves now, as headgate release show names it")
 
 
 def _follow(parser: CommandParser) -> None:

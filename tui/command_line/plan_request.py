@@ -59,6 +59,7 @@ def read_request(context: CommandContext, verb: str) -> PlanArguments:
         exclude=select(chain.from_iterable(map(_words, args.exclude))),
         rebuild=getattr(args, "rebuild", False),
         keep_table=getattr(args, "keep_table", False),
+        hold=getattr(args, "hold", False),
         start=parse_start(start) if start is not None else "",
         choices=parse_choices(getattr(args, "strategy", ())),
     )

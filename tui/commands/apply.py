@@ -1,6 +1,7 @@
 """The commands `apply`, `delete`, `rollback` and `undelete`: execute a plan, given or made for it, and follow it."""
 
 import time
+from collections.abc import Sequence
 
 from core.model.errors import Refused
 from core.plan.model import Plan
@@ -39,18 +40,19 @@ def delete(context: CommandContext) -> int:
 
 def rollback(context: CommandContext) -> int:
     """Plan what served before, show it, ask, and execute it."""
-    return _back(context, "rollback")
+    return execute_by_name(context, "rollback", context.args.tables)
 
 
 def undelete(context: CommandContext) -> int:
     """Plan deleted tables out of the trash, show it, ask, and execute it."""
-    return _back(context, "undelete")
+    return execute_by_name(context, "undelete", context.args.tables)
 
 
-def _back(context: CommandContext, verb: str) -> int:
+def execute_by_name(context: CommandContext, verb: str, words: Sequence[str]) -> int:
+    """Plan a rollback, an undelete or a retirement of tables or runs by name, show it, ask, and execute it."""
     context.announce()
     operations = context.operations
-    request = operations.back_request(verb, context.args.tables)
+    request = operations.back_request(verb, words)
     refuse_unknown(operations.project(), planner_input.observe(operations.reader), request)
     submitted = operations.submit(request)
     context.voice.say("\n".join(plan_lines(submitted.plan)))

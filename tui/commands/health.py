@@ -10,6 +10,7 @@ from tui.command_line.fail_on import parse_conditions
 from tui.command_line.output import format_table
 from tui.command_line.statement_output import check_fail_on, data_age_line
 from tui.presentation.reports.product_health import HEAD, RIGHT, as_json, failing_rows, health_by_product, rows
+from tui.presentation.reports.releases import verdict
 
 
 def health(context: CommandContext) -> int:
@@ -29,12 +30,20 @@ def health(context: CommandContext) -> int:
     found = health_by_product(lines, staged, args.products)
     if voice.as_json:
         products = [as_json(product) for product in found]
-        context.document("headgate.health/1", age_s=snapshot.age_s, pool_state=snapshot.pool_state, products=products)
+        releases = [{"run": one.run, "state": one.state, "since": one.since} for one in snapshot.releases]
+        context.document(
+            "headgate.health/1",
+            age_s=snapshot.age_s,
+            pool_state=snapshot.pool_state,
+            products=products,
+            releases=releases,
+        )
     else:
         voice.print(format_table(HEAD, rows(found), right=RIGHT))
         if failing := failing_rows(found, snapshot.read_at):
             voice.print(
                 ["", *format_table(("FAILING", "VER", "PRODUCT", "STATE", "LAST ERROR"), failing, right=("VER",))]
             )
+        voice.print(f"run {one.run}: {said}" for one in snapshot.releases if (said := verdict(one, snapshot.read_at)))
         voice.say(data_age_line(context, snapshot, lines))
     return check_fail_on(context, conditions, lines)

@@ -110,7 +110,7 @@ def _frozen(known: PlannerInput) -> str:
 
 
 def _asked(context: CommandContext, verb: str, said: "planner_input.ObservedDocument | None") -> PlanArguments:
-    if verb in ("rollback", "undelete"):
+    if verb in ("rollback", "undelete", "retire"):
         observed = said.known.observed if said else None
         return PlanArguments(context.operations.back_request(verb, context.args.tables, observed), {})
     return read_request(context, verb)

@@ -14,7 +14,7 @@ from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
 from tui.commands.review_approve import plan_lines
-from tui.presentation.screen_content.runs import left_words
+from tui.presentation.screen_content.runs import is_held, left_words
 from tui.services.run_continuation import RunContinuation
 
 ENDED = ("done", "failed", "cancelled")
@@ -47,10 +47,11 @@ def runs(context: CommandContext) -> int:
     return 0
 
 
-def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None) -> int:
-    """Show a run until it ends; Ctrl-C leaves it running. Returns 0 when it is done, else 1.
+def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None, *, past_hold: bool = False) -> int:
+    """Show a run until it ends or is held; Ctrl-C leaves it running. Returns 0 when it is done or held, else 1.
 
-    What had ended in `before` already, a run that is retried or resumed, is not told again.
+    With `past_hold` a word was just given that the run may not have heard yet. What had ended
+    in `before` already, a run that is retried or resumed, is not told again.
     """
     voice, operations = context.voice, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
@@ -63,7 +64,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
         while True:
             row = operations.run(run_id)
             _tell_steps(context, row, told)
-            if row.state in ENDED:
+            if row.state in ENDED or (is_held(row) and not past_hold):
                 return _report(context, row, told=True)
             done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
             current = next((step for step in row.steps if step.state in ("running", "gate")), None)
@@ -180,6 +181,11 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
             context.voice.say(
                 f"step {wrong[0].n} failed: {wrong[0].note}\n  {cause}headgate runs retry {row.id} --follow"
             )
+        if is_held(row):
+            waits = "every new version has caught up and runs; nothing is swapped before somebody gives the word"
+            context.voice.say(
+                f"run {row.id} is held: {waits}\n  headgate release swap {row.id}, or headgate runs cancel {row.id}"
+            )
     bad = row.state in ("failed", "cancelled") or any(step.state in ("failed", "blocked") for step in row.steps)
     return 1 if bad else 0
 
@@ -188,7 +194,8 @@ def _run_line(row: RunRow) -> str:
     done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
     took = (row.ended_at or time.time()) - row.started_at
     lasted = f"{took:.1f} s{_predicted(row)}"
-    return f"run {row.id}  {row.state:<9} {done} of {len(row.steps)} steps  {lasted}  by {row.actor}{_beside(row)}"
+    state = "held" if is_held(row) else row.state
+    return f"run {row.id}  {state:<9} {done} of {len(row.steps)} steps  {lasted}  by {row.actor}{_beside(row)}"
 
 
 def _predicted(row: RunRow | StepRow) -> str:

@@ -4,8 +4,8 @@ None of it is called on the event loop. The ledger is read through the snapshot 
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from core.model.actions import Action
@@ -16,8 +16,10 @@ from core.model.reasons import reason_words
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
+from core.run.release import Release
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from state.plans import refuse_closed
+from state.releases import release_of_run
 from state.row_types import ApprovalRow, PlanRow, RunRow
 from tui.agent_client.agent_process import log_tail
 from tui.presentation.screen_content.changes import DELETED, ChangeRow
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 LOG_LINES = 2000
 """Lines of each log, from its end, in which a statement is looked for."""
+LAGS, MOST_LAGS = 24, 20
+"""Lags of a new version that a release shows, and of how many versions."""
+
 HISTORY = 200
 """Entries of a table's timeline that are read."""
 
@@ -55,6 +60,10 @@ class RunView:
 
     run: RunRow
     plan: PlanView | None = None
+    release: Release | None = None
+    """What the run comes to where it replaces versions."""
+    lags: Mapping[TableName, tuple[int | None, ...]] = field(default_factory=dict)
+    """The last lags of its new versions, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +163,20 @@ class ConsoleBackend:
             row = self._service.run(run_id)
         except UsageError:
             return None
-        return RunView(row, self.plan(row.plan_hash))
+        plan, reader = self.plan(row.plan_hash), self._service.reader
+        if plan is None:
+            return RunView(row)
+        with reader.frame():
+            release = release_of_run(reader, row, plan.plan, self._clock())
+            lags = {
+                pair.table: tuple(one.lag_rows for one in reader.samples(pair.table, pair.new.version)[-LAGS:])
+                for pair in (release.pairs[:MOST_LAGS] if release is not None and release.is_open else ())
+            }
+            return RunView(row, plan, release, lags)
 
     def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
         """Return the tables that selectors after `:` mean, over the files for a deploy, else over what is deployed."""
-        if act == "stage_deploy":
+        if act in ("stage_deploy", "stage_hold"):
             return self._service.selected(words, declared=True)
         return self._service.statements_selected(words)
 
@@ -251,13 +269,12 @@ class ConsoleBackend:
         verbs = {mark.verb for mark in marks}
         if not marks:
             raise Refused("you have staged nothing in this project folder", remedy="D stages a deploy, X a delete")
-        if len(verbs) > 1:
+        if len(verbs - {"hold"}) > 1 or verbs == {"delete", "hold"}:
             raise Refused(
                 "both deploys and deletes are staged", remedy="unstage one kind with U: each needs its own plan"
             )
-        submitted = self._service.submit(
-            PlanRequest(verb=verbs.pop(), tables=tuple(sorted(mark.table for mark in marks)))
-        )
+        tables, verb = tuple(sorted(mark.table for mark in marks)), "delete" if "delete" in verbs else "deploy"
+        submitted = self._service.submit(PlanRequest(verb=verb, tables=tables, hold="hold" in verbs))
         if submitted.plan.empty:
             raise Refused(
                 "nothing to do: what is staged is declared as it is deployed", remedy="U takes it off the stage"

@@ -42,7 +42,8 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
         case "undo":
             _undo(screen, rest or screen.undone_by_default())
         case "rollback" | "undelete":
-            _back(screen, word, tuple(rest.split()) or tuple(screen.acted_on() if word == "rollback" else ()))
+            named = screen.rolled_back_by_default() if word == "rollback" else ()
+            plan_back(screen, word, tuple(rest.split()) or named)
         case "ack":
             _acknowledge(screen, rest)
         case "pause" | "cancel" | "retry" | "skip" if rest or screen.screen_name != "run":
@@ -102,7 +103,7 @@ def _undo(screen: StatementActionsScreen, word: str) -> None:
     _planned(screen, lambda: backend.undo(word), "undo", f"the texts from before {of}")
 
 
-def _back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...]) -> None:
+def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...]) -> None:
     """Plan what served before the release of some tables or of a run, or deleted tables out of the trash."""
     backend = screen.state.backend
     if not words:
@@ -138,7 +139,7 @@ def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:
     if action is None and word in TAKES_TABLES and rest:
         action = next((one for one in actions_on_screen("home") if one.typed == word), None)
     if action is None:
-        known = ", ".join(name for name, _ in names(screen.screen_name))
+        known = ", ".join(name for name, _ in names(screen.screen_name) if len(name) > 1)
         screen.state.notify(f":{word} is not a command here: {known}", Tone.CHANGING)
         return
     if rest and word in TAKES_TABLES:
@@ -164,7 +165,7 @@ def _select(screen: StatementActionsScreen, action: ConsoleAction, words: tuple[
 def _act_on(screen: StatementActionsScreen, action: ConsoleAction, tables: tuple[str, ...]) -> None:
     """Do an act on named tables instead of those under the cursor."""
     unknown = [name for name in tables if screen.state.view.statement(name) is None]
-    if unknown and action.id != "stage_deploy":
+    if unknown and action.id not in ("stage_deploy", "stage_hold"):
         near = did_you_mean(unknown[0], screen.state.view.statements) if len(unknown) == 1 else ""
         words = f"{', '.join(unknown)}: not deployed here{f'; {near}' if near else ''}"
         screen.state.notify(words, Tone.CHANGING)

@@ -5,10 +5,12 @@ from dataclasses import replace
 
 from textual.widget import Widget
 
+from core.run.release import ReleaseState
 from state.row_types import RunRow
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_run
 from tui.presentation.interaction.keymap import find_action
+from tui.presentation.screen_content.releases import pairs_lines
 from tui.presentation.screen_content.runs import (
     EFFECTS,
     columns,
@@ -22,6 +24,7 @@ from tui.presentation.screen_content.runs import (
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.backend import RunView
+from tui.screens.colon_commands import plan_back
 from tui.screens.console_state import ConsoleState
 from tui.screens.shared_actions import acknowledge
 from tui.screens.table_screen import SplitScreen, TableScreen
@@ -91,10 +94,12 @@ class RunScreen(SplitScreen):
             return
         run = self.run_view.run
         width = self.size.width
-        self.share(len(run.steps), max(self.size.height - 12, 4))
         planned = self.run_view.plan.plan.steps if self.run_view.plan else ()
         now, glyphs = self.state.clock(), self.state.glyphs
-        self.heading.show(heading(run, self.state.identity.words, now, width, glyphs, planned=planned))
+        above = heading(run, self.state.identity.words, now, width, glyphs, planned=planned)
+        pairs = self._pairs(width)
+        self.heading.show((*above, *pairs))
+        self.share(len(run.steps), max(self.size.height - 12 - len(pairs), 4))
         super().refresh_body()
         if self.following and (step := first_open(run)) is not None:
             self.table.choose(str(step.n))
@@ -103,15 +108,31 @@ class RunScreen(SplitScreen):
             reason = next((one.why for one in planned if one.n == chosen.n), "")
             self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, self.state.glyphs))
 
+    def _pairs(self, width: int) -> tuple[Line, ...]:
+        """Write the pairs of a run that replaces versions."""
+        release = self.run_view.release if self.run_view else None
+        if release is None:
+            return ()
+        look = RowContext(self.state.glyphs, self.state.clock())
+        lags = self.run_view.lags if self.run_view else {}
+        return pairs_lines(release, width, max((self.size.height - 16) // 2, 2), look, lags)
+
     def action_context(self) -> ActionContext:
         run = self.run_view.run if self.run_view else None
         failed = run is not None and any(step.state == "failed" for step in run.steps)
         state = "" if run is None else f"continued by {run.continued_by[:10]}" if run.continued_by else run.state
-        return replace(super().action_context(), run_state=state, run_failed=failed)
+        release = self.run_view.release if self.run_view else None
+        held = release is not None and release.state is ReleaseState.HELD
+        not_back = release.blocked if release is not None else "it replaces no version"
+        found = super().action_context()
+        return replace(found, run_state=state, run_failed=failed, held=held, not_back=not_back)
 
     def under_cursor(self) -> tuple[str, ...]:
         steps = self.run_view.run.steps if self.run_view else ()
         return tuple(step.table for step in steps if str(step.n) == self.table.cursor_id and step.table)
+
+    def rolled_back_by_default(self) -> tuple[str, ...]:
+        return (self.run_id,)
 
     def undone_by_default(self) -> str:
         return self.run_id
@@ -156,6 +177,30 @@ class RunScreen(SplitScreen):
             return f"run {run.id[:10]}: {verb} sent"
 
         self.question.ask(question, lambda typed: state.host.run_in_thread(lambda: control(typed), self.show_answer))
+
+    def do_swap(self, key: str) -> None:
+        """Ask for the word to swap; who gives it must have seen this run held."""
+        assert self.run_view is not None and self.run_view.release is not None
+        release, state, identity = self.run_view.release, self.state, self.state.identity
+        moves = ", ".join(f"{pair.table} v{pair.old.version} to v{pair.new.version}" for pair in release.pairs)
+        question = dialog_for_run(
+            verb="swap",
+            run=release.run,
+            effect=f"The pointers move: {moves}.",
+            environment=identity.title,
+            command=f"headgate release swap {release.run} --env {identity.environment}",
+            expected=state.backend.agent.confirmation_of_swap(release.run).text,
+            safe="keep it held",
+        )
+
+        def swap(typed: str) -> str:
+            state.backend.agent.swap(release.run, confirm=typed)
+            return f"run {release.run[:10]}: the word to swap is given"
+
+        self.question.ask(question, lambda typed: state.host.run_in_thread(lambda: swap(typed), self.show_answer))
+
+    def do_rollback(self, key: str) -> None:
+        plan_back(self, "rollback", (self.run_id,))
 
     def do_pause(self, key: str) -> None:
         paused = self.run_view is not None and self.run_view.run.state == "paused"

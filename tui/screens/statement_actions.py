@@ -38,6 +38,10 @@ class StatementActionsScreen(SharedActionsScreen):
         """Return the plan or the run that `:undo` is about where none is named; empty for the newest run."""
         return ""
 
+    def rolled_back_by_default(self) -> tuple[str, ...]:
+        """Return the tables or the run that `:rollback` is about where none is named."""
+        return self.acted_on()
+
     def view_targets(self) -> tuple[str, ...]:
         """Return the tables that a look is about: named ones first."""
         return self.named or self.under_cursor()
@@ -119,6 +123,9 @@ class StatementActionsScreen(SharedActionsScreen):
     def do_stage_deploy(self, key: str) -> None:
         self._stage(self.action_targets(), "deploy")
 
+    def do_stage_hold(self, key: str) -> None:
+        self._stage(self.action_targets(), "hold")
+
     def do_stage_delete(self, key: str) -> None:
         self._stage(self.acted_on(), "delete")
 
@@ -130,7 +137,7 @@ class StatementActionsScreen(SharedActionsScreen):
             refuse_undeclared(state, project, [name for name in targets if name not in deployed])
             state.backend.agent.stage(targets, verb=verb)
             differ = {one.table for one in project.drift}
-            compared = verb == "deploy" and not project.missing
+            compared = verb != "delete" and not project.missing
             same = [name for name in targets if compared and name in deployed and name not in differ]
             return stage_answer(verb, targets, self.screen_name, unchanged=same)
 

@@ -35,6 +35,7 @@ from tui.services import (
 )
 from tui.services import plan_submission as planning
 from tui.services.deployed_statements import ProjectDrift
+from tui.services.releases import find_release
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from tui.project_folder.project_reader import ProjectDeclaration
     from tui.services import plan_undo
     from tui.services.planner_input import ObservedDocument
+
+_OF_RUNS = ("rollback", "retire")
+"""Acts that take the id of a run for the tables that it has swapped in."""
 
 SAMPLES_S = 900.0
 """Age of the oldest sample of a statement that is read."""
@@ -105,7 +109,7 @@ class EnvironmentService:
     def back_request(
         self, verb: str, words: Iterable[str], observed: "Mapping[TableName, ObservedDeployment] | None" = None
     ) -> PlanRequest:
-        """Return the request of a rollback or an undelete, from tables or, for a rollback, runs that swapped some in.
+        """Return the request of a rollback, an undelete or a retirement, from tables or from runs that swapped some in.
 
         Runs are those of the ledger, or of what a document says was `observed`. Raises BadName, UsageError, and
         Refused for a run of which nothing serves any more.
@@ -117,9 +121,10 @@ class EnvironmentService:
             if observed is not None:
                 tables += _released(verb, word, observed) or [parse_table_name(word)]
                 continue
-            is_run = verb == "rollback" and not any(line.table == word for line in self.snapshot().statements)
+            is_run = verb in _OF_RUNS and not any(line.table == word for line in self.snapshot().statements)
             is_run = is_run and ("-" in word or any(run.id.startswith(word) for run in self.reader.runs()))
-            tables += self._served_by(word) if is_run else [parse_table_name(word)]
+            of_run = self._served_by if verb == "rollback" else self._replaced_by
+            tables += of_run(word) if is_run else [parse_table_name(word)]
         return normal_request(PlanRequest(verb=verb, tables=tuple(tables)))
 
     def _served_by(self, id_prefix: str) -> tuple[TableName, ...]:
@@ -128,6 +133,9 @@ class EnvironmentService:
         if not found:
             raise Refused(f"nothing that run {run.id} swapped in serves any more", remedy=f"headgate runs {run.id}")
         return found
+
+    def _replaced_by(self, id_prefix: str) -> tuple[TableName, ...]:
+        return tuple(pair.table for pair in find_release(self.reader, id_prefix, time.time()).pairs)
 
     # The project's files. All raise InvalidProject with every Problem, or UsageError when the folder is gone.
 
@@ -323,7 +331,7 @@ class EnvironmentService:
 
 def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeployment]") -> tuple[TableName, ...]:
     """Return the tables that a run has swapped in by what a document says; none where the word is no such run."""
-    if verb != "rollback" or word in observed:
+    if verb not in _OF_RUNS or word in observed:
         return ()
     return tuple(
         table for table, seen in sorted(observed.items()) if seen.served_by and seen.served_by.startswith(word)

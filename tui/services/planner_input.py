@@ -57,6 +57,7 @@ def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:
         reader.taken_versions(),
         reader.table_serials(),
         checked_time(time.time(), reader.clock_check()),
+        tickets=reader.tickets(),
     )
 
 

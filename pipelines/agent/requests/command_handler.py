@@ -29,6 +29,7 @@ from pipelines.agent.measurements.table_statistics_collector import TableStatist
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.refused_calls import RefusedCalls
+from pipelines.agent.requests.release_words import check_word
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_continued
@@ -102,6 +103,7 @@ class CommandHandler:
             "approve": self._plans.approve,
             "apply": self._plans.apply,
             "run": self._run,
+            "close_ticket": self._close_ticket,
             "stage": self._stage,
             "unstage": self._unstage,
             "peek": self._peek,
@@ -220,8 +222,8 @@ class CommandHandler:
         act = str(args.get("act", ""))
         if row is None:
             raise UsageError(f"there is no run {args.get('id')!r}", remedy="headgate runs lists them")
-        if act not in ("pause", "resume", "cancel", "retry", "skip", "ack"):
-            raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry, skip or ack")
+        if act not in ("pause", "resume", "cancel", "retry", "skip", "swap", "ack"):
+            raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry, skip, swap or ack")
         if act == "ack":
             return self._acknowledge(caller, row)
         if row.state in ("done", "cancelled"):
@@ -233,6 +235,8 @@ class CommandHandler:
                 f"step {step} cannot be skipped: {why}",
                 remedy=f"headgate runs retry {row.id}, or headgate runs cancel {row.id}",
             )
+        if act == "swap":
+            check_word(self._world, caller, row, confirm)
         if act in OF_A_RUN:
             require_confirmation(
                 confirmation_for_act(act, (row.id,), self._world.layout.environment.protected), confirm
@@ -242,8 +246,14 @@ class CommandHandler:
         if act in ("retry", "skip") and row.state == "failed":
             # At once, so that whoever follows the run does not read its old end; Refused where a table is taken.
             self._world.ledger.put_run_state(row.id, "running")
-        self._runs.tell(row.id, OperatorControl(act, step))
+        self._runs.tell(row.id, OperatorControl(act, step, caller.name))
         return {"run": row.id, "act": act}
+
+    def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        """Record that a reader has moved; raises Refused where it has no open ticket of that run."""
+        run_id, reader = str(args.get("id", "")), str(args.get("reader", ""))
+        closed = self._world.ledger.close_ticket(run_id, reader, by=caller.name, at=self._world.clock())
+        return {"run": run_id, "reader": reader, "closed": closed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:
         """Record that somebody has seen a failed run; it is said no more in the heads of consoles."""
@@ -255,8 +265,8 @@ class CommandHandler:
     def _stage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
         verb = str(args.get("verb", "deploy"))
-        if verb not in ("deploy", "delete"):
-            raise UsageError(f"{verb!r} cannot be staged", remedy="deploy or delete")
+        if verb not in ("deploy", "hold", "delete"):
+            raise UsageError(f"{verb!r} cannot be staged", remedy="deploy, hold or delete")
         folder = str(args.get("folder", ""))
         if len(folder) > FOLDER_LIMIT or len(tables) > TABLES_LIMIT:
             raise UsageError(

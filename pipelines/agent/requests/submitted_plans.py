@@ -140,6 +140,7 @@ class SubmittedPlans:
             self._world.ledger.taken_versions(),
             self._world.ledger.table_serials(),
             checked_time(self._world.clock(), self._world.ledger.clock_check()),
+            tickets=self._world.ledger.tickets(),
         )
 
     def _acts(self) -> dict[TableName, str]:

@@ -10,6 +10,7 @@ from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.registry_records import serve
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.open_run import OpenRun
+from pipelines.agent.runs.opened_tickets import tickets_of
 from pipelines.agent.runs.pointer_moves import move_forward
 
 
@@ -21,6 +22,7 @@ def swap(run: OpenRun, step: Step) -> RunEvidence:
     s = move_forward(run.world, targets)
     run.world.faults.pass_by("swap record")
     served = serve(run.world, dict(targets), run.id)
+    run.world.ledger.open_tickets(tickets_of(run, dict(targets)))
     run.world.faults.pass_by("swap commit")
     run.world.ledger.activate(dict(targets), served=served, by=run.id, at=run.world.clock())
     moved = ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets)

@@ -8,7 +8,7 @@ from core.model.names import TableName, query_name
 from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import ending_steps, pointer_steps, seam_steps, starting_steps, validation_step
+from pipelines.agent.runs import ending_steps, held_steps, pointer_steps, seam_steps, starting_steps, validation_step
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
 
@@ -18,6 +18,7 @@ _EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
     StepKind.START: starting_steps.start,
     StepKind.RESUME: starting_steps.start,
     StepKind.VALIDATE: validation_step.validate,
+    StepKind.HOLD: held_steps.hold,
     StepKind.SWAP: pointer_steps.swap,
     StepKind.RESTART: starting_steps.restart,
     StepKind.SEAM: seam_steps.seam,
@@ -75,7 +76,8 @@ class StepExecutor:
                 raise
             found = GatePolled(step.n, error.summary)
         if isinstance(found, GatePolled) and over:
-            ended = f"its gate was not open after {ends_h:g} hours; headgate runs retry waits again"
+            closed = "nobody has given it" if step.do is StepKind.HOLD else "its gate was not open"
+            ended = f"{closed} after {ends_h:g} hours; headgate runs retry waits again"
             found = StepFailed(step.n, f"{found.note}; {ended}")
         if not isinstance(found, GatePolled):
             del self._waiting[step.n]
@@ -87,6 +89,8 @@ class StepExecutor:
                 return starting_steps.look_for_proof(self._run, step)
             case StepKind.VALIDATE:
                 return validation_step.look_for_verdict(self._run, step)
+            case StepKind.HOLD:
+                return held_steps.look_at_held(self._run, step)
             case StepKind.SEAM if seam_steps.has_moved(self._run, step):
                 return starting_steps.look_for_proof(self._run, step)
             case StepKind.SWAP | StepKind.SEAM:

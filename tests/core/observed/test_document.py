@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from core.model.errors import InvalidProject, UsageError
 from core.model.names import TableName
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, ObservedDeployment, OrphanVersion, PlannerInput, ReplacedVersion
+from core.observed.deployment import (
+    Binding,
+    ObservedDeployment,
+    OpenTicket,
+    OrphanVersion,
+    PlannerInput,
+    ReplacedVersion,
+)
 from core.observed.document import planner_input_as_document, planner_input_from_text
 from core.observed.document_entries import FIELD_BY_KEY
 from core.observed.step_durations import Seconds
@@ -68,6 +75,7 @@ SPARES = st.lists(
     st.builds(OrphanVersion, st.integers(1, 9), TEXT, BINDINGS, st.booleans(), st.booleans(), st.booleans()),
     max_size=2, unique_by=lambda spare: spare.version,
 ).map(lambda found: tuple(sorted(found, key=lambda spare: -spare.version)))  # fmt: skip
+TICKETS = st.lists(st.builds(OpenTicket, st.just("BI"), st.integers(1, 9), TEXT), max_size=2).map(tuple)
 REPLACED = st.lists(
     st.builds(ReplacedVersion, st.integers(1, 9), BINDINGS), max_size=2, unique_by=lambda replaced: replaced.version
 ).map(lambda found: tuple(sorted(found, key=lambda replaced: -replaced.version)))
@@ -81,7 +89,8 @@ SEEN = st.builds(
     deployed=st.none() | st.builds(RevisionTexts, SQL, SQL, SQL), since=TEXT, version=NUMBERS,
     highest_version=NUMBERS, bindings=BINDINGS, checkpoint_id=TEXT,
     checkpoint_ok=st.booleans(), pointer=TEXT, table_id=TEXT, wanted=st.sampled_from(WantedState).map(str),
-    serial=NUMBERS, retained=VERSIONS, kept=VERSIONS, orphan_versions=SPARES, runs_on=REPLACED, begun=st.booleans(),
+    serial=NUMBERS, retained=VERSIONS, kept=VERSIONS, orphan_versions=SPARES, runs_on=REPLACED, tickets=TICKETS,
+    begun=st.booleans(),
     pool=st.none() | POOLS, engine=TEXT, statistics=st.none() | FIGURES,
 )  # fmt: skip
 POLICIES = st.builds(
@@ -118,7 +127,8 @@ def test_sql_stands_line_by_line_in_yaml() -> None:
 def test_every_value_of_a_table_has_its_key() -> None:
     assert " ".join(FIELD_BY_KEY) == (
         "state revision deployed since version highest_version bindings checkpoint_id checkpoint_ok pointer table_id"
-        " wanted serial retained kept spare served_by former runs_on in_trash begun begins_where pool engine figures"
+        " wanted serial retained kept spare served_by former runs_on in_trash tickets begun begins_where pool engine"
+        " figures"
     )
 
 

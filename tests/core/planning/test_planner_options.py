@@ -45,6 +45,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"exclude": (T("u"),)},
     {"rebuild": True},
     {"keep_table": True},
+    {"hold": True},
     {"start": EARLIEST},
     {"start": NOW},
     {"start": "2026-09-01"},

@@ -69,11 +69,14 @@ class Life:
             return self.look().plan(PlanRequest(everything=True, children="all"))
         self.live()
         world = self.look()
-        verb = self.chance.choice(("deploy", "deploy", "delete", "rollback", "undelete"))
+        verb = self.chance.choice(("deploy", "deploy", "delete", "rollback", "undelete", "retire"))
         request = back_of(self.chance, world, verb) or request_of(
             self.chance, world, verb if verb == "delete" else "deploy"
         )
         plan = world.plan(request)
+        if request.verb == "deploy" and self.chance.random() < 0.3:
+            request = replace(request, hold=True)
+            plan = world.plan(request)
         return world.plan(replace(request, choices=(), start="")) if not_executable_yet(plan) else plan
 
 
@@ -85,8 +88,8 @@ def born(seed: int, size: int) -> Life:
 def back_of(chance: random.Random, world: World, verb: str) -> PlanRequest | None:
     """Ask for what served before, or for what is in the trash; None where there is neither."""
     seen = world.observed
-    known = [t for t, found in sorted(seen.items()) if (found.former if verb == "rollback" else found.in_trash)]
-    if verb not in ("rollback", "undelete") or not known:
+    known = [t for t, found in sorted(seen.items()) if (found.in_trash if verb == "undelete" else found.former)]
+    if verb not in ("rollback", "undelete", "retire") or not known:
         return None
     return PlanRequest(verb=verb, tables=tuple(chance.sample(known, chance.randint(1, len(known)))))
 
@@ -211,6 +214,9 @@ def reaches_what_is_declared(life: Life, plan: Plan) -> None:
         if node.action is Action.DELETE:
             assert now is not None and now.state == State.ABSENT
             assert not any(table == node.table for table, _ in life.pool.catalog)
+        elif node.action is Action.RETIRE:
+            assert now is not None and now.former is None
+            assert {v for table, v in life.pool.catalog if table == node.table} == {node.version}
         elif node.action is not Action.KEEP:
             assert now is not None and (now.version, now.bindings) == (node.version, node.bindings)
             assert now.deployed == node.texts

@@ -42,6 +42,7 @@ FULL = """\
       approve: [rebuild, delete]
       approve_rows: 2_000k
       machine_moves: allow
+      hold: true
       roles:
         operate: [alice, "@sre"]
         approve: bob
@@ -72,6 +73,7 @@ def test_a_full_policy_is_read() -> None:
         approve=("delete", "rebuild"),
         approve_rows=2_000_000,
         roles=(("approve", ("bob",)), ("operate", ("@sre", "alice"))),
+        hold=True,
         machine_moves="allow",
         protected=True,
         protected_tables=("a", "b"),  # type: ignore[arg-type]  # Names as they are.
@@ -106,6 +108,7 @@ def test_a_full_policy_is_read() -> None:
         ("freeze: Fri - Sat - Sun", 9, "is not a freeze window", "write days or dates"),
         ("machine_moves: always", 9, "machine_moves must be allow or ask", "machine_moves: allow"),
         ("machine_moves: 1", 9, "machine_moves must be a string", "put it in quotes"),
+        ("hold: soon", 9, "hold must be true or false", "write hold: true or hold: false"),
         ("roles: {operator: [a]}", 9, "roles.operator is not a known key", "did you mean operate?"),
         ("roles: {operate: []}", 9, "roles.operate must be a list of logins and @groups",
          "or leave it out to allow everybody"),
@@ -173,9 +176,10 @@ def test_every_rule_is_in_the_digest() -> None:
     changed: dict[str, Any] = {
         "max_replay_rows": 1, "max_replay_h": 1.0, "disk_factor": 2.0, "max_statements": 3, "max_busy_percent": 4.0,
         "max_stopped_percent": 5.0, "freeze": ("Sun",), "approve": ("all",), "approve_rows": 6,
-        "roles": (("operate", ("a",)),), "machine_moves": "allow", "protected": True, "protected_tables": ("t",),
+        "roles": (("operate", ("a",)),), "hold": True, "machine_moves": "allow", "protected": True,
+        "protected_tables": ("t",),
     }  # fmt: skip
-    assert len({Policy().digest, *(Policy(**{key: value}).digest for key, value in changed.items())}) == 14
+    assert len({Policy().digest, *(Policy(**{key: value}).digest for key, value in changed.items())}) == 15
     for key, value in changed.items():
         assert differing_rules(Policy(), Policy(**{key: value})) == (key,)
     assert differing_rules(Policy(**changed), Policy()) == tuple(changed)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.model.errors import Stale
+from core.model.errors import Refused, Stale
 from core.model.names import TableName
 from state.row_types import EventRow, StagedRow
 from tests.support.ledger_rows import plan_of, plan_row
@@ -167,3 +167,28 @@ def test_a_plan_whose_file_was_edited_since_is_not_executed_and_says_so(
     assert state_of_plan(edited.plan, edited.row, now).startswith(f"superseded by an edit of {path}, ")
     with pytest.raises(Stale, match=f"superseded by an edit of {path}"):
         answers.apply(plan.hash, confirm="")
+
+
+@pytest.mark.parametrize(
+    ("verbs", "asked"),
+    [(("deploy",), ("deploy", False)), (("hold",), ("deploy", True)), (("deploy", "hold"), ("deploy", True)),
+     (("delete",), ("delete", False)), (("delete", "hold"), None), (("delete", "deploy"), None)],
+)  # fmt: skip
+def test_what_is_staged_as_held_makes_the_plan_hold(
+    verbs: tuple[str, ...], asked: tuple[str, bool] | None, answers: ConsoleBackend, ledger, monkeypatch, tmp_path: Path
+) -> None:
+    folder = place_of(tmp_path).folder
+    for number, verb in enumerate(verbs):
+        ledger.stage(StagedRow("ana", folder, TableName(name_of(number)), verb, 1.0))
+    requests: list[Any] = []
+
+    def submit(service: Any, request: Any) -> Any:
+        requests.append((request.verb, request.hold))
+        return SimpleNamespace(plan=SimpleNamespace(empty=False, hash="7f3a"))
+
+    monkeypatch.setattr(EnvironmentService, "submit", submit)
+    if asked is None:
+        with pytest.raises(Refused, match="both deploys and deletes are staged"):
+            answers.submit("ana")
+    else:
+        assert answers.submit("ana") == "7f3a" and requests == [asked]

@@ -41,6 +41,10 @@ class ActionContext:
     """State of the run on screen; empty elsewhere."""
     run_failed: bool = False
     """Whether a step of it has failed."""
+    held: bool = False
+    """Whether the run on screen waits for the word to swap."""
+    not_back: str = "no run is shown"
+    """Why the run on screen cannot be taken back; empty where it can."""
     read_only: str = ""
     """Why the console may look but not act; stop and cancel stay possible."""
 
@@ -86,6 +90,8 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], str]] = {
     ActionRequirement.APPROVAL: lambda now: now.unapprovable if now.has_plan else "no plan is shown",
     ActionRequirement.RUN: lambda now: _run(now, ("running", "paused", "failed")),
     ActionRequirement.GOING: lambda now: _run(now, ("running", "paused")),
+    ActionRequirement.HELD: lambda now: "" if now.held else "the run does not wait for a word to swap",
+    ActionRequirement.SERVED: lambda now: now.not_back,
     ActionRequirement.BROKEN: lambda now: (
         _run(now, ("running", "failed")) or ("" if now.run_failed else "no step has failed")
     ),

@@ -53,6 +53,7 @@ TAKES_TABLES = frozenset(
         "start",
         "restart",
         "deploy",
+        "hold",
         "delete",
         "unstage",
         "rollback",

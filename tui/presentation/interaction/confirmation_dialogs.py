@@ -226,10 +226,15 @@ def dialog_for_approval(
 
 
 def dialog_for_run(
-    *, verb: str, run: str, effect: str, environment: str, command: str, expected: str
+    *,
+    verb: str,
+    run: str,
+    effect: str,
+    environment: str,
+    command: str,
+    expected: str,
+    safe: str = "let it continue",
 ) -> ConfirmationDialog:
-    """Ask about pausing, cancelling, retrying or skipping in a run."""
+    """Ask about pausing, cancelling, retrying or skipping in a run, or about letting it swap."""
     body = (line(effect), line((f"same as: {command}", Tone.DIM)))
-    return ConfirmationDialog(
-        f"{verb.upper()} run {run[:10]} in {environment}", body, expected, verb, "let it continue"
-    )
+    return ConfirmationDialog(f"{verb.upper()} run {run[:10]} in {environment}", body, expected, verb, safe)

@@ -50,6 +50,10 @@ class ActionRequirement(StrEnum):
     """A run that is not over."""
     GOING = "going"
     """A run that goes or is paused."""
+    HELD = "held"
+    """A run that waits for the word to swap."""
+    SERVED = "served"
+    """A run of which something serves that can be taken back."""
     BROKEN = "broken"
     """A run with a failed step, that is not over."""
 
@@ -175,6 +179,9 @@ ACTIONS: tuple[ConsoleAction, ...] = (
     ConsoleAction("stage_deploy", ("D",), STATEMENT_SCREENS | {"changes"}, "deploy",
                   "Stage a deploy of the files as they are", ConfirmationLevel.C0, "", "deploy",
                   frozenset({ActionRequirement.TARGET, ActionRequirement.LIVE}), rank=24),
+    ConsoleAction("stage_hold", ("B",), STATEMENT_SCREENS | {"changes"}, "blue/green",
+                  "Stage a deploy that waits for your word before its swap", ConfirmationLevel.C0, "", "hold",
+                  frozenset({ActionRequirement.TARGET, ActionRequirement.LIVE}), rank=25),
     ConsoleAction("stage_delete", ("X",), STATEMENT_SCREENS | {"changes"}, "delete",
                   "Stage a delete; it is reviewed like a deploy", ConfirmationLevel.C0, "", "delete",
                   _OURS_AND_LIVE | {ActionRequirement.UNREAD}, rank=70),
@@ -187,6 +194,12 @@ ACTIONS: tuple[ConsoleAction, ...] = (
     ConsoleAction("approve", ("A",), frozenset({"review"}), "approve", "Approve another login's plan",
                   ConfirmationLevel.C3, "headgate approve {hash}", "approve",
                   frozenset({ActionRequirement.APPROVAL, ActionRequirement.LIVE}), rank=13),
+    ConsoleAction("swap", ("W",), frozenset({"run"}), "swap", "Let the held run swap", ConfirmationLevel.C3,
+                  "headgate release swap {run}", "swap", frozenset({ActionRequirement.HELD, ActionRequirement.LIVE}),
+                  rank=11),
+    ConsoleAction("rollback", ("O",), frozenset({"run"}), "roll back", "Plan what served before, and review it",
+                  ConfirmationLevel.C0, "headgate plan rollback {run}", "rollback",
+                  frozenset({ActionRequirement.SERVED, ActionRequirement.LIVE}), rank=13),
     ConsoleAction("pause", ("P",), frozenset({"run"}), "pause", "Pause after this step or resume", ConfirmationLevel.C1,
                   "headgate runs pause {run}", "pause", frozenset({ActionRequirement.GOING}), rank=12),
     ConsoleAction("cancel", ("C",), frozenset({"run"}), "cancel", "Cancel what has not started; completed steps stay",

@@ -1,106 +1,186 @@
-"""Releases that can be taken back: which run swapped in which versions, and how what they replaced stands."""
+"""Releases in lines and as data: each pair of versions with its figures, the gate, what to do, and the way back."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from core.model.names import TableName
-from core.model.states import WantedState
+from core.model.states import Trend
+from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
+from core.run.release_records import Ticket
+from core.text.units import duration_range
 from core.text.wording import counted
-from state.row_types import Deployment
-from tui.presentation.styling.value_formatting import moment
+from tui.presentation.styling.glyphs import parse_trend
+from tui.presentation.styling.value_formatting import moment, rate, short_number, trend_words
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasedTable:
-    """One table of a release."""
-
-    table: TableName
-    before: int
-    version: int
-    """The version that serves since then."""
-    state: str
-    """Of the version before: running, stopped, failed, …; absent where it is in the trash or gone."""
-    stops_at: float | None
-    """When the version before stops by itself, epoch seconds; None where it does not run."""
-    checkpoint_ok: bool
+def release_line(release: Release, now: float) -> str:
+    """Write one release in a line: run, tables, where it stands, and what to do."""
+    tables = ", ".join(f"{pair.table} v{pair.old.version}→v{pair.new.version}" for pair in release.pairs[:3])
+    more = f" and {len(release.pairs) - 3} more" if len(release.pairs) > 3 else ""
+    return f"{release.run}  {state_words(release, now)}  {tables}{more}"
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """What one run swapped in and still serves."""
-
-    run: str
-    at: float
-    tables: tuple[ReleasedTable, ...]
-
-    @property
-    def blocked(self) -> tuple[TableName, ...]:
-        """Return the tables of which the version before cannot go on."""
-        return tuple(each.table for each in self.tables if each.state == "absent" or not each.checkpoint_ok)
+def state_words(release: Release, now: float) -> str:
+    """Write the state of a release with its time: `held since 14:02:11`, `observing until 14:32:11`."""
+    if release.state is ReleaseState.OBSERVING and release.old_until is not None:
+        return f"{release.state} until {moment(release.old_until, now)}"
+    return f"{release.state} since {moment(release.since, now)}"
 
 
-def releases_of(deployments: Iterable[Deployment]) -> tuple[Release, ...]:
-    """Return every release of which a version serves and replaced another one, the newest first."""
-    every = tuple(deployments)
-    version = {(d.table, d.version): d for d in every}
-    by_run: dict[str, list[Deployment]] = {}
-    for one in every:
-        if one.active and one.served_by and one.served_before is not None:
-            by_run.setdefault(one.served_by, []).append(one)
-    found = [
-        Release(
-            run,
-            max(one.served_at or 0.0 for one in served),
-            tuple(_released(one, version.get((one.table, one.served_before or 0))) for one in served),
-        )
-        for run, served in by_run.items()
-    ]
-    return tuple(sorted(found, key=lambda release: (-release.at, release.run)))
+def verdict(release: Release, now: float) -> str:
+    """Explain in a sentence or two what a release waits for, and what can be done."""
+    match release.state:
+        case ReleaseState.HELD:
+            swap = f"headgate release swap {release.run}"
+            return f"Held for your word since {moment(release.since, now)}: {swap} moves the pointers."
+        case ReleaseState.HYDRATING | ReleaseState.ROLLING_BACK | ReleaseState.PREPARING:
+            return _catching_up(release)
+        case ReleaseState.NEEDS_YOU:
+            retry = f"headgate runs retry {release.run}, or headgate runs cancel {release.run}"
+            return f"Its run has failed: {release.note}. Then {retry}."
+        case ReleaseState.OBSERVING if release.old_until is not None and release.rollback:
+            until = moment(release.old_until, now)
+            return f"What was replaced runs on until {until}; {release.rollback} takes seconds until then."
+        case ReleaseState.ABORTED:
+            return f"{release.note[:1].upper()}{release.note[1:]}; what served before serves still."
+        case ReleaseState.ROLLED_BACK:
+            return "What served before serves again."
+        case ReleaseState.REPLACED:
+            return "What it swapped in was replaced since."
+        case _:
+            return ""
 
 
-def _released(now: Deployment, before: Deployment | None) -> ReleasedTable:
-    there = before is not None and not before.deleted
-    runs = before is not None and there and before.wanted == WantedState.RUNNING
-    return ReleasedTable(
-        now.table,
-        now.served_before or 0,
-        now.version,
-        str(before.state) if before is not None and there else "absent",
-        before.stops_at if before is not None and runs else None,
-        before is not None and there and before.checkpoint_ok,
-    )
+def _catching_up(release: Release) -> str:
+    behind = [pair for pair in release.pairs if pair.gate in ("running", "gate") and pair.new.trend]
+    if not behind:
+        return "The new versions are being made and started."
+    last = max(behind, key=lambda pair: (pair.new.eta_s is None, pair.new.eta_s or 0.0, pair.new.lag_rows or 0))
+    new = last.new
+    limit = f"; {new.slowest} takes most of its batches" if new.slowest else ""
+    words = f"{last.table} v{new.version} is behind by {lag_words(new)}, {trend_of(new)}{limit}."
+    if new.in_rows_s is not None and new.out_rows_s is not None and new.out_rows_s < new.in_rows_s:
+        words += " More arrives than it processes."
+    return words
+
+
+def lag_words(side: ReleaseSide) -> str:
+    """Write how far a version is behind: `12k rows`, `3 files`, `?`."""
+    if side.lag_rows is not None:
+        return f"{'' if side.exact else '≈'}{short_number(side.lag_rows)} rows"
+    return "?" if side.lag_files is None else counted(side.lag_files, "file")
+
+
+def trend_of(side: ReleaseSide) -> str:
+    """Write where the lag of a version is going; `-` before its first measurement, or where it does not run."""
+    return trend_words(parse_trend(side.trend), side.rate_rows_s, side.eta_s) if side.trend and side.runs else "-"
+
+
+def is_converging(side: ReleaseSide) -> bool:
+    """Return whether a version comes nearer to its inputs, or is there."""
+    return parse_trend(side.trend) in (Trend.DRAINING, Trend.STEADY, Trend.IDLE) if side.trend else False
+
+
+def way_words(release: Release, now: float) -> str:
+    """Write the way back, or why there is none."""
+    if not release.rollback:
+        return f"no rollback: {release.blocked}"
+    return release.rollback + (f", in seconds until {moment(release.old_until, now)}" if release.old_until else "")
+
+
+def old_words(side: ReleaseSide, now: float) -> str:
+    """Write how a replaced version stands, and for how long."""
+    if side.runs and side.stops_at is not None:
+        return f"{side.state}, stops {moment(side.stops_at, now)}"
+    return {"absent": "deleted"}.get(side.state, side.state)
 
 
 def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
-    """Write each release with its command, then a line for each table."""
+    """Write each release with its way back, then a line for each table."""
     lines: list[str] = []
     for release in releases:
-        swapped = f"{release.run}  {moment(release.at, now)}  {counted(len(release.tables), 'table')}"
-        lines.append(f"{swapped}  {_way(release, now)}")
-        width = max(len(each.table) for each in release.tables)
-        lines += [
-            f"  {each.table:{width}}  v{each.before} → v{each.version}  {_stands(each)}" for each in release.tables
-        ]
+        lines.append(f"{release.run}  {state_words(release, now)}  {counted(len(release.pairs), 'table')}")
+        lines.append(f"  {way_words(release, now)}")
+        width = max(len(pair.table) for pair in release.pairs)
+        for pair in release.pairs:
+            versions = f"v{pair.old.version} → v{pair.new.version}"
+            lines.append(
+                f"  {pair.table:{width}}  {versions}  serves v{pair.serves}  "
+                f"v{pair.old.version} is {old_words(pair.old, now)}"
+            )
     return tuple(lines)
 
 
-def _way(release: Release, now: float) -> str:
-    if release.blocked:
-        return f"no rollback: {', '.join(release.blocked)} cannot go back"
-    soaks = [each.stops_at for each in release.tables if each.stops_at is not None]
-    seconds = f", in seconds until {moment(min(soaks), now)}" if len(soaks) == len(release.tables) else ""
-    return f"headgate rollback {release.run}{seconds}"
+def release_details(release: Release, now: float) -> tuple[str, ...]:
+    """Write one release in full; of each pair first the version that was there before, `*` serves."""
+    head = f"release {release.run}  {state_words(release, now)}{left_words(release)}  by {release.actor}"
+    lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words), ""]
+    width = max(5, *(len(pair.table) for pair in release.pairs))
+    lines.append(_cells("TABLE".ljust(width), "VER", "STATE", "LAG", "IN", "OUT", "TREND", "SLOW"))
+    for pair in release.pairs:
+        lines += [_side_line(pair, side, width) for side in (pair.old, pair.new)]
+        lines += [f"  gate: {pair.note}"] if pair.note else []
+    lines += ["", f"rollback  {way_words(release, now)}"]
+    lines += [f"ticket    {ticket_words(ticket, now)}" for ticket in release.tickets]
+    return tuple(line.rstrip() for line in lines)
 
 
-def _stands(each: ReleasedTable) -> str:
-    if each.state == "absent":
-        return f"v{each.before} is deleted"
-    lost = "" if each.checkpoint_ok else ", its checkpoint is lost"
-    return f"v{each.before} is {each.state}{lost}"
+def left_words(release: Release) -> str:
+    """Write how long a release still takes, to be put after its state; empty where that is not known, or it is held."""
+    if release.left is None or release.left.high <= 0 or release.state is ReleaseState.HELD:
+        return ""
+    return f", {duration_range(release.left.low, release.left.high)} left"
+
+
+def _side_line(pair: ReleasePair, side: ReleaseSide, width: int) -> str:
+    name = pair.table if side is pair.old else ""
+    mark = "*" if side.version == pair.serves else ""
+    rates = rate(side.in_rows_s), rate(side.out_rows_s)
+    return _cells(
+        name.ljust(width), f"v{side.version}{mark}", side.state, lag_words(side), *rates, trend_of(side), side.slowest
+    )
+
+
+def _cells(table: str, version: str, state: str, *figures: str) -> str:
+    lag, arrives, done, trend, slow = figures
+    return f"{table}  {version:5}{state:9}{lag:>10}{arrives:>8}{done:>8}  {trend:10} {slow or '-'}".rstrip()
+
+
+def ticket_words(ticket: Ticket, now: float) -> str:
+    """Write a ticket: who reads what, what to read instead, from where, and until when."""
+    late = " (overdue)" if ticket.deadline < now else ""
+    owner = f" ({ticket.owner})" if ticket.owner else ""
+    cut = f"batch {ticket.cut_batch}, " if ticket.cut_batch is not None else ""
+    return (
+        f"{ticket.reader}{owner} reads {ticket.old}: move to {ticket.new}, cut at {cut}{moment(ticket.cut_at, now)}, "
+        f"until {moment(ticket.deadline, now)}{late}"
+    )
 
 
 def release_as_json(release: Release) -> dict[str, Any]:
     """Return a release as an object; `rollback` is its command, null where there is no way back."""
-    command = None if release.blocked else f"headgate rollback {release.run}"
-    return {"run": release.run, "at": release.at, "tables": [asdict(t) for t in release.tables], "rollback": command}
+    left = release.left
+    return {
+        "run": release.run,
+        "plan": release.plan,
+        "actor": release.actor,
+        "state": str(release.state),
+        "since": release.since,
+        "open": release.is_open,
+        "note": release.note or None,
+        "left_low_s": left.low if left else None,
+        "left_high_s": left.high if left else None,
+        "pairs": [asdict(pair) for pair in release.pairs],
+        "old_until": release.old_until,
+        "rollback": release.rollback or None,
+        "no_rollback": release.blocked or None,
+        "tickets": [ticket_as_json(ticket) for ticket in release.tickets],
+    }
+
+
+_OF_A_TICKET = ("table", "reader", "product", "owner", "is_statement", "old", "new", "cut_batch", "cut_at", "deadline")
+
+
+def ticket_as_json(ticket: Ticket) -> dict[str, Any]:
+    """Return an open ticket as an object; times in epoch seconds."""
+    return {name: getattr(ticket, name) for name in _OF_A_TICKET}

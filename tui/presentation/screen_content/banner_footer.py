@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.text.wording import counted
+from state.ledger_snapshot import LedgerSnapshot
 from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
 from tui.presentation.interaction.keymap import KEY_NAMES, actions_on_screen
@@ -20,6 +21,7 @@ from tui.presentation.styling.styled_text import (
     width_of,
     wrap,
 )
+from tui.presentation.styling.value_formatting import clock
 from tui.presentation.view.ledger_view import Freshness, LedgerView
 
 SEPARATOR = "   "
@@ -80,11 +82,22 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
     if snapshot.failed_runs:
         more = f" and {len(snapshot.failed_runs) - 1} more" if len(snapshot.failed_runs) > 1 else ""
         parts.append((1, 3, f"run {snapshot.failed_runs[0].id[:10]} failed{more}", Tone.BAD))
-    if snapshot.open_runs:
+    if snapshot.releases:
+        parts.append(_releases_part(snapshot))
+    elif snapshot.open_runs:
         parts.append((3, 3, f"run {snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
     if snapshot.staged:
         parts.append((4, 4, f"{len(snapshot.staged)} staged", Tone.MARK))
     return parts
+
+
+def _releases_part(snapshot: LedgerSnapshot) -> tuple[int, int, str, Tone]:
+    """Name the release that waits for a word, else the newest; and until when a rollback of it takes seconds."""
+    held = [one for one in snapshot.releases if one.state == "held"]
+    first = (*held, *snapshot.releases)[0]
+    until = f" until {clock(first.old_until)}" if first.state == "observing" and first.old_until else ""
+    more = f" and {len(snapshot.releases) - 1} more" if len(snapshot.releases) > 1 else ""
+    return 1 if held else 3, 3, f"run {first.run[:10]} {first.state}{until}{more}", Tone.CHANGING
 
 
 def environment_tone(identity: ConsoleIdentity) -> Tone:

@@ -59,10 +59,14 @@ def header(width: int) -> Line:
     )
 
 
+STAGE_KEYS = {"deploy": "D", "hold": "B", "delete": "X"}
+"""The key that has staged a table, by what was staged."""
+
+
 def row(one: ChangeRow, width: int, user: str) -> Line:
     """Write a row; what others staged is named with them."""
     name, change, would, staged = widths(width)
-    marks = ", ".join(f"{'X' if mark.verb == 'delete' else 'D'} by {mark.actor}" for mark in one.staged)
+    marks = ", ".join(f"{STAGE_KEYS.get(mark.verb, 'D')} by {mark.actor}" for mark in one.staged)
     same = "the files match what is deployed" if one.compared else "not compared"
     tone = Tone.MARK if any(mark.actor == user for mark in one.staged) else Tone.DIM
     return (

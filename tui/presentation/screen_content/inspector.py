@@ -4,6 +4,7 @@ from core.text.wording import counted
 from state.audit_log import op_words
 from state.ledger_snapshot import StatementDetails
 from state.row_types import Measurement
+from tui.presentation.reports.releases import state_words
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
 from tui.presentation.screen_content.statement_advice import advise, error_text
 from tui.presentation.screen_content.statement_rows import RowContext, age_words
@@ -131,6 +132,9 @@ def changes_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line,
                 (f"  by {run.actor}", Tone.DIM),
             )
         )
+    for release in view.snapshot.releases:
+        words = f" run {release.run[:10]} {state_words(release, look.now)}"
+        lines.append(line((words, Tone.CHANGING)))
     for mark in view.snapshot.staged:
         lines.append(
             line((f" {mark.verb:7}", Tone.MARK), shorten(mark.table, width - 24), (f"  by {mark.actor}", Tone.DIM))

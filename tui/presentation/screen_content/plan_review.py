@@ -43,6 +43,7 @@ TONES = {
     Action.DELETE: Tone.BAD,
     Action.ROLLBACK: Tone.CHANGING,
     Action.UNDELETE: Tone.PLAIN,
+    Action.RETIRE: Tone.BAD,
 }
 
 

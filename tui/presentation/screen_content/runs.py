@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from core.model.actions import StepKind
 from core.observed.step_durations import Seconds
 from core.plan.model import Step
 from core.run.time_left import time_left
@@ -34,7 +35,7 @@ def heading(
     first = line(
         (f" RUN {run.id[:10]}", Tone.TITLE),
         f"   {environment}   ",
-        (run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
+        ("held" if is_held(run) else run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
         (
             f"   {done} of {counted(len(run.steps), 'step')}   {lasted}{_left(run, planned, now)}   by {run.actor}",
             Tone.DIM,
@@ -49,7 +50,13 @@ def heading(
 
 
 def _left(run: RunRow, planned: Sequence[Step], now: float) -> str:
-    return left_words(time_left(planned, run.steps, now)) if run.state == "running" else ""
+    waits = run.state != "running" or is_held(run)
+    return "" if waits else left_words(time_left(planned, run.steps, now))
+
+
+def is_held(run: RunRow) -> bool:
+    """Return whether a run waits for the word to swap."""
+    return run.state == "running" and any(step.do == StepKind.HOLD and step.state == "gate" for step in run.steps)
 
 
 def left_words(left: Seconds | None) -> str:
@@ -170,7 +177,7 @@ def run_row(run: RunRow, width: int, now: float) -> Line:
             Span("  "),
             Span(left(run.id[:10], 12)),
             Span(left(run.plan_hash[:4], 8), Tone.DIM),
-            Span(left(run.state, 12), RUN_TONES.get(run.state, Tone.PLAIN)),
+            Span(left("held" if is_held(run) else run.state, 12), RUN_TONES.get(run.state, Tone.PLAIN)),
             Span(left(f"{done} of {len(run.steps)}", 10)),
             Span(left(moment(run.started_at, now), 16), Tone.DIM),
             Span(left(long_duration((run.ended_at or now) - run.started_at), 10), Tone.DIM),

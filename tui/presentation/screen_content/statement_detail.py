@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from core.model.states import Trend
+from core.observed.batch_time import batch_shares, slowest_part
 from core.text.secrets import mask_secrets
 from state.ledger_snapshot import StatementDetails
 from state.registry import StatementLine
@@ -198,7 +199,7 @@ def _measurement_lines(
     ]
     lines.append(_batch_line(statement, measurement, facts, look, room))
     lines.append(_state_line(statement, measurement))
-    if measurement.durations:
+    if slowest_part(measurement.durations):
         lines.append(_time_line(measurement))
     lines.append(
         line(
@@ -237,22 +238,9 @@ def _state_line(statement: StatementView, measurement: Measurement) -> Line:
     )
 
 
-_PARTS = (
-    ("plan", ("queryPlanning",)),
-    ("read", ("latestOffset", "getBatch")),
-    ("run", ("addBatch",)),
-    ("commit", ("walCommit", "commitOffsets", "commitBatch")),
-)
-
-
 def _time_line(measurement: Measurement) -> Line:
-    sums = {name: sum(measurement.durations.get(key, 0) for key in keys) for name, keys in _PARTS}
-    total = sum(sums.values()) or 1
-    shares = "  ".join(f"{name} {round(100 * value / total)}%" for name, value in sums.items())
-    bound = {"run": "running", "read": "reading", "plan": "planning", "commit": "committing"}
-    return line(
-        (" time   ", Tone.DIM), shares, (f"   bound by {bound[max(sums, key=lambda name: sums[name])]}", Tone.DIM)
-    )
+    shares = "  ".join(f"{part} {round(100 * share)}%" for part, share in batch_shares(measurement.durations).items())
+    return line((" time   ", Tone.DIM), shares, (f"   bound by {slowest_part(measurement.durations)}", Tone.DIM))
 
 
 def sources_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:

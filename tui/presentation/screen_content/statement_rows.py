@@ -214,12 +214,12 @@ def _name_cell(statement: StatementView, name: str, room: int, glyphs: Glyphs) -
 
 
 def badge_of(statement: StatementView) -> str:
-    """Write what is staged on a statement: [D], [X], or [2] when several people staged it."""
+    """Write what is staged on a statement: [D], [B], [X], or [2] when several people staged it."""
     if not statement.staged:
         return ""
     if len(statement.staged) > 1:
         return f"[{len(statement.staged)}]"
-    return "[X]" if statement.staged[0].verb == "delete" else "[D]"
+    return {"delete": "[X]", "hold": "[B]"}.get(statement.staged[0].verb, "[D]")
 
 
 def _state(statement: StatementView, look: RowContext) -> tuple[str, Tone]:

@@ -229,6 +229,24 @@ def a_rollback_step_by_step_twice(side: Side) -> list[Any]:
     return [(step.do, step.table, said(side.perform(plan, step)), side.picture()) for step in steps]
 
 
+def a_hold_step_by_step_twice(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(A_REBUILD[0], replace(A_REBUILD[1], hold=True))
+    steps = [step for step in plan.steps for _ in range(2) if step.do is not StepKind.SWAP]
+    return [(step.do, step.table, said(side.perform(plan, step)), side.picture()) for step in steps]
+
+
+def a_hold_after_an_operators_stop_and_a_retry(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(A_REBUILD[0], replace(A_REBUILD[1], hold=True))
+    hold = next(step for step in plan.steps if step.do is StepKind.HOLD)
+    for step in plan.steps[: plan.steps.index(hold)]:
+        side.perform(plan, step)
+    side.end_query("c", 2)
+    side.update("c", 2, state=State.STOPPED, wanted="stopped")
+    return [said(side.perform(plan, hold)), side.picture()]
+
+
 SEAM_B = replace(REBUILD_A, choices=(StrategyChoice(T("b"), "seam"),))
 
 
@@ -369,6 +387,8 @@ SCRIPTS: dict[str, Script] = {
         a_rollback,
         a_rollback_to_what_runs_on,
         a_rollback_step_by_step_twice,
+        a_hold_step_by_step_twice,
+        a_hold_after_an_operators_stop_and_a_retry,
         a_seam,
         a_seam_step_by_step_twice,
         an_undelete,
@@ -405,7 +425,7 @@ def test_the_scripts_perform_every_kind_of_step() -> None:
     deployed(side)
     plans += [side.plan(*change) for change in (*CHANGES.values(), (with_more_columns(), EVERYTHING))]
     plans.append(over_a_stopped_parent(side))
-    plans.append(side.plan(soaking(A_REBUILD[0]), A_REBUILD[1]))
+    plans.append(side.plan(soaking(A_REBUILD[0]), replace(A_REBUILD[1], hold=True)))
     plans.append(side.plan(small_project.texts(a=UPPER), SEAM_B))
     deployed(side, CHANGES["a delete of a leaf"])
     plans.append(side.plan(small_project.texts(), PlanRequest(verb="undelete", tables=(T("b"),))))

@@ -1,45 +1,107 @@
-"""Releases as they are listed: what a run swapped in, what it replaced, and the command that takes it back."""
+"""Releases in words and as data: what each waits for, both versions, and the way back or why there is none."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
-from ledger_rows import deployment_row
+import pytest
 
-from tui.presentation.reports.releases import release_as_json, release_lines, releases_of
+from core.model.names import TableName
+from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
+from state.migration_tickets import MigrationTicket
+from tui.presentation.reports.releases import (
+    lag_words,
+    release_as_json,
+    release_details,
+    release_lines,
+    ticket_words,
+    trend_of,
+    verdict,
+    way_words,
+)
+from tui.presentation.styling.value_formatting import clock
 
 NOW = 1_800_000_000.0
+OLD = ReleaseSide(1, "running", runs=True, stops_at=None, lag_rows=0, trend="idle")
+NEW = ReleaseSide(
+    2, "running", runs=True, stops_at=None, lag_rows=12_040, trend="draining", eta_s=240.0, in_rows_s=220.0,
+    out_rows_s=980.0, slowest="reading",
+)  # fmt: skip
+ORDERS = TableName("orders")
+PAIR = ReleasePair(ORDERS, OLD, NEW, serves=1, gate="gate", note="lag 12,040 rows, 0 of 3", lacks="")
 
 
-def versions(table: str, **before: Any) -> tuple[Any, ...]:
-    known: dict[str, Any] = {"active": False, "version": 1, "wanted": "stopped", "state": "stopped", **before}
-    serves = deployment_row(table, version=2, served_by="9f2c-1", served_at=NOW - 60, served_before=1)
-    return serves, deployment_row(table, **known)
+def release(state: str = "hydrating", **known: Any) -> Release:
+    every: dict[str, Any] = dict(
+        run="9f2c-1", plan="9f2c0a", actor="ana", state=ReleaseState(state), since=NOW - 60, pairs=(PAIR,), left=None,
+        serves=False, note="", blocked="nothing is swapped", old_until=None,
+    )  # fmt: skip
+    return Release(**(every | known))
 
 
-def test_a_release_names_what_it_replaced_and_its_command() -> None:
-    first = deployment_row("first", served_by="9f2c-1", served_at=NOW)
-    found = releases_of((*versions("b"), *versions("aa"), first))
-    head, *rows = release_lines(found, NOW)
-    assert head.startswith("9f2c-1  ") and head.endswith("  2 tables  headgate rollback 9f2c-1")
-    assert rows == ["  b   v1 → v2  v1 is stopped", "  aa  v1 → v2  v1 is stopped"]
+def test_a_release_that_catches_up_names_the_slowest_what_is_left_and_what_limits_it() -> None:
+    found = release_details(release(), NOW)
+    assert found[0] == f"release 9f2c-1  hydrating since {clock(NOW - 60)}  by ana"
+    assert found[1] == "  orders v2 is behind by 12k rows, 4m left; reading takes most of its batches."
+    assert found[3:7] == (
+        "TABLE   VER  STATE           LAG      IN     OUT  TREND      SLOW",
+        "orders  v1*  running      0 rows       -       -  idle       -",
+        "        v2   running    12k rows   220/s   980/s  4m left    reading",
+        "  gate: lag 12,040 rows, 0 of 3",
+    )
+    assert all(len(line) <= 80 for line in found)
 
 
-def test_what_still_runs_goes_back_in_seconds() -> None:
-    running: dict[str, Any] = {"wanted": "running", "state": "running", "stops_at": NOW + 600}
-    (head, _) = release_lines(releases_of(versions("a", **running)), NOW)
-    assert "headgate rollback 9f2c-1, in seconds until " in head
-    (head, *_) = release_lines(releases_of((*versions("a", **running), *versions("b"))), NOW)
-    assert "seconds" not in head
+def test_a_version_that_processes_less_than_arrives_does_not_converge() -> None:
+    slow = replace(PAIR, new=replace(NEW, out_rows_s=180.0, trend="growing", rate_rows_s=40.0))
+    assert verdict(release(pairs=(slow,)), NOW).endswith("More arrives than it processes.")
 
 
-def test_what_cannot_go_back_is_named() -> None:
-    gone = {"drop_after": NOW, "trash": "/t", "state": "absent"}
-    (release,) = releases_of((*versions("a", **gone), *versions("b", checkpoint_ok=False)))
-    head, *rows = release_lines((release,), NOW)
-    assert head.endswith("no rollback: a, b cannot go back") and release_as_json(release)["rollback"] is None
-    assert rows == ["  a  v1 → v2  v1 is deleted", "  b  v1 → v2  v1 is stopped, its checkpoint is lost"]
+@pytest.mark.parametrize(
+    ("state", "known", "said"),
+    [
+        ("held", {}, "Held for your word since {since}: headgate release swap 9f2c-1 moves the pointers."),
+        ("preparing", {"pairs": ()}, "The new versions are being made and started."),
+        ("observing", {"blocked": "", "old_until": NOW + 60},
+         "What was replaced runs on until {until}; headgate rollback 9f2c-1 takes seconds until then."),
+        ("needs you", {"note": "b@v2 failed"},
+         "Its run has failed: b@v2 failed. Then headgate runs retry 9f2c-1, or headgate runs cancel 9f2c-1."),
+        ("aborted", {"note": "nothing was swapped"}, "Nothing was swapped; what served before serves still."),
+        ("rolled back", {}, "What served before serves again."),
+        ("done", {}, ""),
+    ],
+)  # fmt: skip
+def test_each_state_says_what_to_do(state: str, known: dict[str, Any], said: str) -> None:
+    expected = said.format(since=clock(NOW - 60), until=clock(NOW + 60))
+    assert verdict(release(state, **known), NOW) == expected
 
 
-def test_what_was_rolled_back_is_a_release_of_its_own_and_the_newest_is_first() -> None:
-    later = deployment_row("c", version=1, served_by="back", served_at=NOW, served_before=2)
-    found = releases_of((*versions("a"), later, deployment_row("c", version=2, active=False)))
-    assert [(release.run, release.tables[0].before) for release in found] == [("back", 2), ("9f2c-1", 1)]
+def test_a_list_has_the_way_back_of_each() -> None:
+    soaking = replace(PAIR, old=replace(OLD, stops_at=NOW + 600), serves=2)
+    found = release_lines([release("observing", pairs=(soaking,), blocked="", old_until=NOW + 600)], NOW)
+    until = clock(NOW + 600)
+    assert found == (
+        f"9f2c-1  observing until {until}  1 table",
+        f"  headgate rollback 9f2c-1, in seconds until {until}",
+        f"  orders  v1 → v2  serves v2  v1 is running, stops {until}",
+    )
+    assert way_words(release(blocked="orders v1: it is deleted"), NOW) == "no rollback: orders v1: it is deleted"
+
+
+def test_what_is_not_known_is_said_so() -> None:
+    assert lag_words(replace(NEW, lag_rows=None)) == "?" and lag_words(replace(NEW, exact=False)) == "≈12k rows"
+    assert lag_words(replace(NEW, lag_rows=None, lag_files=1)) == "1 file"
+    assert trend_of(replace(NEW, trend="")) == trend_of(replace(NEW, runs=False)) == "-"
+
+
+def test_a_ticket_says_who_reads_what_from_where_and_until_when() -> None:
+    one = MigrationTicket(
+        "9f2c-1", "orders", "BI", "", "ana", False, "orders__v1", "orders__v2", 41, NOW - 60, NOW + 60
+    )  # type: ignore[arg-type]  # A name as it is.
+    assert ticket_words(one, NOW) == (
+        f"BI (ana) reads orders__v1: move to orders__v2, cut at batch 41, {clock(NOW - 60)}, until {clock(NOW + 60)}"
+    )
+    assert ticket_words(replace(one, deadline=NOW - 1), NOW).endswith("(overdue)")
+    written = json.loads(json.dumps(release_as_json(release(tickets=(one,)))))
+    assert written["tickets"][0]["cut_batch"] == 41 and written["rollback"] is None
+    assert (written["state"], written["pairs"][0]["new"]["lag_rows"]) == ("hydrating", 12_040)

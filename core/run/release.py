@@ -1,0 +1,346 @@
+"""A release: what a run that replaces versions comes to, told by its plan, its steps and the registry. Derived, never
+stored: where the run stands is the truth.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.model.actions import Action, StepKind
+from core.model.names import TableName, physical_name
+from core.model.states import State, WantedState
+from core.observed.batch_time import slowest_part
+from core.observed.step_durations import Seconds
+from core.plan.model import Plan, PlanNode
+from core.run.model import SATISFIED, RunState, StepState
+from core.run.release_records import Figures, RegisteredVersion, RunRecord, Ticket
+from core.run.time_left import time_left
+from core.text.wording import counted
+
+
+class ReleaseState(StrEnum):
+    """Where a release stands."""
+
+    PREPARING = "preparing"
+    HYDRATING = "hydrating"
+    VALIDATING = "validating"
+    READY = "ready"
+    HELD = "held"
+    SWAPPING = "swapping"
+    OBSERVING = "observing"
+    RETIRING = "retiring"
+    DONE = "done"
+    ABORTED = "aborted"
+    ROLLING_BACK = "rolling back"
+    ROLLED_BACK = "rolled back"
+    REPLACED = "replaced"
+    NEEDS_YOU = "needs you"
+
+
+OPEN_STATES = frozenset(
+    {
+        ReleaseState.PREPARING,
+        ReleaseState.HYDRATING,
+        ReleaseState.VALIDATING,
+        ReleaseState.READY,
+        ReleaseState.HELD,
+        ReleaseState.SWAPPING,
+        ReleaseState.OBSERVING,
+        ReleaseState.RETIRING,
+        ReleaseState.ROLLING_BACK,
+        ReleaseState.NEEDS_YOU,
+    }
+)
+"""States in which something of a release still goes on or waits."""
+
+_STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
+    StepKind.SWAP: ReleaseState.SWAPPING,
+    StepKind.HOLD: ReleaseState.HELD,
+    StepKind.CATCH_UP: ReleaseState.HYDRATING,
+    StepKind.START: ReleaseState.HYDRATING,
+    StepKind.RESUME: ReleaseState.HYDRATING,
+}
+"""What a step that is begun says of its release; the latest in the order of this table decides."""
+
+_REPLACES = frozenset({Action.REBUILD, Action.ROLLBACK})
+
+
+Version = tuple[TableName, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSide:
+    """One version of a pair, the one that serves or the one that is to serve."""
+
+    version: int
+    state: str
+    """As observed; absent where its files are gone or in the trash."""
+    runs: bool
+    """Whether it is wanted running."""
+    stops_at: float | None
+    """When it stops by itself, epoch seconds; None where it does not."""
+    lag_rows: int | None = None
+    lag_files: int | None = None
+    exact: bool = True
+    trend: str = ""
+    """Empty before its first measurement."""
+    rate_rows_s: float | None = None
+    eta_s: float | None = None
+    in_rows_s: float | None = None
+    """Rows a second that arrive."""
+    out_rows_s: float | None = None
+    """Rows a second that its batches process while they run."""
+    batch: int | None = None
+    slowest: str = ""
+    """What its batches spend most of their time on."""
+    watermark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePair:
+    """One table of a release."""
+
+    table: TableName
+    old: ReleaseSide
+    new: ReleaseSide
+    serves: int
+    """The version that the pointer leads to; 0 where there is no pointer."""
+    gate: str
+    """Where the gate of the new version stands, a state of a step; empty where it has none."""
+    note: str
+    """The figures of the gate, as the run writes them."""
+    lacks: str
+    """Why the old version cannot serve again, in words; empty where it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A run that replaces versions, as it stands now."""
+
+    run: str
+    plan: str
+    actor: str
+    state: ReleaseState
+    since: float
+    """When this state began, epoch seconds."""
+    pairs: tuple[ReleasePair, ...]
+    left: Seconds | None
+    """How long the run still takes, the wait for a word left out; None where that is not known, or it has ended."""
+    serves: bool
+    """Whether something that it swapped in serves."""
+    note: str
+    """What it waits for or fails of, in the words of its step; empty where nothing is to be said."""
+    blocked: str
+    """Why there is no rollback; empty where there is one."""
+    old_until: float | None
+    """When the first of the replaced versions stops by itself: until then a rollback takes seconds; None where one of
+    them does not run."""
+    tickets: tuple[Ticket, ...] = ()
+    """Open ones: who still reads what was replaced."""
+
+    @property
+    def rollback(self) -> str:
+        """Return the command that takes it back; empty where there is none."""
+        return "" if self.blocked else f"headgate rollback {self.run}"
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether something of it still goes on or waits."""
+        return self.state in OPEN_STATES
+
+
+def replaced_nodes(plan: Plan) -> tuple[PlanNode, ...]:
+    """Return the nodes that a plan brings to another version beside the one that serves; none: it is no release."""
+    return tuple(node for node in plan.nodes if node.action in _REPLACES and node.version != node.from_version)
+
+
+def release_of(
+    plan: Plan,
+    run: RunRecord,
+    versions: Iterable[RegisteredVersion],
+    figures: Iterable[Figures],
+    *,
+    now: float,
+    tickets: Iterable[Ticket] = (),
+) -> Release | None:
+    """Return the release that a run is; None where it replaces nothing. Linear in versions and steps."""
+    nodes = replaced_nodes(plan)
+    if not nodes:
+        return None
+    known = {(one.table, one.version): one for one in versions}
+    serving = {table: version for (table, version), one in known.items() if one.active and not one.deleted}
+    measured = {(one.table, one.version): one for one in figures}
+    old = {node.table: node.from_version for node in nodes}
+    gates = {(step.table, step.version): step for step in run.steps if step.do == StepKind.CATCH_UP}
+    pairs = []
+    for node in sorted(nodes, key=lambda node: node.table):
+        before, after, gate = (node.table, node.from_version), (node.table, node.version), gates.get(_key(node))
+        pairs.append(
+            ReleasePair(
+                node.table,
+                _side(before, known.get(before), measured.get(before)),
+                _side(after, known.get(after), measured.get(after)),
+                serving.get(node.table, 0),
+                gate.state if gate else "",
+                gate.note if gate else "",
+                _lacks(known.get(before), known, old),
+            )
+        )
+    state, since, note = _standing(plan, run, pairs, known)
+    serves = _has_swapped(run) and _serves(run, pairs, known)
+    soaks = [pair.old.stops_at for pair in pairs if pair.old.runs and pair.old.stops_at is not None]
+    replaced = {physical_name(pair.table, pair.old.version) for pair in pairs}
+    return Release(
+        run.id,
+        plan.hash,
+        run.actor,
+        state,
+        since,
+        tuple(pairs),
+        time_left(plan.steps, run.steps, now) if run.state == RunState.RUNNING else None,
+        serves,
+        note,
+        _why_no_rollback(run, pairs, serves=serves),
+        min(soaks) if _has_swapped(run) and len(soaks) == len(pairs) else None,
+        tuple(ticket for ticket in open_tickets(tickets, known.values()) if ticket.old in replaced),
+    )
+
+
+def open_tickets(tickets: Iterable[Ticket], versions: Iterable[RegisteredVersion]) -> tuple[Ticket, ...]:
+    """Return the tickets of readers that still read what was replaced.
+
+    A statement's is closed once no version of it reads the old one, another's by an operator's word, and all where the
+    old version is gone or serves again.
+    """
+    every = [one for one in versions if not one.deleted]
+    reads = {
+        (str(one.table), physical_name(binding.parent, binding.version))
+        for one in every
+        if one.active or one.wanted == WantedState.RUNNING
+        for binding in one.bindings
+    }
+    there = {physical_name(one.table, one.version) for one in every if not one.active}
+    return tuple(
+        ticket
+        for ticket in tickets
+        if ticket.closed_at is None
+        and ticket.old in there
+        and (not ticket.is_statement or (ticket.reader, ticket.old) in reads)
+    )
+
+
+def _key(node: PlanNode) -> tuple[str, int]:
+    return str(node.table), node.version
+
+
+def _side(key: Version, one: RegisteredVersion | None, measured: Figures | None) -> ReleaseSide:
+    if one is None or one.deleted:
+        return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
+    runs = one.wanted == WantedState.RUNNING
+    plain = ReleaseSide(key[1], one.state, runs, one.stops_at if runs and not one.active else None)
+    if measured is None:
+        return plain
+    return ReleaseSide(
+        plain.version,
+        plain.state,
+        plain.runs,
+        plain.stops_at,
+        measured.lag_rows,
+        measured.lag_files,
+        measured.exact,
+        measured.trend,
+        measured.rate_rows_s,
+        measured.eta_s,
+        measured.in_rows_s,
+        measured.out_rows_s,
+        measured.batch,
+        slowest_part(measured.durations),
+        measured.watermark,
+    )
+
+
+def _lacks(
+    one: RegisteredVersion | None, known: Mapping[Version, RegisteredVersion], old: Mapping[TableName, int]
+) -> str:
+    """Return why a replaced version cannot serve again: its files, its checkpoint, or what it reads."""
+    if one is None or one.deleted:
+        return "it is deleted"
+    if not one.checkpoint_ok:
+        return "its checkpoint is lost"
+    if one.state == State.FAILED:
+        return "it has failed"
+    for binding in one.bindings:
+        parent = known.get((binding.parent, binding.version))
+        filled = parent is not None and not parent.deleted and (parent.active or parent.wanted == WantedState.RUNNING)
+        if binding.version and not filled and old.get(binding.parent) != binding.version:
+            return f"it reads {physical_name(binding.parent, binding.version)}, which is not filled any more"
+    return ""
+
+
+def _has_swapped(run: RunRecord) -> bool:
+    return any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps)
+
+
+def _serves(run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version, RegisteredVersion]) -> bool:
+    """Return whether something that this run has swapped in still serves by its doing."""
+    new = (known.get((pair.table, pair.new.version)) for pair in pairs if pair.serves == pair.new.version)
+    return any(one is not None and one.served_by in ("", run.id) for one in new)
+
+
+def _why_no_rollback(run: RunRecord, pairs: Sequence[ReleasePair], *, serves: bool) -> str:
+    if not _has_swapped(run):
+        return "nothing is swapped"
+    if not serves:
+        return "what it swapped in does not serve any more"
+    lacking = [f"{pair.table} v{pair.old.version}: {pair.lacks}" for pair in pairs if pair.lacks]
+    return "; ".join(lacking)
+
+
+def _standing(
+    plan: Plan, run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version, RegisteredVersion]
+) -> tuple[ReleaseState, float, str]:
+    """Return the state of a release, since when, and what its step says of it."""
+    back = plan.request.verb == "rollback"
+    waits = not run.acknowledged_by or any(pair.new.state != State.ABSENT for pair in pairs)
+    if run.state == RunState.FAILED and not run.continued_by and waits:
+        bad = next((step for step in run.steps if step.state == StepState.FAILED), None)
+        return ReleaseState.NEEDS_YOU, run.ended_at or run.started_at, bad.note if bad else ""
+    if _has_swapped(run):
+        return _after_the_swap(run, pairs, known)
+    if run.state == RunState.CANCELLED or run.state == RunState.FAILED:
+        words = f"run {run.continued_by} goes on from it" if run.continued_by else "nothing was swapped"
+        return ReleaseState.ABORTED, run.ended_at or run.started_at, words
+    open_ = {StepKind(step.do): step for step in run.steps if step.state in (StepState.RUNNING, StepState.GATE)}
+    found = next((kind for kind in _STATE_BY_STEP if kind in open_), None)
+    state = _STATE_BY_STEP[found] if found else _between(run)
+    since = open_[found].started_at if found else None
+    note = open_[found].note if found else ""
+    if back and state is not ReleaseState.HELD:
+        state = ReleaseState.ROLLING_BACK
+    return state, since or run.started_at, note
+
+
+def _between(run: RunRecord) -> ReleaseState:
+    """Return where a run stands of which no step that tells is open: at its end of waiting, or at its beginning."""
+    gates = [step.state in SATISFIED for step in run.steps if step.do == StepKind.CATCH_UP]
+    if gates and all(gates):
+        return ReleaseState.READY
+    started = any(step.do in (StepKind.START, StepKind.RESUME) and step.state in SATISFIED for step in run.steps)
+    return ReleaseState.HYDRATING if started else ReleaseState.PREPARING
+
+
+def _after_the_swap(
+    run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version, RegisteredVersion]
+) -> tuple[ReleaseState, float, str]:
+    swapped = max((s.ended_at or 0.0 for s in run.steps if s.do == StepKind.SWAP), default=0.0) or run.started_at
+    if not _serves(run, pairs, known):
+        back = all(pair.serves == pair.old.version for pair in pairs)
+        return ReleaseState.ROLLED_BACK if back else ReleaseState.REPLACED, run.ended_at or swapped, ""
+    if run.ended_at is None:
+        ending = any(step.do == StepKind.STOP and step.state != StepState.DONE for step in run.steps)
+        return ReleaseState.RETIRING if ending else ReleaseState.OBSERVING, swapped, ""
+    running = [pair for pair in pairs if pair.old.runs]
+    if any(pair.old.stops_at is not None for pair in running):
+        words = f"{counted(len(running), 'replaced version')} {'runs' if len(running) == 1 else 'run'} on"
+        return ReleaseState.OBSERVING, swapped, words
+    return ReleaseState.DONE, run.ended_at, ""

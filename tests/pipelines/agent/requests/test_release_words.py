@@ -1,0 +1,102 @@
+"""Words about releases at the agent's desk: a swap and a ticket are admitted, recorded and passed on."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ledger_rows import plan_row, run_row
+from submission_desk import BOB, LEE, NOW, REBUILD_A, Desk
+
+from core.model.errors import ConfirmationNeeded, Refused, UsageError
+from core.model.names import TableName as T
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.run.state_machine import OperatorControl
+from state.migration_tickets import MigrationTicket
+from state.row_types import StepRow
+
+HELD_A = replace(REBUILD_A, hold=True)
+
+
+@pytest.fixture
+def told(desk: Desk) -> list[tuple[str, OperatorControl]]:
+    found: list[tuple[str, OperatorControl]] = []
+    desk.runs.tell = lambda run, word: found.append((run, word))  # type: ignore[attr-defined]  # Of a run lane.
+    return found
+
+
+def held(desk: Desk, state: str = "gate") -> Plan:
+    """Have the run 7f3a-1 wait for its word."""
+    made = desk.plan(HELD_A)
+    desk.world.ledger.put_plan(plan_row(made, author_uid=LEE.person))
+    steps = tuple(
+        StepRow(step.n, step.do, step.table, step.version, state if step.do == "hold" else "done")
+        for step in made.steps
+    )
+    desk.world.ledger.take_plan(made.hash, run_row(made.hash, id="7f3a-1", steps=steps), now=NOW)
+    return made
+
+
+def ask(desk: Desk, caller: Any = LEE, confirm: str = "dev 7f3a", **args: Any) -> dict[str, Any]:
+    request = {"op": "run", "args": {"id": "7f3a-1", "act": "swap", **args}, "confirm": confirm}
+    return desk.commands.handle(caller, request)
+
+
+def test_a_word_is_passed_on_with_who_gave_it_and_recorded(desk: Desk, told: list[Any]) -> None:
+    held(desk)
+    with pytest.raises(ConfirmationNeeded, match="dev 7f3a"):
+        ask(desk, confirm="yes")
+    assert told == []
+    assert ask(desk, BOB) == {"run": "7f3a-1", "act": "swap"}
+    assert told == [("7f3a-1", OperatorControl("swap", 0, BOB.name))]
+    done, refused = desk.world.ledger.commands()
+    assert (done.op, done.subject, done.outcome, refused.outcome) == ("swap", "7f3a-1", "accepted", "refused")
+
+
+def test_a_run_that_is_not_held_and_one_that_is_unknown_are_refused(desk: Desk, told: list[Any]) -> None:
+    held(desk, state="done")
+    with pytest.raises(Refused, match="does not wait for a word"):
+        ask(desk)
+    with pytest.raises(UsageError, match="there is no run"):
+        ask(desk, id="9999-1")
+    assert told == []
+
+
+def test_who_may_not_operate_gives_no_word_and_closes_no_ticket(desk: Desk, told: list[Any]) -> None:
+    held(desk)
+    desk.rule(roles=(("operate", (BOB.name,)),))
+    desk.commands = type(desk.commands)(desk.world, *desk.parts)
+    with pytest.raises(Refused, match="may not continue a run, retry, skip or let it swap"):
+        ask(desk)
+    with pytest.raises(Refused, match="may not close tickets"):
+        desk.commands.handle(LEE, {"op": "close_ticket", "args": {"id": "7f3a-1", "reader": "BI"}})
+    ask(desk, BOB)
+    assert len(told) == 1
+
+
+def test_a_ticket_is_closed_once_by_whom_it_says(desk: Desk) -> None:
+    ticket = MigrationTicket("7f3a-1", T("a"), "BI", "", "", False, "a__v1", "a__v2", None, 1.0, 2.0)
+    desk.world.ledger.open_tickets([ticket])
+    asked = {"op": "close_ticket", "args": {"id": "7f3a-1", "reader": "BI"}}
+    assert desk.commands.handle(BOB, asked)["closed"] == 1
+    (closed,) = desk.world.ledger.tickets("7f3a-1")
+    assert (closed.closed_by, closed.closed_at) == (BOB.name, NOW)
+    with pytest.raises(Refused, match="no open ticket of BI"):
+        desk.commands.handle(BOB, asked)
+
+
+def test_console_and_agent_plan_the_same_retirement_with_an_open_ticket(desk: Desk) -> None:
+    ledger = desk.world.ledger
+    for name in "abc":
+        row = ledger.deployment(T(name), 1)
+        assert row is not None
+        bound = tuple(replace(one, version=2 if one.version else 0) for one in row.bindings)
+        ledger.put_deployment(replace(row, version=2, active=False, bindings=bound))
+    ledger.activate({T(name): 2 for name in "abc"}, by="7f3a-1", at=NOW)
+    retire = PlanRequest(verb="retire", tables=(T("a"), T("b"), T("c")), nonce="n")
+    made = desk.plan(retire)
+    ledger.open_tickets([MigrationTicket("7f3a-1", T("a"), "BI", "", "", False, "a__v1", "a__v2", None, 1.0, 2.0)])
+    with pytest.raises(Refused, match="BI has an open ticket on a__v1"):
+        desk.hand_over(desk.plan(retire, tickets=ledger.tickets()))
+    ledger.close_ticket("7f3a-1", "BI", by="lee", at=NOW)
+    assert desk.hand_over(made)["level"] == "C3"

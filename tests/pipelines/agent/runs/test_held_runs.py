@@ -1,0 +1,177 @@
+"""Runs that are held before their swap: who may give the word, when, and what becomes of it."""
+
+import json
+import os
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import wait_until
+
+from core.model.errors import ConfirmationNeeded, Refused
+from core.model.names import TableName as T
+from core.plan.model import Plan
+from core.policy.model import Policy
+from core.run.release import Release, ReleaseState
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.requests.release_words import check_word
+from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from pipelines.agent.runs.run_lane import RunLane
+from state.ledger import LedgerReader
+from state.releases import open_releases, release_of_run
+from state.row_types import RunRow
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_executor_contract import A_REBUILD, soaking
+
+HELD = replace(A_REBUILD[1], hold=True)
+CALLER = Caller(1, os.getuid(), None)
+
+
+@pytest.fixture(autouse=True)
+def prompt(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    lane.deploy(world, pool, small_project.texts())
+
+
+def begun(world: AgentContext, files: dict[str, str] | None = None) -> tuple[Plan, str, RunLane]:
+    """Have a rebuild of everything driven until it is held."""
+    made = lane.plan(world, files or soaking(A_REBUILD[0]), HELD)
+    run_id = lane.submit(world, made)
+    driven = RunLane(world)
+    driven.drive(run_id)
+    wait_until(lambda: hold_of(world, run_id) == "gate")
+    return made, run_id, driven
+
+
+def row_of(world: AgentContext, run_id: str) -> RunRow:
+    found = world.ledger.run(run_id)
+    assert found is not None
+    return found
+
+
+def hold_of(world: AgentContext, run_id: str) -> str:
+    return next(step.state for step in row_of(world, run_id).steps if step.do == "hold")
+
+
+def ended(world: AgentContext, run_id: str) -> str:
+    wait_until(lambda: row_of(world, run_id).ended_at is not None)
+    return row_of(world, run_id).state
+
+
+def released(world: AgentContext, made: Plan, run_id: str) -> Release:
+    with LedgerReader(world.ledger.path) as reader:
+        found = release_of_run(reader, row_of(world, run_id), made, world.clock())
+    assert found is not None
+    return found
+
+
+def test_nothing_is_swapped_before_the_word_and_everything_after_it(world: AgentContext, pool: Any) -> None:
+    made, run_id, driven = begun(world)
+    assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and len(pool.running) == 6
+    held = released(world, made, run_id)
+    assert held.state is ReleaseState.HELD and held.note == f"waits for the word: headgate release swap {run_id}"
+    assert [(pair.table, pair.serves, pair.new.runs) for pair in held.pairs] == [(name, 1, True) for name in "abc"]
+    assert (held.rollback, held.blocked) == ("", "nothing is swapped")
+    driven.tell(run_id, OperatorControl("swap", by="bob"))
+    assert ended(world, run_id) == "done"
+    assert set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
+    (step,) = [step for step in row_of(world, run_id).steps if step.do == "hold"]
+    assert (step.state, step.note) == ("done", "the word to swap was given by bob")
+    lane.settle(world, pool)
+    after = released(world, made, run_id)
+    assert after.state is ReleaseState.OBSERVING and after.rollback == f"headgate rollback {run_id}"
+    with LedgerReader(world.ledger.path) as reader:
+        assert [one.run for one in open_releases(reader, world.clock())] == [run_id]
+
+
+def test_a_cancel_while_it_is_held_leaves_what_serves_alone(world: AgentContext, pool: Any) -> None:
+    made, run_id, driven = begun(world)
+    driven.tell(run_id, OperatorControl("cancel"))
+    assert ended(world, run_id) == "cancelled"
+    wait_until(lambda: sorted(pool.running) == ["a@v1", "b@v1", "c@v1"])
+    assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
+    assert released(world, made, run_id).state is ReleaseState.ABORTED
+
+
+def test_a_version_that_fails_while_it_is_held_ends_the_hold(world: AgentContext, pool: Any) -> None:
+    made, run_id, _ = begun(world)
+    world.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
+    assert ended(world, run_id) == "failed"
+    found = released(world, made, run_id)
+    assert found.state is ReleaseState.NEEDS_YOU and found.note == "b@v2 failed while it was held: OOM no memory"
+    assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
+
+
+def test_a_hold_has_an_end_and_a_retry_waits_again(world: AgentContext) -> None:
+    passed = [0.0]
+    world.monotonic = lambda: passed[0]
+    _, run_id, driven = begun(world)
+    passed[0] = 24 * 3600 + 1.0
+    assert ended(world, run_id) == "failed"
+    (step,) = [step for step in row_of(world, run_id).steps if step.state == "failed"]
+    assert step.note.endswith("nobody has given it after 24 hours; headgate runs retry waits again")
+    world.ledger.put_run_state(run_id, "running")
+    driven.tell(run_id, OperatorControl("retry"))
+    wait_until(lambda: hold_of(world, run_id) == "gate")
+    driven.tell(run_id, OperatorControl("swap", by="bob"))
+    assert ended(world, run_id) == "done"
+
+
+def test_a_hold_is_not_skipped_and_a_word_before_it_is_not_kept(world: AgentContext, pool: Any) -> None:
+    made = lane.plan(world, A_REBUILD[0], HELD)
+    run_id = lane.submit(world, made)
+    driven = RunLane(world)
+    driven.tell(run_id, OperatorControl("swap", by="bob"))
+    wait_until(lambda: hold_of(world, run_id) == "gate")
+    number = next(step.n for step in made.steps if step.do == "hold")
+    driven.tell(run_id, OperatorControl("skip", number))
+    driven.tell(run_id, OperatorControl("pause"))
+    wait_until(lambda: row_of(world, run_id).state == "paused")
+    assert hold_of(world, run_id) == "gate" and set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
+    driven.tell(run_id, OperatorControl("cancel"))
+    assert ended(world, run_id) == "cancelled"
+
+
+def test_the_word_needs_a_held_run_its_text_and_no_freeze(world: AgentContext) -> None:
+    _, run_id, driven = begun(world)
+    row, text = row_of(world, run_id), f"dev {run_id[:4]}"
+    check_word(world, CALLER, row, text)
+    with pytest.raises(ConfirmationNeeded, match=text):
+        check_word(world, CALLER, row, "yes")
+    frozen = replace(world.layout.environment, policy=Policy(freeze=("1970-01-01 - 2100-01-01",)))
+    world.layout = replace(world.layout, environment=frozen)
+    with pytest.raises(Refused, match="nothing is swapped"):
+        check_word(world, CALLER, row, text)
+    waiting = replace(row, steps=tuple(replace(s, state="waits") if s.do == "hold" else s for s in row.steps))
+    with pytest.raises(Refused, match="have not caught up yet"):
+        check_word(world, CALLER, waiting, text)
+    driven.tell(run_id, OperatorControl("cancel"))
+    ended(world, run_id)
+    with pytest.raises(Refused, match="does not wait for a word"):
+        check_word(world, CALLER, row_of(world, run_id), text)
+
+
+@pytest.mark.parametrize(
+    ("approvals", "author", "refused"),
+    [(0, CALLER.person, False), (1, CALLER.person, True), (1, None, True), (1, CALLER.person + 1, False)],
+)
+def test_what_needed_an_approval_is_let_go_by_another_login(
+    approvals: int, author: int | None, refused: bool, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, run_id, driven = begun(world)
+    plan = world.ledger.plan(made.hash)
+    assert plan is not None
+    body = json.dumps(json.loads(plan.body) | {"approvals": approvals})
+    asked = replace(plan, body=body, author=CALLER.name, author_uid=author)
+    monkeypatch.setattr(world.ledger, "plan", lambda found: asked)
+    with pytest.raises(Refused, match="its plan needed an approval") if refused else nullcontext():
+        check_word(world, CALLER, row_of(world, run_id), f"dev {run_id[:4]}")
+    monkeypatch.undo()
+    driven.tell(run_id, OperatorControl("cancel"))
+    ended(world, run_id)

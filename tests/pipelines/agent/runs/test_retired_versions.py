@@ -1,0 +1,118 @@
+"""Tickets at a swap, and the retirement of what was replaced: refused while it is read, into the trash, purged."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import small_project
+
+from core.model.errors import Refused
+from core.model.names import TableName as T
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.planning.planner import make_plan
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from pipelines.agent.trash_purge import purge_trash
+from state.planner_input import observe
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_executor_contract import A_REBUILD, REBUILD_A, UPPER, soaking
+
+DAY_S = 86400.0
+READ = {"pipelines/facts/p/b/b.yml": "readers: [dashboard (bi-team)]\n"}
+
+
+@pytest.fixture(autouse=True)
+def prompt(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    lane.deploy(world, pool, small_project.texts() | READ)
+
+
+def planned(world: AgentContext, *tables: str, files: dict[str, str] | None = None) -> Plan:
+    ledger = world.ledger
+    seen = observe(ledger.deployments(include_deleted=True), tickets=ledger.tickets())
+    request = PlanRequest(verb="retire", tables=tuple(map(T, tables)))
+    return make_plan(small_project.project(files or A_REBUILD[0] | READ), "dev", seen, request)
+
+
+def executed(world: AgentContext, pool: Any, made: Plan) -> str:
+    assert not made.refusals, made.refusals
+    return lane.drive(world, lane.submit(world, made))
+
+
+def refusals(made: Plan) -> list[str]:
+    return [refused.summary for refused in made.refusals]
+
+
+def test_a_swap_leaves_a_ticket_to_each_reader_that_stays(world: AgentContext, pool: Any) -> None:
+    world.clock = lambda: 1000.0
+    made = lane.plan(world, small_project.texts(a=UPPER) | READ, replace(REBUILD_A, children="product"))
+    run = lane.submit(world, made)
+    assert lane.drive(world, run) == "done"
+    told = [(t.reader, t.product, t.is_statement, t.old, t.new, t.owner) for t in world.ledger.tickets(run)]
+    assert told == [
+        ("c", "other", True, "a__v1", "a__v2", ""),
+        ("dashboard", "", False, "b__v1", "b__v2", "bi-team"),
+    ]
+    (one, _) = world.ledger.tickets(run)
+    assert (one.cut_at, one.deadline, one.closed_at) == (1000.0, 1000.0 + 7 * DAY_S, None)
+    assert refusals(planned(world, "a", "b")) == ["a__v1 is read by c (other)", "dashboard has an open ticket on b__v1"]
+    world.ledger.close_ticket(run, "dashboard", by="ana", at=2000.0)
+    assert refusals(planned(world, "a", "b")) == ["a__v1 is read by c (other)"]
+    with pytest.raises(Refused, match="no open ticket of dashboard"):
+        world.ledger.close_ticket(run, "dashboard", by="ana", at=2000.0)
+
+
+def test_a_swap_that_is_done_again_leaves_a_closed_ticket_closed(world: AgentContext, pool: Any) -> None:
+    made = lane.plan(world, A_REBUILD[0] | READ, A_REBUILD[1])
+    run = lane.submit(world, made)
+    assert lane.drive(world, run) == "done"
+    world.ledger.close_ticket(run, "dashboard", by="ana", at=2000.0)
+    kept = world.ledger.tickets()
+    world.ledger.open_tickets([replace(one, closed_at=None, closed_by="") for one in kept])
+    assert world.ledger.tickets() == kept
+
+
+def test_what_was_replaced_goes_into_the_trash_and_is_purged_after_its_time(world: AgentContext, pool: Any) -> None:
+    files = soaking(A_REBUILD[0])
+    assert lane.deploy(world, pool, files, A_REBUILD[1]) == "done"
+    assert len(pool.running) == 6
+    made = planned(world, "a", "b", "c", files=files)
+    stops = [(step.do, step.table) for step in made.steps]
+    assert stops == [("stop", "b"), ("stop", "c"), ("stop", "a"), *(("tombstone", name) for name in "bca")]
+    assert executed(world, pool, made) == "done"
+    assert sorted(pool.running) == ["a@v2", "b@v2", "c@v2"] and set(pool.tables) == {
+        "landed",
+        "a__v2",
+        "b__v2",
+        "c__v2",
+    }
+    gone = [d for d in world.ledger.deployments(include_deleted=True) if d.deleted]
+    assert [(d.table, d.version, d.trash != "") for d in gone] == [("a", 1, True), ("b", 1, True), ("c", 1, True)]
+    assert world.ledger.deleted_tables() == (), "the tables themselves are there"
+    again = planned(world, "a", files=files)
+    assert refusals(again) == ["no version of a was replaced and is still there"]
+    back = make_plan(
+        small_project.project(files), "dev", observe(world.ledger.deployments(include_deleted=True)),
+        PlanRequest(verb="rollback", tables=(T("a"),)),
+    )  # fmt: skip
+    assert refusals(back) == ["a has no earlier version that served"]
+    wall = world.clock() + 8 * DAY_S
+    uptime = world.uptime()
+    world.clock, world.uptime = (lambda: wall), (lambda: replace(uptime, seconds=uptime.seconds + 8 * DAY_S))
+    purge_trash(world)
+    assert [d.trash for d in world.ledger.deployments(include_deleted=True) if d.deleted] == ["", "", ""]
+
+
+def test_a_reader_that_came_after_the_plan_keeps_what_it_reads(world: AgentContext, pool: Any) -> None:
+    assert lane.deploy(world, pool, soaking(A_REBUILD[0]), A_REBUILD[1]) == "done"
+    made = planned(world, "a", "b", "c")
+    run = lane.submit(world, made)
+    found = world.ledger.deployment(T("b"), 2)
+    assert found is not None
+    world.ledger.update_deployment(T("b"), 2, bindings=tuple(replace(each, version=1) for each in found.bindings))
+    assert lane.drive(world, run) == "failed"
+    kept = world.ledger.deployment(T("a"), 1)
+    assert kept is not None and not kept.deleted and "a@v1" in pool.running

@@ -1,0 +1,131 @@
+"""The command `release`: what it lists and shows, and the word that it gives."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from command_line import written
+from ledger_rows import deployment_row, external_row, plan_row, run_row
+
+from core.model.names import TableName as T
+from core.observed.deployment import Binding
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.planning.planner import make_plan
+from state.migration_tickets import MigrationTicket
+from state.planner_input import observe
+from state.row_types import StepRow
+from tui.command_line import exit_codes
+from tui.project_folder.project_reader import ProjectReader
+
+
+@pytest.fixture
+def held(ledger: Any, place: Any) -> str:
+    """A run that rebuilds a, whose new version has caught up and waits for the word; returns its id."""
+    reads = {"a": (Binding(T("landed"), 0, True),), "b": (Binding(T("a"), 1, True),)}
+    rows = {name: deployment_row(name, bindings=bound) for name, bound in reads.items()}
+    for row in (external_row("landed"), *rows.values()):
+        ledger.put_deployment(row)
+    project = ProjectReader(place, {}).read().project
+    request = PlanRequest(tables=(T("a"),), rebuild=True, hold=True, children="all")
+    made: Plan = make_plan(project, "dev", observe(ledger.deployments()), request)
+    assert not made.refusals
+    ledger.put_plan(plan_row(made))
+    for name, row in rows.items():
+        bound = reads["a"] if name == "a" else (Binding(T("a"), 2, True),)
+        ledger.put_deployment(replace(row, version=2, active=False, bindings=bound))
+    at = [step.do for step in made.steps].index("hold")  # type: ignore[arg-type]  # A word of the list.
+    states = ["done"] * at + ["gate"] + ["waits"] * (len(made.steps) - at - 1)
+    steps = tuple(
+        StepRow(s.n, s.do, s.table, s.version, state, started_at=5.0 if state == "gate" else None)
+        for s, state in zip(made.steps, states, strict=True)
+    )
+    run = run_row(made.hash, id="7f3a-1", steps=steps)
+    ledger.take_plan(made.hash, run, now=2.0)
+    return run.id
+
+
+def said(line: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> tuple[str, str]:
+    assert exit_codes.run_command_line(line) == code
+    found = capsys.readouterr()
+    return found.out, found.err
+
+
+def test_a_held_release_is_listed_and_shown_with_the_word_that_it_waits_for(
+    held: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = said(["release"], capsys)
+    assert out.splitlines()[0].startswith(f"{held}  held since ") and "no rollback: nothing is swapped" in out
+    assert said(["release", "list"], capsys)[0] == out
+    out, _ = said(["release", "show", held], capsys)
+    assert f"headgate release swap {held} moves the pointers." in out
+    found = written(["release", "show", held], capsys)
+    assert (found["format"], found["release"]["state"]) == ("headgate.release/1", "held")
+    assert [(pair["table"], pair["serves"]) for pair in found["release"]["pairs"]] == [("a", 1), ("b", 1)]
+    assert [one["run"] for one in written(["release"], capsys)["releases"]] == [held]
+
+
+def test_health_names_what_is_held(held: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"run {held}: Held for your word since" in said(["health"], capsys)[0]
+    (one,) = written(["health"], capsys)["releases"]
+    assert (one["run"], one["state"]) == (held, "held")
+
+
+def test_the_word_is_given_with_environment_and_run(held: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = said(["release", "swap", held], capsys, 3)
+    assert out == "" and "this needs the confirmation 'dev 7f3a'" in err and not agent.heard
+    agent.script["run"] = {"run": held, "act": "swap"}
+    said(["release", "swap", held, "--confirm", "dev 7f3a", "--detach"], capsys)
+    (request,) = agent.heard
+    assert (request["op"], request["args"], request["confirm"]) == ("run", {"id": held, "act": "swap"}, "dev 7f3a")
+    assert request["line"].startswith(f"headgate release swap {held} --confirm 'dev 7f3a' --project ")
+
+
+def test_a_run_that_is_followed_is_left_when_it_is_held(
+    held: str, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = said(["runs", held, "--follow"], capsys)
+    assert f"run {held} is held" in err and f"headgate release swap {held}" in err and held in out
+
+
+def test_what_is_no_release_is_refused_and_what_is_no_run_is_a_bad_command(
+    held: str, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "there is no run 'x'" in said(["release", "show", "x"], capsys, 2)[1]
+    assert "nothing that run 7f3a-1 swapped in serves" in said(["release", "rollback", held], capsys, 3)[1]
+    assert "sway" in said(["release", "sway"], capsys, 2)[1]
+
+
+def test_open_tickets_stand_below_a_release(held: str, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger.activate({T("a"): 2, T("b"): 2}, by=held, at=5.0)
+    ledger.open_tickets([MigrationTicket(held, T("a"), "BI", "", "ana", False, "a__v1", "a__v2", 41, 5.0, 9e9)])
+    out, _ = said(["release", "show", held], capsys)
+    assert "ticket    BI (ana) reads a__v1: move to a__v2, cut at batch 41" in out
+    assert json.dumps(written(["release", "show", held], capsys)["release"]["tickets"]).count("BI") == 1
+
+
+def test_a_ticket_is_closed_through_the_agent(held: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script["close_ticket"] = {"run": held, "reader": "BI", "closed": 1}
+    assert "the ticket of BI is closed" in said(["release", "close", held, "BI"], capsys)[1]
+    (request,) = agent.heard
+    assert (request["op"], request["args"]) == ("close_ticket", {"id": held, "reader": "BI"})
+    assert written(["release", "close", held, "BI"], capsys) == {"run": held, "reader": "BI", "act": "close"}
+
+
+def test_a_retirement_of_a_run_is_a_plan_of_its_tables(
+    held: str, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.activate({T("a"): 2, T("b"): 2}, by=held, at=5.0)
+    out, _ = said(["plan", "retire", held, "--offline"], capsys)
+    assert "retire v1" in out and "retire a b" in out
+    found = written(["plan", "retire", "b", "--offline"], capsys)
+    assert [(step["do"], step["table"], step["version"]) for step in found["steps"]] == [
+        ("stop", "b", 1), ("tombstone", "b", 1),
+    ]  # fmt: skip
+    agent.script["submit_plan"] = {"confirm": "dev x"}
+    assert "this needs the confirmation" in said(["release", "retire", held], capsys, 3)[1]
+
+
+def test_without_any_release_it_says_so(ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(["release"], capsys) == ("", "no run has replaced a version yet\n")

@@ -1,0 +1,62 @@
+"""The pairs of a release on the screen of its run: at every width, at most so many, the furthest behind first."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.run.release import ReleaseState
+from state.migration_tickets import MigrationTicket
+from tests.tui.presentation.reports.test_releases import NOW, ORDERS, PAIR, release
+from tui.presentation.screen_content.releases import pairs_lines
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.styling.glyphs import UNICODE
+from tui.presentation.styling.styled_text import line_width, plain
+
+LOOK = RowContext(UNICODE, NOW)
+
+
+def shown(width: int = 80, rows: int = 4, **known: object) -> list[str]:
+    lines = pairs_lines(release(**known), width, rows, LOOK)  # type: ignore[arg-type]  # Fields of a release.
+    assert all(line_width(one) <= width for one in lines)
+    return [plain(one).rstrip() for one in lines]
+
+
+def test_a_pair_has_both_versions_in_one_row_and_marks_what_serves() -> None:
+    found = shown()
+    assert found[-2:] == [
+        " OLD, * serves VER STATE         LAG  NEW STATE         LAG  TREND       GATE",
+        " orders        v1* ● running       0  v2  ● running     12k  ▼ 4m left   closed",
+    ]
+    (wide,) = [plain(one) for one in pairs_lines(release(), 200, 4, LOOK, {ORDERS: (8, 4, None, 0)})[-1:]]
+    assert "█▅ ▁" in wide
+    assert "220/s" in wide and "980/s" in wide and "reading" in wide
+
+
+def test_of_many_pairs_those_that_are_behind_furthest_are_shown_and_the_others_counted() -> None:
+    pairs = tuple(
+        replace(PAIR, table=f"t{n}", gate="done" if n == 9 else "gate", new=replace(PAIR.new, lag_rows=n))
+        for n in range(10)
+    )
+    found = shown(rows=2, pairs=pairs)
+    assert [row.split()[0] for row in found[-3:-1]] == ["t8", "t7"]
+    assert found[-1] == " and 8 more pairs: headgate release show 9f2c-1"
+
+
+def test_the_way_back_stands_below_once_something_serves() -> None:
+    assert not any("rollback" in row for row in shown(state="hydrating"))
+    assert shown(state="done", serves=True, blocked="")[-1] == " headgate rollback 9f2c-1"
+    found = shown(state="observing", serves=True, blocked="", old_until=NOW + 60)
+    assert sum("headgate rollback 9f2c-1" in row for row in found) == 1, "its verdict says it already"
+    assert shown(state="done", serves=True, blocked="orders v1: it is deleted")[-1].endswith("orders v1: it is deleted")
+
+
+def test_open_tickets_stand_at_the_end() -> None:
+    one = MigrationTicket("9f2c-1", ORDERS, "BI", "", "", False, "orders__v1", "orders__v2", 4, NOW, NOW + 60)
+    found = shown(tickets=(one,) * 5)
+    assert sum("BI reads orders__v1" in row for row in found) == 3 and found[-1] == " and 2 more open tickets"
+
+
+@pytest.mark.parametrize("state", ReleaseState)
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_every_state_fits_every_width(state: str, width: int) -> None:
+    assert shown(width, state=state, note="said")

@@ -1,0 +1,137 @@
+"""Releases on screen: B stages a held one, W gives it the word, O plans the way back, and the banner names it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.model.names import TableName
+from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
+from tests.terminal.in_memory_backend import FakeBackend
+from tests.terminal.pizzeria_values import NOW
+from tests.tui.console_harness import Console, in_console
+from tui.presentation.styling.value_formatting import clock
+from tui.screens.backend import RunView
+from tui.screens.colon_commands import run_command
+
+RUN = "9f2c" * 4
+
+
+def release_of(state: str, **known: Any) -> Release:
+    old = ReleaseSide(1, "running", runs=True, stops_at=None, lag_rows=0, trend="idle")
+    new = replace(old, version=2, lag_rows=4, trend="steady")
+    pairs = tuple(ReleasePair(TableName(name), old, new, 1, "done", "", "") for name in ("order_items", "oven_load"))
+    every: dict[str, Any] = dict(
+        run=RUN, plan="7f3a" * 16, actor="alice", state=ReleaseState(state), since=NOW - 60, pairs=pairs, left=None,
+        serves=False, note="", blocked="nothing is swapped", old_until=None,
+    )  # fmt: skip
+    return Release(**(every | known))
+
+
+class ReleasingBackend(FakeBackend):
+    """A pizzeria with one release."""
+
+    def __init__(self, release: Release, **known: Any) -> None:
+        super().__init__(**known)
+        self.release = release
+        self.current = replace(self.current, releases=(release,))
+
+    def run(self, run_id: str) -> RunView | None:
+        found = super().run(run_id)
+        return replace(found, release=self.release) if found else None
+
+
+async def opened(console: Console) -> None:
+    console.app.open_screen("run", run_id=RUN)
+    await console.until(lambda: "OLD, * serves" in console.text(), "the pairs")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 60)])
+def test_a_run_that_replaces_versions_shows_its_pairs_and_its_steps(size: tuple[int, int]) -> None:
+    async def scenario(console: Console) -> None:
+        await opened(console)
+        said = console.text()
+        assert "Held for your word" in said
+        assert sum("v1*" in row and "v2" in row for row in said.splitlines()) == 2
+        assert "catch up" in said and "W swap" in said
+
+    in_console(scenario, size=size, backend=ReleasingBackend(release_of("held")))
+
+
+def test_enter_alone_keeps_it_held() -> None:
+    async def scenario(console: Console) -> None:
+        await opened(console)
+        await console.press("W", "enter")
+        assert console.screen.question.dialog is None and console.backend.calls == []
+
+    in_console(scenario, backend=ReleasingBackend(release_of("held")))
+
+
+def test_the_word_is_given_with_its_text() -> None:
+    async def scenario(console: Console) -> None:
+        await opened(console)
+        await console.press("W")
+        assert f"SWAP run {RUN[:10]} in pizzeria PROD protected" in console.dialog()
+        assert "order_items v1 to v2" in console.dialog() and "headgate release swap" in console.dialog()
+        await console.type("prod 9f2c")
+        await console.press("enter")
+        await console.until(lambda: bool(console.backend.calls), "the word")
+        assert console.backend.calls == [("swap", RUN, "prod 9f2c")]
+
+    in_console(scenario, protected=True, backend=ReleasingBackend(release_of("held"), protected=True))
+
+
+@pytest.mark.parametrize(
+    ("state", "key", "why"),
+    [("hydrating", "W", "the run does not wait for a word to swap"), ("held", "O", "nothing is swapped")],
+)
+def test_what_is_not_possible_says_why(state: str, key: str, why: str) -> None:
+    async def scenario(console: Console) -> None:
+        await opened(console)
+        await console.press(key)
+        assert why in console.status() and console.backend.calls == []
+
+    in_console(scenario, backend=ReleasingBackend(release_of(state)))
+
+
+@pytest.mark.parametrize("how", ["O", "rollback"])
+def test_the_way_back_is_planned_and_reviewed(how: str) -> None:
+    async def scenario(console: Console) -> None:
+        await opened(console)
+        if how == "O":
+            await console.press("O")
+        else:
+            run_command(console.screen, how)  # type: ignore[arg-type]  # The screen of a run.
+        await console.until(lambda: console.screen.screen_name == "review", "the review")
+        assert console.backend.calls == [("rollback", RUN)]
+
+    found = release_of("observing", serves=True, blocked="", old_until=NOW + 600)
+    in_console(scenario, backend=ReleasingBackend(found))
+
+
+@pytest.mark.parametrize(
+    ("release", "said"),
+    [
+        (release_of("held"), f"run {RUN[:10]} held"),
+        (
+            release_of("observing", blocked="", old_until=NOW + 600),
+            f"run {RUN[:10]} observing until {clock(NOW + 600)}",
+        ),
+    ],
+)
+def test_the_banner_names_what_is_open(release: Release, said: str) -> None:
+    async def scenario(console: Console) -> None:
+        assert said in console.text().splitlines()[0]
+
+    in_console(scenario, size=(100, 24), backend=ReleasingBackend(release))
+
+
+def test_b_stages_a_deploy_that_is_held() -> None:
+    async def scenario(console: Console) -> None:
+        assert console.screen.table.choose("order_items")  # type: ignore[attr-defined]  # The tree has a table.
+        await console.pilot.pause()
+        await console.press("B")
+        await console.until(lambda: bool(console.backend.calls), "the stage")
+        assert console.backend.calls == [("stage", ("order_items",), "hold")]
+
+    in_console(scenario)

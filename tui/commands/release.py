@@ -1,0 +1,81 @@
+"""The command `release`: runs that replace versions, what each waits for, the word to swap, and the way back."""
+
+import time
+
+from core.run.release import Release
+from tui.command_line.context import CommandContext
+from tui.commands.apply import execute_by_name
+from tui.commands.runs import follow_run
+from tui.presentation.reports.releases import release_as_json, release_details, release_lines
+from tui.services.releases import find_release, list_releases
+
+
+def release(context: CommandContext) -> int:
+    """List releases, show one, or act on one."""
+    act = context.args.subcommand or "list"
+    return _ACTS[act](context)
+
+
+def _list(context: CommandContext) -> int:
+    now = time.time()
+    found = list_releases(context.operations.reader, now)
+    if context.voice.as_json:
+        context.document("headgate.releases/1", releases=[release_as_json(each) for each in found])
+        return 0
+    context.voice.print(release_lines(found, now))
+    if not found:
+        context.voice.say("no run has replaced a version yet")
+    return 0
+
+
+def _show(context: CommandContext) -> int:
+    found, now = _found(context), time.time()
+    if context.voice.as_json:
+        context.document("headgate.release/1", release=release_as_json(found))
+    else:
+        context.voice.print(release_details(found, now))
+    return 0
+
+
+def _swap(context: CommandContext) -> int:
+    """Give a held run the word, and follow it."""
+    context.announce()
+    found, voice, agent = _found(context), context.voice, context.operations.agent
+    if context.args.confirm is None and voice.interactive:
+        voice.say("\n".join(release_details(found, time.time())))
+    moved = ", ".join(f"{pair.table} v{pair.old.version} → v{pair.new.version}" for pair in found.pairs)
+    confirm = context.confirm(agent.confirmation_of_swap(found.run).text, f"Moving the pointers of {moved}.")
+    agent.swap(found.run, confirm=confirm)
+    if context.args.detach:
+        if voice.as_json:
+            voice.data({"run": found.run, "act": "swap"})
+        else:
+            voice.say(f"run {found.run} has the word to swap: headgate runs {found.run} --follow")
+        return 0
+    return follow_run(context, found.run, past_hold=True)
+
+
+def _rollback(context: CommandContext) -> int:
+    return execute_by_name(context, "rollback", (_found(context).run,))
+
+
+def _retire(context: CommandContext) -> int:
+    return execute_by_name(context, "retire", (_found(context).run,))
+
+
+def _close(context: CommandContext) -> int:
+    context.announce()
+    run, reader = _found(context).run, context.args.reader
+    context.operations.agent.close_ticket(run, reader)
+    if context.voice.as_json:
+        context.voice.data({"run": run, "reader": reader, "act": "close"})
+    else:
+        context.voice.say(f"run {run}: the ticket of {reader} is closed")
+    return 0
+
+
+def _found(context: CommandContext) -> Release:
+    return find_release(context.operations.reader, context.args.run, time.time())
+
+
+_ACTS = {"list": _list, "show": _show, "swap": _swap, "rollback": _rollback, "retire": _retire, "close": _close}
