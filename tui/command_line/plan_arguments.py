@@ -179,6 +179,11 @@ def release(parser: CommandParser) -> None:
     parser.add_argument("run", metavar="RUN", help="start of a run's id; headgate release list shows them")
 
 
+def release_diff(parser: CommandParser) -> None:
+    release(parser)
+    parser.add_argument("table", metavar="TABLE", nargs="?", default="", help="only what was found for this table")
+
+
 def release_executed(parser: CommandParser) -> None:
     release(parser)
     _executed(parser)

@@ -78,4 +78,18 @@ def _found(context: CommandContext) -> Release:
     return find_release(context.operations.reader, context.args.run, time.time())
 
 
-_ACTS = {"list": _list, "show": _show, "swap": _swap, "rollback": _rollback, "retire": _retire, "close": _close}
+def _diff(context: CommandContext) -> int:
+    from tui.commands.release_diff import diff
+
+    return diff(context)
+
+
+_ACTS = {
+    "list": _list,
+    "show": _show,
+    "diff": _diff,
+    "swap": _swap,
+    "rollback": _rollback,
+    "retire": _retire,
+    "close": _close,
+}
