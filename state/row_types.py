@@ -77,7 +77,7 @@ class Deployment:
     begins_where: tuple[str, ...] = ()
     """What it reads of its streams, where that is not everything: `orders.ts >= TIMESTAMP '…'`; `compiled` has it."""
     older_rows: str = ""
-    """What its table holds besides the rows of its text over what it reads now, in words: `rows of an earlier text`."""
+    """What its table holds besides the rows of its text over what it reads now, in words: `rows that came of a@v1`."""
 
     @property
     def deleted(self) -> bool:
@@ -251,7 +251,6 @@ class RunRow:
     acknowledged_by: str = ""
     """Who has seen that it failed; empty while nobody has."""
     predicted_low_s: float | None = None
-    """As of its steps."""
     predicted_high_s: float | None = None
 
 

@@ -13,7 +13,7 @@ from core.observed.batch_time import slowest_part
 from core.observed.step_durations import Seconds
 from core.plan.model import Plan, PlanNode
 from core.run.model import SATISFIED, RunState, StepState
-from core.run.release_records import Figures, RegisteredVersion, RunRecord, Ticket
+from core.run.release_records import Figures, RegisteredVersion, RunRecord, StepRecord, Ticket
 from core.run.time_left import time_left
 from core.text.wording import counted
 
@@ -56,6 +56,7 @@ OPEN_STATES = frozenset(
 _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
     StepKind.SWAP: ReleaseState.SWAPPING,
     StepKind.HOLD: ReleaseState.HELD,
+    StepKind.VALIDATE: ReleaseState.VALIDATING,
     StepKind.CATCH_UP: ReleaseState.HYDRATING,
     StepKind.START: ReleaseState.HYDRATING,
     StepKind.RESUME: ReleaseState.HYDRATING,
@@ -109,6 +110,10 @@ class ReleasePair:
     """Where the gate of the new version stands, a state of a step; empty where it has none."""
     note: str
     """The figures of the gate, as the run writes them."""
+    checks: str
+    """Where the comparison with the old version stands, a state of a step; empty where it is not compared."""
+    found: str
+    """What was found by it, as the run writes it."""
     lacks: str
     """Why the old version cannot serve again, in words; empty where it can."""
 
@@ -171,10 +176,11 @@ def release_of(
     serving = {table: version for (table, version), one in known.items() if one.active and not one.deleted}
     measured = {(one.table, one.version): one for one in figures}
     old = {node.table: node.from_version for node in nodes}
-    gates = {(step.table, step.version): step for step in run.steps if step.do == StepKind.CATCH_UP}
+    gates, checks = (_by_version(run, kind) for kind in (StepKind.CATCH_UP, StepKind.VALIDATE))
     pairs = []
     for node in sorted(nodes, key=lambda node: node.table):
-        before, after, gate = (node.table, node.from_version), (node.table, node.version), gates.get(_key(node))
+        before, after = (node.table, node.from_version), (node.table, node.version)
+        gate, check = gates.get(_key(node)), checks.get(_key(node))
         pairs.append(
             ReleasePair(
                 node.table,
@@ -183,6 +189,8 @@ def release_of(
                 serving.get(node.table, 0),
                 gate.state if gate else "",
                 gate.note if gate else "",
+                check.state if check else "",
+                check.note if check else "",
                 _lacks(known.get(before), known, old),
             )
         )
@@ -227,6 +235,10 @@ def open_tickets(tickets: Iterable[Ticket], versions: Iterable[RegisteredVersion
         and ticket.old in there
         and (not ticket.is_statement or (ticket.reader, ticket.old) in reads)
     )
+
+
+def _by_version(run: RunRecord, kind: StepKind) -> dict[tuple[str, int], StepRecord]:
+    return {(step.table, step.version): step for step in run.steps if step.do == kind}
 
 
 def _key(node: PlanNode) -> tuple[str, int]:

@@ -181,7 +181,7 @@ def release(parser: CommandParser) -> None:
 
 def release_diff(parser: CommandParser) -> None:
     release(parser)
-    parser.add_argument("table", metavar="TABLE", nargs="?", default="", help="only what was found for this table")
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="only what was found for this table")
 
 
 def release_executed(parser: CommandParser) -> None:

@@ -5,6 +5,7 @@ import time
 from core.run.release import Release
 from tui.command_line.context import CommandContext
 from tui.commands.apply import execute_by_name
+from tui.commands.release_diff import diff
 from tui.commands.runs import follow_run
 from tui.presentation.reports.releases import release_as_json, release_details, release_lines
 from tui.services.releases import find_release, list_releases
@@ -78,16 +79,10 @@ def _found(context: CommandContext) -> Release:
     return find_release(context.operations.reader, context.args.run, time.time())
 
 
-def _diff(context: CommandContext) -> int:
-    from tui.commands.release_diff import diff
-
-    return diff(context)
-
-
 _ACTS = {
     "list": _list,
     "show": _show,
-    "diff": _diff,
+    "diff": diff,
     "swap": _swap,
     "rollback": _rollback,
     "retire": _retire,

@@ -4,6 +4,7 @@ import json
 import time
 from typing import Any
 
+from core.model.actions import StepKind
 from core.model.errors import AgentUnreachable, Refused
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
@@ -199,9 +200,13 @@ def _run_line(row: RunRow) -> str:
 
 
 def _predicted(row: RunRow | StepRow) -> str:
+    """Write what was predicted; nothing is of a hold, and of a run with one all but that."""
     if row.predicted_low_s is None or row.predicted_high_s is None:
         return ""
-    return f", predicted {duration_range(row.predicted_low_s, row.predicted_high_s)}"
+    if isinstance(row, StepRow) and row.do == StepKind.HOLD:
+        return ""
+    holds = isinstance(row, RunRow) and any(step.do == StepKind.HOLD for step in row.steps)
+    return f", predicted {duration_range(row.predicted_low_s, row.predicted_high_s)}{' and its hold' if holds else ''}"
 
 
 def _beside(row: RunRow) -> str:

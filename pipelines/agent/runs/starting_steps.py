@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from core.changes.kinds import ChangeKind
 from core.model.states import State
 from core.plan.model import Step
 from core.ports.storage import FolderTaken
@@ -16,9 +15,6 @@ from state.row_types import Deployment
 
 PENDING = "started, first batch pending"
 """Of a query that Spark has taken and that has neither committed a batch nor waited through a trigger without input."""
-
-EARLIER_TEXT = "rows of an earlier text"
-"""What a version holds that was restarted with an edit, besides the rows of its text."""
 
 
 def register(run: OpenRun, step: Step) -> RunEvidence:
@@ -64,14 +60,7 @@ def restart(run: OpenRun, step: Step) -> RunEvidence:
 
     def take_over(deployment: Deployment) -> None:
         stop(run.world, deployment)
-        change = run.node(step).change
-        leaves = change is not None and change.definition.loses != ChangeKind.NONE.definition.loses
-        if leaves and run.built(step).compiled != deployment.compiled:
-            held = deployment.older_rows
-            words = held if EARLIER_TEXT in held else " and ".join(filter(None, (held, EARLIER_TEXT)))
-            take_over_texts(run, step, older_rows=words)
-        else:
-            take_over_texts(run, step)
+        take_over_texts(run, step)
 
     deployment = run.start_unless_stopped(step, take_over)
     if isinstance(deployment, StepFailed):

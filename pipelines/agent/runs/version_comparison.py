@@ -43,7 +43,6 @@ from core.validation.verdicts import (
 )
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import column_types, parsed_ddl, parsed_statement
-from pipelines.agent.runs.starting_steps import EARLIER_TEXT
 from state.row_types import Deployment
 
 COMPARED_S = 300.0
@@ -191,13 +190,12 @@ def _of_release(
         elif now is not None and was is not None and binding.parent in before and not binding.streamed:
             parents[binding.parent] = _static_side(world, old, now)
     expected = expected_differences(_statement(old), _statement(new), ddls, parents)
-    texts = _earlier_texts(world, old)
-    for each in texts:
-        before_edit = _statement(replace(old, texts=each))
-        expected = with_earlier_text(expected, expected_differences(before_edit, _statement(new), ddls, {}))
-    if old.older_rows and not (texts and old.older_rows == EARLIER_TEXT):
+    if old.older_rows:
         words = f"{query_name(old.table, old.version)} holds {old.older_rows}"
         expected = replace(expected, rows=(*expected.rows, *(RowEffect(side, words) for side in RowSide)))
+    for texts in _earlier_texts(world, old):
+        before_edit = _statement(replace(old, texts=texts))
+        expected = with_earlier_text(expected, expected_differences(before_edit, _statement(new), ddls, {}))
     if old.begins_where == new.begins_where:
         return expected
     name, where = query_name(old.table, old.version), " and ".join(old.begins_where) or "the beginning"

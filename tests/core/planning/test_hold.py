@@ -24,9 +24,10 @@ def test_every_version_has_caught_up_before_the_word_is_waited_for_and_nothing_s
     found = make_plan(SHOP, "dev", running(SHOP), replace(REBUILD, hold=True))
     assert steps(found) == [
         "create a@2", "start a@2 < 1", "catch_up a@2 < 2", "create b@2 < 2", "start b@2 < 2,4", "catch_up b@2 < 3,5",
-        "hold b+a < 3,6", "swap b+a < 7", "stop b@1 < 8", "stop a@1 < 8,9",
+        "validate a@2 < 3", "validate b@2 < 6", "hold b+a < 3,6,7,8", "swap b+a < 9", "stop b@1 < 10",
+        "stop a@1 < 10,11",
     ]  # fmt: skip
-    assert step_line(found.steps[6]) == "  7 hold b a   needs 3, 6"
+    assert step_line(found.steps[8]) == "  9 hold b a   needs 3, 6, 7, 8"
     assert any("headgate release swap RUN" in warned.summary for warned in found.warnings)
     assert "--hold" in command_words(found.request)
 

@@ -65,6 +65,7 @@ AFTER = {"swap": "done"}
         (run(before="catch_up", start="gate"), 1, {}, "hydrating"),
         (run(before="catch_up", catch_up="gate"), 1, {}, "hydrating"),
         (run(before="catch_up", catch_up="gate", state="paused"), 1, {}, "hydrating"),
+        (run(before="validate", validate="gate"), 1, {}, "validating"),
         (run(before="hold"), 1, {}, "ready"),
         (run(before="hold", hold="gate"), 1, {}, "held"),
         (run(before="swap", swap="running"), 1, {}, "swapping"),
@@ -83,7 +84,7 @@ AFTER = {"swap": "done"}
 def test_each_standing_of_a_run_has_a_word(row: RunRow, serves: int, old: dict[str, Any], state: str) -> None:
     found = told(row, versions(serves, **old))
     assert found.state == state
-    open_ = ("preparing", "hydrating", "ready", "held", "swapping", "observing", "retiring", "needs you")
+    open_ = ("preparing", "hydrating", "validating", "ready", "held", "swapping", "observing", "retiring", "needs you")
     assert found.is_open is (state in open_)
 
 

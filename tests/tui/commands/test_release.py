@@ -66,6 +66,11 @@ def test_a_held_release_is_listed_and_shown_with_the_word_that_it_waits_for(
     assert [one["run"] for one in written(["release"], capsys)["releases"]] == [held]
 
 
+def test_a_release_that_has_compared_nothing_says_so(held: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(["release", "diff", held, "a"], capsys) == ("", f"run {held} has compared no rows of a so far\n")
+    assert "does nothing to zz" in said(["release", "diff", held, "zz"], capsys, 2)[1]
+
+
 def test_health_names_what_is_held(held: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"run {held}: Held for your word since" in said(["health"], capsys)[0]
     (one,) = written(["health"], capsys)["releases"]

@@ -35,6 +35,8 @@ def verdict(release: Release, now: float) -> str:
             return f"Held for your word since {moment(release.since, now)}: {swap} moves the pointers."
         case ReleaseState.HYDRATING | ReleaseState.ROLLING_BACK | ReleaseState.PREPARING:
             return _catching_up(release)
+        case ReleaseState.VALIDATING:
+            return "What both versions hold is being compared, at batches that have read the same."
         case ReleaseState.NEEDS_YOU:
             retry = f"headgate runs retry {release.run}, or headgate runs cancel {release.run}"
             return f"Its run has failed: {release.note}. Then {retry}."
@@ -120,6 +122,7 @@ def release_details(release: Release, now: float) -> tuple[str, ...]:
     for pair in release.pairs:
         lines += [_side_line(pair, side, width) for side in (pair.old, pair.new)]
         lines += [f"  gate: {pair.note}"] if pair.note else []
+        lines += [f"  checks: {pair.found}"] if pair.found else []
     lines += ["", f"rollback  {way_words(release, now)}"]
     lines += [f"ticket    {ticket_words(ticket, now)}" for ticket in release.tickets]
     return tuple(line.rstrip() for line in lines)

@@ -35,6 +35,9 @@ _SAY_ALL = frozenset({ReleaseState.HELD, ReleaseState.OBSERVING})
 NO_LAGS: Mapping[TableName, Sequence[int | None]] = MappingProxyType({})
 
 _GATES = {"done": "open", "skipped": "skipped", "failed": "failed", "waits": "waits", "blocked": "waits"}
+_CHECKS = {"done": "checked", "running": "checking", "gate": "checking", "failed": "differs", "skipped": "skipped"}
+"""What a comparison says of a version whose gate is open."""
+
 _TONES = {
     ReleaseState.HELD: Tone.CHANGING,
     ReleaseState.NEEDS_YOU: Tone.BAD,
@@ -76,13 +79,14 @@ def _by_lag(pairs: Iterable[ReleasePair]) -> list[ReleasePair]:
 def _head(width: int) -> Line:
     side = left("VER", 4) + left("STATE", 11) + right("LAG", 6)
     more = right("IN", 8) + right("OUT", 8) + "  " + left("SLOW", 11) if width >= WIDE else ""
-    words = f" {left('OLD, * serves', _table_width(width))}{side}  {left('NEW', 4)}{side[4:]}{more}  "
+    table = left("OLD (* serves)" if width >= WIDE else "* serves", _table_width(width))
+    words = f" {table}{side}  {left('NEW', 4)}{side[4:]}{more}  "
     gone = left("LAG OF NEW", SPARK + 2) if width >= WIDEST else ""
     return fit(line((words + left("TREND", 12) + gone + "GATE", Tone.DIM)), width)
 
 
 def _table_width(width: int) -> int:
-    return 14 if width < WIDE else 28
+    return 13 if width < WIDE else 28
 
 
 def _row(pair: ReleasePair, width: int, look: RowContext, lags: Sequence[int | None]) -> Line:
@@ -93,7 +97,8 @@ def _row(pair: ReleasePair, width: int, look: RowContext, lags: Sequence[int | N
         limits = right(rate(new.in_rows_s), 8) + right(rate(new.out_rows_s), 8) + "  " + left(new.slowest or "-", 11)
         spans.append(Span(limits, Tone.DIM))
     gate = _GATES.get(pair.gate, "closed" if pair.gate else "-")
-    tone = Tone.GOOD if gate == "open" else Tone.BAD if gate == "failed" else Tone.CHANGING
+    gate = _CHECKS.get(pair.checks, gate) if gate in ("open", "skipped") else gate
+    tone = Tone.GOOD if gate in ("open", "checked") else Tone.BAD if gate in ("failed", "differs") else Tone.CHANGING
     trend = parse_trend(new.trend or "unknown")
     words = f"{look.glyphs.trends[trend]} {trend_of(new)}" if new.trend and new.runs else "-"
     spans.append(Span("  " + left(words, 12), TREND_TONES[trend]))

@@ -106,7 +106,12 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
     lasted = took(end - step.started_at) if end is not None and step.started_at is not None else ""
     if step.state in ("running", "gate") and step.started_at is not None:
         lasted = long_duration(int(now - step.started_at))
-    if step.state == "waits" and step.predicted_low_s is not None and step.predicted_high_s is not None:
+    if (
+        step.state == "waits"
+        and step.do != StepKind.HOLD
+        and step.predicted_low_s is not None
+        and step.predicted_high_s is not None
+    ):
         lasted = duration_range(step.predicted_low_s, step.predicted_high_s).replace("up to ", "< ")
     # A pointer is named in the step already: where it points to is what the note adds.
     note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else step.note

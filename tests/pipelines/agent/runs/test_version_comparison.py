@@ -1,4 +1,4 @@
-"""What a comparison of two versions expects besides the edits: rows that a restart or a seam has left, and parts."""
+"""What a comparison of two versions expects besides the edits: rows that a seam has left, and parts."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ TEXTS = RevisionTexts(ddl="CREATE TABLE a (id INT) USING parquet", dml="INSERT I
     ("known", "words"),
     [
         ({}, ""),
-        ({"older_rows": "rows of an earlier text"}, "a@v1 holds rows of an earlier text"),
+        ({"older_rows": "rows that came of raw@v1"}, "a@v1 holds rows that came of raw@v1"),
         ({"begins_where": ("raw.ts >= 1",)}, "a@v1 begins with raw.ts >= 1"),
     ],
 )

@@ -28,7 +28,9 @@ NEW = ReleaseSide(
     out_rows_s=980.0, slowest="reading",
 )  # fmt: skip
 ORDERS = TableName("orders")
-PAIR = ReleasePair(ORDERS, OLD, NEW, serves=1, gate="gate", note="lag 12,040 rows, 0 of 3", lacks="")
+PAIR = ReleasePair(
+    ORDERS, OLD, NEW, serves=1, gate="gate", note="lag 12,040 rows, 0 of 3", checks="", found="", lacks=""
+)
 
 
 def release(state: str = "hydrating", **known: Any) -> Release:

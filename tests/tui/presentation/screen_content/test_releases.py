@@ -24,12 +24,21 @@ def shown(width: int = 80, rows: int = 4, **known: object) -> list[str]:
 def test_a_pair_has_both_versions_in_one_row_and_marks_what_serves() -> None:
     found = shown()
     assert found[-2:] == [
-        " OLD, * serves VER STATE         LAG  NEW STATE         LAG  TREND       GATE",
-        " orders        v1* ● running       0  v2  ● running     12k  ▼ 4m left   closed",
+        " * serves     VER STATE         LAG  NEW STATE         LAG  TREND       GATE",
+        " orders       v1* ● running       0  v2  ● running     12k  ▼ 4m left   closed",
     ]
     (wide,) = [plain(one) for one in pairs_lines(release(), 200, 4, LOOK, {ORDERS: (8, 4, None, 0)})[-1:]]
     assert "█▅ ▁" in wide
     assert "220/s" in wide and "980/s" in wide and "reading" in wide
+
+
+@pytest.mark.parametrize(
+    ("gate", "checks", "said"),
+    [("gate", "waits", "closed"), ("done", "", "open"), ("done", "waits", "open"), ("done", "gate", "checking"),
+     ("done", "done", "checked"), ("done", "failed", "differs"), ("failed", "blocked", "failed")],
+)  # fmt: skip
+def test_the_last_cell_says_how_far_a_version_is_let(gate: str, checks: str, said: str) -> None:
+    assert shown(pairs=(replace(PAIR, gate=gate, checks=checks),))[-1].endswith(f" {said}")
 
 
 def test_of_many_pairs_those_that_are_behind_furthest_are_shown_and_the_others_counted() -> None:
