@@ -1,11 +1,33 @@
 """What the comparison of a release has found: for each table of a run a row for each check, of the last look."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from core.model.names import TableName
 from state.row_mapping import values_by_column
-from state.row_types import CheckResultRow
 from state.transactions import LedgerReads, LedgerWrites, insert
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResultRow:
+    """One check of one table in a release; `verdict` of `core.validation.verdicts.CheckVerdict`."""
+
+    run_id: str
+    table: TableName
+    n: int
+    """From 1, in the order in which they are shown."""
+    at: float
+    old_version: int
+    new_version: int
+    old_batch: int | None
+    """The batches up to which rows were compared; None where rows were not compared."""
+    new_batch: int | None
+    check: str
+    verdict: str
+    summary: str
+    counts: dict[str, object] = field(default_factory=dict)
+    examples: tuple[dict[str, object], ...] = ()
+    """Each with `why`, `old` and `new`; bounded, and without what looks like a secret."""
 
 
 class CheckResultReads(LedgerReads):

@@ -234,6 +234,10 @@ _STARTING_CONDITIONS = """
 ALTER TABLE deployment ADD COLUMN begins_where TEXT NOT NULL DEFAULT '[]';
 """
 
+_OLDER_ROWS = """
+ALTER TABLE deployment ADD COLUMN older_rows TEXT NOT NULL DEFAULT '';
+"""
+
 _PLAN_FOLDERS = """
 ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
 """
@@ -323,6 +327,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _STARTING_CONDITIONS,
     _CHECK_RESULTS,
     _TICKETS,
+    _OLDER_ROWS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -76,6 +76,8 @@ class Deployment:
     """When its query stops, because another version serves; None where it does not by itself."""
     begins_where: tuple[str, ...] = ()
     """What it reads of its streams, where that is not everything: `orders.ts >= TIMESTAMP '…'`; `compiled` has it."""
+    older_rows: str = ""
+    """What its table holds besides the rows of its text over what it reads now, in words: `rows of an earlier text`."""
 
     @property
     def deleted(self) -> bool:
@@ -249,48 +251,8 @@ class RunRow:
     acknowledged_by: str = ""
     """Who has seen that it failed; empty while nobody has."""
     predicted_low_s: float | None = None
+    """As of its steps."""
     predicted_high_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MigrationTicket:
-    """A reader of what a run has replaced (`old`, physical), at the swap; a statement of ours closes its own."""
-
-    run_id: str
-    table: TableName
-    reader: str
-    product: str
-    owner: str
-    is_statement: bool
-    old: str
-    new: str
-    cut_batch: int | None
-    cut_at: float
-    deadline: float
-    closed_at: float | None = None
-    closed_by: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResultRow:
-    """One check of one table in a release; `verdict` of `core.validation.verdicts.CheckVerdict`."""
-
-    run_id: str
-    table: TableName
-    n: int
-    """From 1, in the order in which they are shown."""
-    at: float
-    old_version: int
-    new_version: int
-    old_batch: int | None
-    """The batches up to which rows were compared; None where rows were not compared."""
-    new_batch: int | None
-    check: str
-    verdict: str
-    summary: str
-    counts: dict[str, object] = field(default_factory=dict)
-    examples: tuple[dict[str, object], ...] = ()
-    """Each with `why`, `old` and `new`; bounded, and without what looks like a secret."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class StepBuilder:
     def swap(self, nodes: Sequence[PlanNode], *, hold: bool = False) -> int | None:
         """Add the one swap of all nodes that come to another version, sinks first; None where none does.
 
-        With `hold` it waits for a word once every version has caught up.
+        With `hold` it waits for a word once every version has caught up and was compared.
         """
         moves = (Action.REBUILD, Action.ROLLBACK)
         rebuilt = [n for n in reversed(nodes) if n.action in moves and n.version != n.from_version]

@@ -8,19 +8,19 @@ import pytest
 
 from core.model.errors import VersionMismatch
 from state import migrations
+from state.check_results import CheckResultRow
 from state.ledger import Ledger, LedgerReader, create_or_open
+from state.migration_tickets import MigrationTicket
 from state.migrations import MIGRATIONS, SCHEMA_VERSION, migrate
 from state.row_types import (
     ApprovalRow,
     AuditArchiveRow,
     AuditRow,
-    CheckResultRow,
     CommandRow,
     Deployment,
     EnvironmentRow,
     EventRow,
     Measurement,
-    MigrationTicket,
     PlanRow,
     PolicyRow,
     RunRow,
@@ -42,8 +42,7 @@ def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     [(Deployment, "deployment"), (Measurement, "measurement"), (SampleRow, "sample"), (EventRow, "event"),
      (PlanRow, "plan"), (ApprovalRow, "approval"), (PolicyRow, "policy"), (RunRow, "run"), (StepRow, "step"),
      (CommandRow, "command"), (AuditRow, "audit"), (AuditArchiveRow, "audit_archive"), (StagedRow, "staged"),
-     (EnvironmentRow, "facts"), (MigrationTicket, "migration_ticket"),
-     (CheckResultRow, "check_result")],
+     (EnvironmentRow, "facts"), (CheckResultRow, "check_result"), (MigrationTicket, "migration_ticket")],
 )  # fmt: skip
 def test_every_field_of_a_row_has_its_column(kind: type, table: str) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from core.model.names import TableName, physical_name, split_physical
 from pipelines.agent.runs.open_run import OpenRun
-from state.row_types import MigrationTicket
+from state.migration_tickets import MigrationTicket
 
 DAY_S = 86400.0
 

@@ -104,7 +104,8 @@ def _move(run: OpenRun, step: Step, deployment: Deployment, place: SeamPlace) ->
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
     cut = world.files.seed(folders, (read,), note, batch=place.batch, like=deployment.checkpoint)
     world.faults.pass_by(f"seam seed {step.table}")
-    take_over_texts(run, step, checkpoint=checkpoint, checkpoint_id=cut.id)
+    before = next(query_name(b.parent, b.version) for b in deployment.bindings if b.streamed)
+    take_over_texts(run, step, checkpoint=checkpoint, checkpoint_id=cut.id, older_rows=f"rows that came of {before}")
     world.faults.pass_by(f"seam move {step.table}")
     words = f"after batch {place.batch}, on batch {place.parent_batch} of {query_name(*place.parent)}"
     run.seams[step.n] = f"goes on {words}; "

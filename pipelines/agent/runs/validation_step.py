@@ -23,7 +23,8 @@ from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
 from pipelines.agent.runs.version_comparison import VersionComparison, VersionPair
 from pipelines.agent.runs.version_histories import version_histories
-from state.row_types import CheckResultRow, Deployment
+from state.check_results import CheckResultRow
+from state.row_types import Deployment
 
 STRICT_S = 60.0
 """For how long positions with the same watermarks are waited for; then rows that one side withholds are told apart."""

@@ -181,6 +181,9 @@ def _of_release(deployed: Mapping[Version, Deployment], old: Deployment, new: De
         if now is not None and was is not None and now.version != was.version:
             parents[binding.parent] = _of_release(deployed, was, now)
     expected = expected_differences(_statement(old), _statement(new), ddls, parents)
+    if old.older_rows:
+        words = f"{query_name(old.table, old.version)} holds {old.older_rows}"
+        expected = replace(expected, rows=(*expected.rows, *(RowEffect(side, words) for side in RowSide)))
     if old.begins_where == new.begins_where:
         return expected
     name, where = query_name(old.table, old.version), " and ".join(old.begins_where) or "the beginning"

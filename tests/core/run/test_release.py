@@ -11,7 +11,8 @@ from core.observed.deployment import Binding
 from core.plan.model import Plan
 from core.run.release import Release, ReleaseState, open_tickets, release_of
 from core.run.time_left import Seconds
-from state.row_types import Deployment, Measurement, MigrationTicket, RunRow, StepRow
+from state.migration_tickets import MigrationTicket
+from state.row_types import Deployment, Measurement, RunRow, StepRow
 from tests.support.domain_builders import deployed, plan, project
 
 NOW = 1000.0

@@ -8,7 +8,7 @@ from typing import Any
 
 from core.model.names import physical_name
 from core.validation.verdicts import BLOCKING
-from state.row_types import CheckResultRow
+from state.check_results import CheckResultRow
 
 WIDTH = 100
 """Characters of a line of words; a row stays on one line."""

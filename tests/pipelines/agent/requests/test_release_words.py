@@ -12,7 +12,8 @@ from core.model.names import TableName as T
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
-from state.row_types import MigrationTicket, StepRow
+from state.migration_tickets import MigrationTicket
+from state.row_types import StepRow
 
 HELD_A = replace(REBUILD_A, hold=True)
 

@@ -61,6 +61,7 @@ def test_it_goes_on_at_the_batch_of_the_new_version_that_had_read_the_same(old: 
     assert deploy(old, pool, UPPER, SEAM_B) == "done"
     b, before = row(old, "b", 1), old.layout.checkpoint_folder(T("b"), 1)
     assert b.checkpoint == f"{before}.a__v2.2" and b.active and b.compiled == "SELECT id, kind FROM STREAM a__v2"
+    assert b.older_rows == "rows that came of a@v1" and not row(old, "a", 2).older_rows
     assert old.files.seeded == [(b.checkpoint, 2, before)]  # type: ignore[attr-defined]  # A double's.
     assert pool.running["b@v1"].checkpoint == b.checkpoint and b.folder == old.layout.table_folder(T("b"), 1)
     assert sorted(pool.running) == ["a@v1", "a@v2", "b@v1", "c@v1"], "c, of another product, reads a@v1"

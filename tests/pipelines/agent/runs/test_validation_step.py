@@ -18,7 +18,8 @@ from core.run.model import StepState
 from core.run.state_machine import OperatorControl, why_not_skipped
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import validation_step
-from state.row_types import CheckResultRow, StepRow
+from state.check_results import CheckResultRow
+from state.row_types import StepRow
 from tests.pipelines.agent.runs.test_run_lane import deploy, drive, fast_gates, plan, submit
 
 __all__ = ["fast_gates"]

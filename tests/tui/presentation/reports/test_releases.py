@@ -8,7 +8,7 @@ import pytest
 
 from core.model.names import TableName
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
-from state.row_types import MigrationTicket
+from state.migration_tickets import MigrationTicket
 from tui.presentation.reports.releases import (
     lag_words,
     release_as_json,
