@@ -77,7 +77,7 @@ class Deployment:
     begins_where: tuple[str, ...] = ()
     """What it reads of its streams, where that is not everything: `orders.ts >= TIMESTAMP '…'`; `compiled` has it."""
     older_rows: str = ""
-    """What its table holds besides the rows of its text over what it reads now, in words: `rows of an earlier text`."""
+    """What its table holds besides the rows of its text over what it reads now, in words: `rows that came of a@v1`."""
 
     @property
     def deleted(self) -> bool:

@@ -69,6 +69,8 @@ class FolderContents:
     """Whether all rows were counted."""
     earliest: float | None
     """When the oldest file was written, epoch seconds; None while there is none."""
+    newest: float | None = None
+    """When the newest one was."""
 
 
 class OriginRows(Enum):

@@ -5,7 +5,7 @@ Whatever is not in an expectation is unexpected.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from core.model.names import TableName
@@ -21,6 +21,7 @@ _VOLATILE = re.compile(
     re.I,
 )
 """Functions that give something else each time."""
+_FLIPS = re.compile(r"\bANTI\b|\bEXISTS\b|\bIN \(SELECT\b", re.I)
 _PLAIN = re.compile(r"(?:`?\w+`?\.)?`?(\w+)`?\Z")
 
 
@@ -68,7 +69,12 @@ def expected_differences(
     effects = row_effects(old.parsed.canonical, new.parsed.canonical)
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
     before, after = (tuple(c.name.lower() for c in each.ddl.columns) for each in (old, new))
-    reached = _Reached(lineage, grouped=bool(effects.keys) or _groups(lineage), keys=frozenset(effects.keys))
+    reached = _Reached(
+        lineage,
+        grouped=bool(effects.keys) or _groups(lineage),
+        keys=frozenset(effects.keys),
+        flips=bool(_FLIPS.search(new.parsed.canonical)),
+    )
     reached.changed.update(effects.changed)
     reached.nulls |= effects.nulls
     reached.anything = effects.anything
@@ -91,7 +97,8 @@ def expected_differences(
         if types.get(name, one.type) != one.type:
             reached.changed.setdefault(name, f"column {name}: {types[name]} → {one.type}")
     changed = {name: why for name, why in reached.changed.items() if name in both}
-    rows = tuple(_without_predicate_on(changed, both, row) for row in dict.fromkeys(reached.rows))
+    apart = changed.keys() | (set(before) ^ set(after))
+    rows = tuple(_without_predicate_on(apart, row) for row in dict.fromkeys(reached.rows))
     return Expectation(
         added=tuple(name for name in after if name not in before),
         removed=tuple(name for name in before if name not in after),
@@ -103,6 +110,27 @@ def expected_differences(
     )
 
 
+def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectation:
+    """Return what may differ where the old version has rows of an earlier text too: it was edited in place.
+
+    `earlier` is what is expected between that text and the new version. A column that was added in place has no values
+    in the rows from before.
+    """
+    lead = "edited in place before: "
+    came = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}
+    changed = {name: f"{lead}{why}" for name, why in earlier.changed.items() if name not in expected.removed} | came
+    rows = tuple(replace(row, why=f"{lead}{row.why}") for row in earlier.rows)
+    gone = {*changed, *expected.changed}
+    return replace(
+        expected,
+        changed={**changed, **expected.changed},
+        nulls=expected.nulls | earlier.nulls | came.keys(),
+        rows=tuple(_without_predicate_on(gone, row) for row in (*expected.rows, *rows)),
+        anything=expected.anything or (earlier.anything and f"{lead}{earlier.anything}"),
+        keys=expected.keys if not set(expected.keys) & gone else (),
+    )
+
+
 @dataclass(slots=True)
 class _Reached:
     """What differences have reached so far."""
@@ -110,6 +138,8 @@ class _Reached:
     lineage: StatementLineage
     grouped: bool
     keys: frozenset[str]
+    flips: bool
+    """Whether a row that lacks may bring another one, as in an anti join."""
     changed: dict[str, str] = field(default_factory=dict)
     nulls: set[str] = field(default_factory=set)
     rows: list[RowEffect] = field(default_factory=list)
@@ -167,14 +197,15 @@ class _Reached:
         if self.grouped:
             shown = {column: name for column, name in shown.items() if name in self.keys}
         predicate = renamed_predicate(row.predicate, shown)
+        self.rows.append(RowEffect(row.side, why, predicate))
+        if self.flips:
+            other = RowSide.NEW if row.side is RowSide.OLD else RowSide.OLD
+            self.rows.append(RowEffect(other, why))
         if joined:
-            self.rows += [RowEffect(side, why) for side in (RowSide.OLD, RowSide.NEW)]
             for output in self.lineage.outputs:
                 if any(one.origin.table == table for one in output.inputs) and output.name not in self.keys:
                     self.changed.setdefault(output.name, why)
                     self.nulls.add(output.name)
-        else:
-            self.rows.append(RowEffect(row.side, why, predicate))
         if joined or not predicate:
             self._groups_differ(why)
 
@@ -213,10 +244,10 @@ def _volatile(lineage: StatementLineage) -> list[tuple[str, str]]:
     return found
 
 
-def _without_predicate_on(changed: Mapping[str, str], both: list[str], row: RowEffect) -> RowEffect:
+def _without_predicate_on(apart: Set[str], row: RowEffect) -> RowEffect:
     """Return an effect as it can be looked for: a predicate holds only over columns that both have alike."""
     names = {name.lower() for name in re.findall(r"`([^`]+)`", row.predicate)}
-    return row if names <= set(both) - changed.keys() else replace(row, predicate="")
+    return replace(row, predicate="") if names & apart else row
 
 
 def _columns(ddl: TableDdl | None) -> tuple[Column, ...] | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from core.model.errors import InvalidProject
 from core.model.names import TableName, physical_name
@@ -124,7 +125,12 @@ def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
 
 def parsed_statement(deployment: Deployment) -> ParsedStatement:
     """Read the statement of a deployment, whatever rules have come since it was deployed."""
-    return _statement(deployment.texts, deployment.table, read_any)
+    return _read_again(deployment.texts, deployment.table)
+
+
+@lru_cache(maxsize=2_000)
+def _read_again(texts: RevisionTexts, table: TableName) -> ParsedStatement:
+    return _statement(texts, table, read_any)
 
 
 def parsed_ddl(deployment: Deployment) -> TableDdl:

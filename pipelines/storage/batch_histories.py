@@ -69,6 +69,8 @@ class BatchHistories:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
+        self._positions: dict[str, dict[int, BatchPosition]] = {}
+        """By checkpoint: what a batch has read never changes."""
 
     def history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
         """Read what is known of a version with so many streamed sources; empty before its first batch.
@@ -77,11 +79,13 @@ class BatchHistories:
         """
         with self._lock:
             written = self._table_log(folder.rstrip("/"))
+            known = self._positions.get(checkpoint, {})
             batches = {
                 batch: found
                 for batch in _batches(checkpoint, written.upto)
-                if (found := self._position(checkpoint, batch, sources)) is not None
+                if (found := known.get(batch) or self._position(checkpoint, batch, sources)) is not None
             }
+            self._positions[checkpoint] = batches
             held: dict[str, tuple[int, int]] = {}
             for batch, mark in sorted(written.marks.items()):
                 held[mark] = (held.get(mark, (batch, batch))[0], batch)

@@ -67,6 +67,7 @@ class TableFolders:
             rows=rows.rows,
             exact=rows.exact,
             earliest=min((entry[0] for entry in entries), default=None),
+            newest=max((entry[0] for entry in entries), default=None),
         )
         self._looks[folder] = _FolderScan(found, folders, at, rows)
         return found

@@ -117,7 +117,9 @@ def _control(context: CommandContext, act: str) -> int:
     confirm = ""
     if act in ("cancel", "skip"):
         short = row.id[:4]
-        question = f"{act} run {row.id}: versions that were started but not swapped in are stopped; tables are kept."
+        question = f"cancel run {row.id}: versions that were started but not swapped in are stopped; tables are kept."
+        if act == "skip":
+            question = f"skip step {context.args.step} of run {row.id}: what follows goes on without it."
         confirm = context.confirm(short, question)
     step = context.args.step if act == "skip" else 0
     context.operations.agent.run_control(row.id, act, step=step, confirm=confirm)

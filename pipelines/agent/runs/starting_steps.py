@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from core.changes.kinds import ChangeKind
 from core.model.states import State
 from core.plan.model import Step
 from core.ports.storage import FolderTaken
@@ -61,12 +60,7 @@ def restart(run: OpenRun, step: Step) -> RunEvidence:
 
     def take_over(deployment: Deployment) -> None:
         stop(run.world, deployment)
-        change = run.node(step).change
-        leaves = change is not None and change.definition.loses != ChangeKind.NONE.definition.loses
-        if leaves and run.built(step).compiled != deployment.compiled:
-            take_over_texts(run, step, older_rows="rows of an earlier text")
-        else:
-            take_over_texts(run, step)
+        take_over_texts(run, step)
 
     deployment = run.start_unless_stopped(step, take_over)
     if isinstance(deployment, StepFailed):

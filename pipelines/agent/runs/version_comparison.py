@@ -3,18 +3,23 @@
 Only the files of the batches up to that position are read, not the tables, which go on.
 """
 
+import json
 import secrets
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from core.model.actions import StepKind
 from core.model.errors import EngineRefused, TryAgain
 from core.model.names import TableName, query_name
 from core.observed.aligned_positions import AlignedPair, Version
+from core.plan.codec import plan_from_json
 from core.ports.spark import FileView
 from core.project.model import Settings
+from core.project.revision import RevisionTexts
 from core.project_files.table_settings import read_settings
+from core.run.model import StepState
 from core.sql.analysis_safety import unsafe_for_analysis
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.sql.compiler import compile_select
@@ -26,7 +31,7 @@ from core.validation.comparison_queries import (
     profile_query,
     sampling,
 )
-from core.validation.expectations import ComparedStatement, Expectation, expected_differences
+from core.validation.expectations import ComparedStatement, Expectation, expected_differences, with_earlier_text
 from core.validation.verdicts import (
     CheckResult,
     CheckVerdict,
@@ -164,11 +169,13 @@ def _missing(reads: Iterable[TableName], names: Container[TableName]) -> str:
 def _expected(world: AgentContext, pair: VersionPair) -> Expectation:
     """Return what the release explains in a table, rows included that one side withholds or has dropped."""
     deployed = {(found.table, found.version): found for found in world.ledger.deployments()}
-    expected = _of_release(deployed, pair.old, pair.new)
+    expected = _of_release(world, deployed, pair.old, pair.new)
     return replace(expected, rows=(*expected.rows, *_withheld(pair), *_dropped(world, deployed, pair)))
 
 
-def _of_release(deployed: Mapping[Version, Deployment], old: Deployment, new: Deployment) -> Expectation:
+def _of_release(
+    world: AgentContext, deployed: Mapping[Version, Deployment], old: Deployment, new: Deployment
+) -> Expectation:
     """Return what the edits of a table and of all that was rebuilt above it explain."""
     before = {binding.parent: binding.version for binding in old.bindings}
     parents: dict[TableName, Expectation] = {}
@@ -179,16 +186,46 @@ def _of_release(deployed: Mapping[Version, Deployment], old: Deployment, new: De
         if now is not None:
             ddls[binding.parent] = parsed_ddl(now)
         if now is not None and was is not None and now.version != was.version:
-            parents[binding.parent] = _of_release(deployed, was, now)
+            parents[binding.parent] = _of_release(world, deployed, was, now)
+        elif now is not None and was is not None and binding.parent in before and not binding.streamed:
+            parents[binding.parent] = _static_side(world, old, now)
     expected = expected_differences(_statement(old), _statement(new), ddls, parents)
     if old.older_rows:
         words = f"{query_name(old.table, old.version)} holds {old.older_rows}"
         expected = replace(expected, rows=(*expected.rows, *(RowEffect(side, words) for side in RowSide)))
+    for texts in _earlier_texts(world, old):
+        before_edit = _statement(replace(old, texts=texts))
+        expected = with_earlier_text(expected, expected_differences(before_edit, _statement(new), ddls, {}))
     if old.begins_where == new.begins_where:
         return expected
     name, where = query_name(old.table, old.version), " and ".join(old.begins_where) or "the beginning"
     begins = tuple(RowEffect(side, f"{name} begins with {where}") for side in RowSide)
     return replace(expected, rows=(*expected.rows, *begins))
+
+
+def _static_side(world: AgentContext, old: Deployment, side: Deployment) -> Expectation:
+    """Return what rows explain that came into a static side after its reader had been started: it has not seen them."""
+    found = world.files.contents(side.folder, side.format)
+    if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
+        return Expectation()
+    why = f"it has changed since {query_name(old.table, old.version)} was started"
+    return Expectation(rows=tuple(RowEffect(row_side, why) for row_side in RowSide))
+
+
+def _earlier_texts(world: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:
+    """Return the other texts that a version ran with, by the plans of the runs that started and restarted it."""
+    found: dict[tuple[str, str], RevisionTexts] = {}
+    for run in world.ledger.runs_of(old.table):
+        began = {StepKind.CREATE, StepKind.RESTART}
+        if not any((s.table, s.version, s.state) == (old.table, old.version, StepState.DONE) and s.do in began
+                   for s in run.steps):  # fmt: skip
+            continue
+        kept = world.ledger.plan(run.plan_hash)
+        nodes = plan_from_json(json.loads(kept.body)).nodes if kept is not None else ()
+        for texts in (node.texts for node in nodes if node.table == old.table and node.texts.dml):
+            found.setdefault((texts.ddl, texts.dml), texts)
+    found.pop((old.texts.ddl, old.texts.dml), None)
+    return tuple(found.values())
 
 
 def _statement(deployment: Deployment) -> ComparedStatement:

@@ -39,7 +39,7 @@ def test_written_table_holds_what_its_log_names_and_is_there(tmp_path: Path, foo
         table.write(rows=n, at=1000.0 + n)
     pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), table.folder / "of a task that failed.parquet")
     size = sum(entry["size"] for entry in table.entries)
-    assert folders.contents(str(table.folder), "parquet") == FolderContents(12, size, 66, True, 1000.0)
+    assert folders.contents(str(table.folder), "parquet") == FolderContents(12, size, 66, True, 1000.0, 1011.0)
     assert len(footers) == 12
     table.write(rows=100, at=2000.0)
     found = folders.contents(f"file://{table.folder}/", "parquet")
@@ -96,7 +96,7 @@ def test_landed_lines_are_estimated_and_hidden_files_left_out(tmp_path: Path) ->
         path.write_text('{"a":1}\n' * 6)
         os.utime(path, (1000.0 - n, 1000.0 - n))
     folders = TableFolders()
-    assert folders.contents(str(tmp_path), "json") == FolderContents(2, 96, 12, False, 999.0)
+    assert folders.contents(str(tmp_path), "json") == FolderContents(2, 96, 12, False, 999.0, 1000.0)
     (tmp_path / "day=1" / "f.json").write_text('{"a":1}\n' * 100)
     found = folders.contents(str(tmp_path), "json")
     assert found is not None and (found.files, found.rows, found.exact) == (3, 112, False)

@@ -55,7 +55,6 @@ def test_an_edit_in_place_goes_on_from_where_the_version_began(world: AgentConte
     assert drive(world, submit(world, made)) == "done"
     row = version(world, "a", 2)
     assert row.compiled == f"SELECT id, kind FROM (SELECT * FROM STREAM landed WHERE {FILTER}) WHERE id > 1"
-    assert row.older_rows == "rows of an earlier text"
     assert row.texts.dml == f"INSERT INTO a {edited_select(edited)};"
 
 

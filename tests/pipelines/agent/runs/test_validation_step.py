@@ -14,6 +14,7 @@ from core.model.names import TableName as T
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.plan.request import PlanRequest
+from core.ports.storage import FolderContents
 from core.run.model import StepState
 from core.run.state_machine import OperatorControl, why_not_skipped
 from pipelines.agent.context import AgentContext
@@ -189,3 +190,33 @@ def test_an_environment_without_validation_has_no_such_step(served: AgentContext
     files = dict(UPPER)
     files["headgate.yml"] = files["headgate.yml"].replace("dev: {}", "dev: {policy: {validate: off}}")
     assert [step.do for step in plan(served, files, REBUILD_A).steps if step.do == "validate"] == []
+
+
+def test_what_was_edited_in_place_explains_what_a_rebuild_of_the_same_text_puts_right(
+    served: AgentContext, pool: Any
+) -> None:
+    filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
+    deploy(served, pool, filtered)
+    assert pool.running["c@v1"].select.endswith("WHERE id > 1")
+    again = PlanRequest(tables=(T("c"),), rebuild=True, children="none")
+    assert drive(served, submit(served, plan(served, filtered, again))) == "done"
+    (query,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
+    assert "WHEN NOT coalesce((`id` > 1), false) THEN 0" in query
+
+
+@pytest.mark.parametrize(("newest", "explained"), [(5.0, False), (5e9, True)])
+def test_rows_that_came_into_a_static_side_since_its_reader_was_started_explain_differences(
+    newest: float, explained: bool, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = FolderContents(1, 10, 2, True, 1.0, newest)
+    monkeypatch.setattr(type(world.files), "contents", lambda *_: found, raising=False)
+    files = small_project.texts(c="SELECT a.id, landed.kind FROM STREAM a JOIN landed ON a.id = landed.id")
+    deploy(world, pool, files)
+    pool.answered["WITH uneven"] = (DIFFERENCE, (("new", 0 if explained else -1, 0, 7, *[None] * 6),))
+    again = PlanRequest(tables=(T("c"),), rebuild=True, children="none")
+    run = submit(world, plan(world, files, again))
+    assert drive(world, run) == ("done" if explained else "failed")
+    (query,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
+    assert ("kind AS kind" in query) is not explained
+    words = "7 rows only in the new version: landed: it has changed since c@v1 was started (may be explained)"
+    assert (words in step_of(world, run).note) is explained

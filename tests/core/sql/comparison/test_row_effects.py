@@ -1,0 +1,136 @@
+"""What an edit does to the rows of a statement: which columns differ, which rows one version alone has, and why."""
+
+import pytest
+
+from core.sql.comparison.row_effects import RowSide, StatementEffects, makes_nulls, renamed_predicate, row_effects
+from core.sql.statement_reader import read_any
+
+PLAIN = "SELECT id, upper(kind) AS kind, o.amount * 2 AS twice FROM STREAM a AS o"
+GROUPED = (
+    "SELECT window(ts, '5 minutes').start AS w, kind, count(*) AS n, sum(v) AS s FROM STREAM a "
+    "WATERMARK ts DELAY OF INTERVAL 1 MINUTE GROUP BY window(ts, '5 minutes'), kind"
+)
+NESTED = "WITH c AS (SELECT id, amount * 2 AS m, kind FROM STREAM a) SELECT c.id, c.m FROM c"
+
+
+def canonical(select: str) -> str:
+    """Read a query, also one that Spark takes in a batch alone."""
+    (found,), _ = read_any(f"INSERT INTO t {select}", "")
+    return found.canonical
+
+
+def effects(old: str, new: str) -> StatementEffects:
+    return row_effects(canonical(old), canonical(new))
+
+
+def rows(found: StatementEffects) -> list[tuple[str, str, str]]:
+    return [(row.side.value, row.why, row.predicate) for row in found.rows]
+
+
+@pytest.mark.parametrize("select", [PLAIN, GROUPED, NESTED])
+def test_the_same_query_does_nothing(select: str) -> None:
+    found = effects(select, select)
+    assert (dict(found.changed), found.rows, found.anything) == ({}, (), "")
+
+
+def test_a_filter_is_told_by_its_predicate_where_the_output_shows_its_columns() -> None:
+    assert rows(effects(PLAIN, f"{PLAIN} WHERE id > 3")) == [
+        ("old", "filter added: id > 3", "NOT coalesce((`id` > 3), false)")
+    ]
+    assert rows(effects(f"{PLAIN} WHERE id > 3", PLAIN)) == [
+        ("new", "filter removed: id > 3", "NOT coalesce((`id` > 3), false)")
+    ]
+    assert rows(effects(PLAIN, f"{PLAIN} WHERE upper(kind) = 'X'"))[0][2] == "NOT coalesce((`kind` = 'X'), false)"
+
+
+@pytest.mark.parametrize("filtered", ["kind = 'x'", "other > 1", "amount > 1"])
+def test_a_filter_that_the_output_does_not_show_has_no_predicate(filtered: str) -> None:
+    """`kind` of the output is another one: upper(kind)."""
+    (row,) = rows(effects(PLAIN, f"{PLAIN} WHERE {filtered}"))
+    assert row[0] == "old" and row[2] == ""
+
+
+def test_a_changed_filter_removes_rows_and_brings_others() -> None:
+    assert [row[:2] for row in rows(effects(f"{PLAIN} WHERE id > 3", f"{PLAIN} WHERE id > 5"))] == [
+        ("old", "filter added: id > 5"),
+        ("new", "filter removed: id > 3"),
+    ]
+
+
+def test_an_edited_expression_is_a_change_of_its_column_alone() -> None:
+    found = effects(PLAIN, PLAIN.replace("* 2", "* 3"))
+    assert dict(found.changed) == {"twice": "column twice: amount * 2 → amount * 3"}
+    assert (found.nulls, found.rows, found.anything) == (frozenset(), (), "")
+
+
+def test_a_predicate_on_an_edited_column_is_dropped() -> None:
+    found = effects(PLAIN, f"{PLAIN.replace('id, upper', 'id + 1 AS id, upper')} WHERE id + 1 > 3")
+    assert set(found.changed) == {"id"} and rows(found)[0][2] == ""
+
+
+def test_a_left_join_changes_no_row_and_an_inner_one_may_remove_some() -> None:
+    joined = PLAIN.replace(" FROM", ", p.name FROM") + " {} JOIN p ON p.k = o.kind"
+    left, inner, full = (effects(PLAIN, joined.format(word)) for word in ("LEFT", "INNER", "FULL OUTER"))
+    assert (dict(left.changed), left.rows, left.anything) == ({}, (), "")
+    assert [row[0] for row in rows(inner)] == ["old"] and not inner.changed
+    assert [row[0] for row in rows(full)] == ["new"]
+    assert [row[0] for row in rows(effects(joined.format("INNER"), PLAIN))] == ["new"]
+
+
+def test_of_groups_a_filter_on_a_key_removes_whole_ones_and_any_other_changes_what_is_computed() -> None:
+    on_key = effects(GROUPED, GROUPED.replace(" GROUP", " WHERE kind = 'x' GROUP"))
+    assert rows(on_key) == [("old", "filter added: kind = 'x'", "NOT coalesce((`kind` = 'x'), false)")]
+    assert not on_key.changed and on_key.keys == ("w", "kind")
+    other = effects(GROUPED, GROUPED.replace(" GROUP", " WHERE v > 0 GROUP"))
+    assert rows(other) == [("old", "filter added: v > 0", "")]
+    assert dict(other.changed) == dict.fromkeys(("n", "s"), "filter added: v > 0")
+
+
+def test_having_is_told_by_the_aggregate_that_the_output_shows() -> None:
+    found = effects(GROUPED, f"{GROUPED} HAVING count(*) > 2")
+    assert (
+        rows(found) == [("old", "HAVING added: count(*) > 2", "NOT coalesce((`n` > 2), false)")] and not found.changed
+    )
+
+
+@pytest.mark.parametrize(
+    ("new", "why"),
+    [
+        (GROUPED.replace("5 minutes", "10 minutes"), "GROUP BY changed"),
+        (GROUPED.replace(", kind", ""), "GROUP BY changed"),
+        (GROUPED.replace("STREAM a", "STREAM b"), "source changed"),
+        (PLAIN, "GROUP BY changed"),
+        (f"{GROUPED} UNION ALL {GROUPED}", "the structure of the query changed"),
+    ],
+)
+def test_what_decides_what_a_row_is_leaves_nothing_to_be_paired(new: str, why: str) -> None:
+    assert effects(GROUPED, new).anything.startswith(why)
+
+
+def test_an_edit_below_a_part_of_with_is_named_with_its_column_or_its_filter() -> None:
+    unfolded = "SELECT c.id, c.m, p.name FROM (SELECT id, rand() * amount AS m FROM STREAM a) c JOIN p ON p.id = c.id"
+    assert effects(unfolded, unfolded.replace("* amount", "* 3")).within == (
+        ("m", "column m: rand() * amount → rand() * 3"),
+    )
+    (row,) = rows(effects(NESTED, NESTED.replace("STREAM a)", "STREAM a WHERE kind = 'x')")))
+    assert row == ("old", "filter added: kind = 'x'", "")
+
+
+def test_a_row_is_distinct_only_once() -> None:
+    (row,) = effects(PLAIN, PLAIN.replace("SELECT", "SELECT DISTINCT")).rows
+    assert (row.side, row.predicate) == (RowSide.OLD, "")
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [("nullif(a, 0)", True), ("CASE WHEN a THEN 1 END", True), ("CASE WHEN a THEN 1 ELSE 2 END", False),
+     ("try_cast(a AS INT)", False), ("NULL", True), ("a + 1", False), ("lag(a) OVER (ORDER BY b)", True)],
+)  # fmt: skip
+def test_only_what_is_made_to_give_null_is_expected_to(expression: str, expected: bool) -> None:
+    assert makes_nulls(expression) is expected
+
+
+def test_a_predicate_is_renamed_as_a_whole_or_not_at_all() -> None:
+    assert renamed_predicate("NOT coalesce((`id` > 3), false)", {"id": "key"}) == "NOT coalesce((`key` > 3), FALSE)"
+    assert renamed_predicate("`id` > `other`", {"id": "key"}) == ""
+    assert renamed_predicate("", {"id": "key"}) == ""

@@ -1,0 +1,141 @@
+"""What a release expects of a table: its own edit, and what edits above it bring down."""
+
+from core.model.names import TableName as T
+from core.sql.comparison.row_effects import RowSide
+from core.sql.ddl_reader import read_ddl
+from core.sql.statement import TableDdl
+from core.sql.statement_reader import read_any
+from core.validation.expectations import (
+    ComparedStatement,
+    Expectation,
+    expected_differences,
+    with_earlier_text,
+)
+
+A_COLUMNS = "id BIGINT, kind STRING, v BIGINT, ts TIMESTAMP"
+A = "SELECT id, kind, v, ts FROM STREAM raw"
+
+
+def ddl(table: str, columns: str) -> TableDdl:
+    found, problems = read_ddl(f"CREATE TABLE {table} ({columns}) USING parquet", "")
+    assert found is not None, problems
+    return found
+
+
+def statement(table: str, select: str, columns: str) -> ComparedStatement:
+    (parsed,), _ = read_any(f"INSERT INTO {table} {select}", "")
+    return ComparedStatement(parsed, ddl(table, columns))
+
+
+DDLS = {
+    T("raw"): ddl("raw", "id BIGINT, kind STRING, v BIGINT, ts TIMESTAMP, status STRING"),
+    T("a"): ddl("a", A_COLUMNS),
+    T("p"): ddl("p", "id BIGINT, name STRING"),
+}
+
+
+def of_a(new: str, columns: str = A_COLUMNS) -> Expectation:
+    return expected_differences(statement("a", A, A_COLUMNS), statement("a", new, columns), DDLS, {})
+
+
+def below(select: str, parent: Expectation, columns: str) -> Expectation:
+    """Expect of an unchanged reader of a."""
+    same = statement("b", select, columns)
+    return expected_differences(same, same, DDLS, {T("a"): parent})
+
+
+def told(found: Expectation) -> list[tuple[str, str, str]]:
+    return [(row.side.value, row.why, row.predicate) for row in found.rows]
+
+
+FILTERED = of_a(f"{A} WHERE id > 5")
+HIDDEN = of_a(f"{A} WHERE status = 'x'")
+EDITED = of_a(A.replace("v,", "nullif(v, 0) AS v,"))
+
+
+def test_nothing_is_expected_of_what_was_not_edited() -> None:
+    assert of_a(A).is_none and below("SELECT id FROM STREAM a", of_a(A), "id BIGINT").is_none
+
+
+def test_columns_are_compared_by_the_tables_of_both() -> None:
+    columns = A_COLUMNS.replace("v BIGINT", "v INT, loud STRING").replace("kind STRING, ", "")
+    found = of_a("SELECT id, v, upper(kind) AS loud, ts FROM STREAM raw", columns)
+    assert (found.added, found.removed) == (("loud",), ("kind",))
+    assert dict(found.changed) == {"v": "column v: bigint → int"}
+
+
+def test_what_is_another_one_each_time_is_never_compared() -> None:
+    assert set(of_a(A.replace("ts FROM", "current_timestamp() AS ts FROM")).changed) == {"ts"}
+    same = statement("b", "SELECT id, uuid() AS u FROM STREAM a", "id BIGINT, u STRING")
+    assert dict(expected_differences(same, same, DDLS, {}).changed) == {
+        "u": "column u: uuid() is another one each time"
+    }
+
+
+def test_rows_that_a_filter_above_removes_lack_below_by_the_same_predicate() -> None:
+    found = below("SELECT id AS key, upper(kind) AS kind FROM STREAM a", FILTERED, "key BIGINT, kind STRING")
+    assert told(found) == [("old", "a: filter added: id > 5", "NOT coalesce((`key` > 5), FALSE)")]
+    hidden = below("SELECT upper(kind) AS kind FROM STREAM a", FILTERED, "kind STRING")
+    assert told(hidden) == [("old", "a: filter added: id > 5", "")] and not hidden.changed
+
+
+def test_an_edited_column_above_changes_what_derives_from_it_and_nothing_else() -> None:
+    found = below("SELECT id, v + 1 AS more, kind FROM STREAM a", EDITED, "id BIGINT, more BIGINT, kind STRING")
+    assert dict(found.changed) == {"more": "a.v: column v: v → nullif(v, 0)"} and found.nulls == {"more"}
+    filtering = below("SELECT id FROM STREAM a WHERE v > 1", EDITED, "id BIGINT")
+    assert [row[0] for row in told(filtering)] == ["old", "new"] and not filtering.changed
+    grouping = below("SELECT v, count(*) AS n FROM STREAM a GROUP BY v", EDITED, "v BIGINT, n BIGINT")
+    assert grouping.anything == "a.v: column v: v → nullif(v, 0)"
+
+
+def test_rows_that_lack_change_what_is_computed_over_groups_unless_whole_groups_lack() -> None:
+    grouped = "SELECT kind, count(*) AS n FROM STREAM a GROUP BY kind"
+    found = below(grouped, FILTERED, "kind STRING, n BIGINT")
+    assert dict(found.changed) == {"n": "a: filter added: id > 5"}
+    assert told(found) == [("old", "a: filter added: id > 5", "")] and found.keys == ("kind",)
+    whole = below(grouped, of_a(f"{A} WHERE kind = 'x'"), "kind STRING, n BIGINT")
+    assert not whole.changed and told(whole)[0][2] != ""
+
+
+def test_a_joined_side_that_lacks_rows_may_leave_nulls() -> None:
+    select = "SELECT p.id, a.kind FROM STREAM p LEFT JOIN STREAM a ON a.id = p.id"
+    found = below(select, HIDDEN, "id BIGINT, kind STRING")
+    assert set(found.changed) == {"kind"} and found.nulls == {"kind"}
+    assert told(found) == [("old", "a: filter added: status = 'x'", "")]
+    anti = below("SELECT p.id FROM STREAM p LEFT ANTI JOIN a ON a.id = p.id", HIDDEN, "id BIGINT")
+    assert {side for side, *_ in told(anti)} == {"old", "new"} and not anti.changed
+
+
+def test_what_cannot_be_paired_above_cannot_be_paired_below() -> None:
+    found = below("SELECT id FROM STREAM a", Expectation(anything="GROUP BY changed: x → y"), "id BIGINT")
+    assert found.anything == "a: GROUP BY changed: x → y"
+
+
+def test_another_watermark_may_keep_or_drop_late_rows() -> None:
+    grouped = (
+        "SELECT window(ts, '5 minutes').start AS w, count(*) AS n FROM STREAM raw WATERMARK ts DELAY OF INTERVAL {} "
+        "GROUP BY window(ts, '5 minutes')"
+    )
+    columns = "w TIMESTAMP, n BIGINT"
+    found = expected_differences(
+        statement("a", grouped.format("1 MINUTE"), columns),
+        statement("a", grouped.format("9 MINUTES"), columns),
+        DDLS,
+        {},
+    )
+    assert {row.side for row in found.rows} == set(RowSide)
+    assert found.rows[0].why.startswith("watermark: raw.ts 1 minute → raw.ts 9 minute")
+
+
+def test_rows_of_an_earlier_text_differ_as_that_text_does() -> None:
+    """The filter came in place, and a column with it: rows from before are still there, without a value."""
+    earlier = expected_differences(
+        statement("a", A, "id BIGINT, kind STRING, v BIGINT, ts TIMESTAMP"),
+        statement("a", f"{A.replace('ts FROM', 'ts, v * 2 AS w FROM')} WHERE id > 5", f"{A_COLUMNS}, w BIGINT"),
+        DDLS,
+        {},
+    )
+    found = with_earlier_text(Expectation(keys=("id", "w")), earlier)
+    assert told(found) == [("old", "edited in place before: filter added: id > 5", "NOT coalesce((`id` > 5), false)")]
+    assert dict(found.changed) == {"w": "column w was added in place"}
+    assert found.nulls == {"w"} and found.keys == () and not found.added
