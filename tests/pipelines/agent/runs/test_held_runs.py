@@ -72,6 +72,7 @@ def released(world: AgentContext, made: Plan, run_id: str) -> Release:
 
 
 def test_nothing_is_swapped_before_the_word_and_everything_after_it(world: AgentContext, pool: Any) -> None:
+    world.layout = replace(world.layout, environment=replace(world.layout.environment, soak_min=30))
     made, run_id, driven = begun(world)
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and len(pool.running) == 6
     held = released(world, made, run_id)
