@@ -349,7 +349,9 @@ def _after_the_swap(
     swapped = max((s.ended_at or 0.0 for s in run.steps if s.do == StepKind.SWAP), default=0.0) or run.started_at
     if not _serves(run, pairs, known):
         back = all(pair.serves == pair.old.version for pair in pairs)
-        return ReleaseState.ROLLED_BACK if back else ReleaseState.REPLACED, run.ended_at or swapped, ""
+        serving = (known.get((pair.table, pair.serves)) for pair in pairs)
+        since = max((one.served_at or 0.0 for one in serving if one is not None), default=0.0) or swapped
+        return ReleaseState.ROLLED_BACK if back else ReleaseState.REPLACED, since, ""
     if run.ended_at is None:
         ending = any(step.do == StepKind.STOP and step.state != StepState.DONE for step in run.steps)
         return ReleaseState.RETIRING if ending else ReleaseState.OBSERVING, swapped, ""

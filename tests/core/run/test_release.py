@@ -89,6 +89,10 @@ def test_each_standing_of_a_run_has_a_word(row: RunRow, serves: int, old: dict[s
     assert found.is_open is (state in open_)
 
 
+def test_a_release_is_rolled_back_since_what_was_there_before_serves_again() -> None:
+    assert told(run(state="done"), versions(1, served_by="back", served_at=900.0)).since == 900.0
+
+
 def test_a_release_is_never_told_held_before_its_gates_are_open() -> None:
     assert told(run(before="catch_up", catch_up="gate", hold="waits")).state is ReleaseState.HYDRATING
 
