@@ -256,6 +256,7 @@ class RunRow:
     acknowledged_by: str = ""
     """Who has seen that it failed; empty while nobody has."""
     predicted_low_s: float | None = None
+    """As of its steps."""
     predicted_high_s: float | None = None
 
 
