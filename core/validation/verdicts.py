@@ -16,6 +16,10 @@ Row = Mapping[str, Any]
 
 EXAMPLE_CHARACTERS = 2_000
 """Of one row of an example; a longer one is cut, and is no JSON any more."""
+_MOST_WORDS = 20
+"""Columns that one check names."""
+_SHORT = 200
+"""Characters of one check in the note of a step."""
 _NEARLY = 1e-9
 """By how much of itself a sum of floating numbers may differ."""
 
@@ -137,7 +141,7 @@ def blocking_words(results: Iterable[CheckResult]) -> str:
     found = [result for result in results if result.verdict in BLOCKING]
     if not found:
         return ""
-    words = "; ".join(f"{result.check}: {result.summary}" for result in found)
+    words = "; ".join(f"{result.check}: {_cut(result.summary)}" for result in found)
     example = next((one for result in found for one in result.examples if not one["why"]), None)
     return f"{words}; for example {_example_words(example)}" if example is not None else words
 
@@ -199,9 +203,9 @@ def _nulls(
         more = after > before + only_new and name.lower() not in expected.nulls and not expected.anything
         (worse if more or (name.lower() in rows.equal and not explained) else other).append(words)
     if worse:
-        return CheckResult("nulls", CheckVerdict.UNEXPECTED, f"NULLs of {'; '.join(worse)}")
+        return CheckResult("nulls", CheckVerdict.UNEXPECTED, f"NULLs of {_some(worse)}")
     if other:
-        return CheckResult("nulls", CheckVerdict.EXPECTED, f"NULLs of {'; '.join(other)}")
+        return CheckResult("nulls", CheckVerdict.EXPECTED, f"NULLs of {_some(other)}")
     return CheckResult("nulls", CheckVerdict.OK, "as many NULLs in each column")
 
 
@@ -215,9 +219,9 @@ def _sums(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, expl
         told = explained or name.lower() in expected.changed
         (other if told else worse).append(f"{name}: {_short(before)} → {_short(after)}")
     if worse:
-        return CheckResult("sums", CheckVerdict.UNEXPECTED, f"sums of {'; '.join(worse)}")
+        return CheckResult("sums", CheckVerdict.UNEXPECTED, f"sums of {_some(worse)}")
     if other:
-        return CheckResult("sums", CheckVerdict.EXPECTED, f"sums of {'; '.join(other)}")
+        return CheckResult("sums", CheckVerdict.EXPECTED, f"sums of {_some(other)}")
     return CheckResult("sums", CheckVerdict.OK, "the sums of numbers are equal")
 
 
@@ -231,7 +235,17 @@ def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, e
                 words.append(f"{name}: {what} {mask_secrets(str(before))} → {mask_secrets(str(after))}")
     told = explained or bool(expected.changed)
     verdict = CheckVerdict.EXPECTED if told else CheckVerdict.UNEXPECTED
-    return CheckResult("profile", verdict if words else CheckVerdict.OK, "; ".join(words[:20]) or "equal")
+    return CheckResult("profile", verdict if words else CheckVerdict.OK, _some(words) or "equal")
+
+
+def _some(words: Sequence[str]) -> str:
+    """Join words, the first twenty of them."""
+    more = f"; and {len(words) - _MOST_WORDS} more" if len(words) > _MOST_WORDS else ""
+    return f"{'; '.join(words[:_MOST_WORDS])}{more}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
 
 
 def _nearly(before: Any, after: Any) -> bool:

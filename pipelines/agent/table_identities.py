@@ -5,17 +5,18 @@ from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
 from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
+from pipelines.agent.version_tables import register
 from state.row_types import Deployment
 
 
-def register(world: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
+def register_again(world: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
     """Put a version's table, which was made before, into a pool's catalog; raises Refused where its log is gone.
 
     Without its log Delta would make an empty one in its place, and say nothing (4.4.0).
     """
     name = world.layout.catalog_name(deployment.table, deployment.version)
     if not table_format(deployment.format).transaction_log:
-        pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl)
+        register(pool, world.layout, deployment)
         return
     if why := why_other_sink(world, deployment):
         raise Refused(why, remedy=f"headgate plan {deployment.table} --rebuild")

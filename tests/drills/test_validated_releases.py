@@ -122,6 +122,9 @@ def test_a_join_that_doubles_rows_is_blocked_and_what_serves_goes_on(tiny: Tiny)
     assert f"headgate runs skip {run['id'][:12]} --step {failed['n']} goes on" in failed["note"]
     (example, *_) = results(tiny, run["id"], "marked")["differences"]["examples"]
     assert example["old"] is None and example["new"]["kind"] == "A"
+    shown = tiny.run("release", "diff", run["id"], "marked")
+    assert shown.returncode == 1 and "not expected" in shown.stdout, shown.stdout + shown.stderr
+    print(shown.stdout)
     assert serving(tiny, "marked") == 3
     tiny.land(2)
     until(lambda: tiny.ids("marked", 3)[-1] == tiny.landed, 60, "what serves goes on")

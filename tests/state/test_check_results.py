@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from core.model.names import TableName as T
+from state.check_results import CheckResultRow
 from state.ledger import Ledger, LedgerReader
 from state.retention import DAY_S, RUNS_D
-from state.row_types import CheckResultRow
 from tests.support.ledger_rows import create_run, run_row
 
 

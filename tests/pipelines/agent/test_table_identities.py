@@ -12,7 +12,7 @@ from core.observed.deployment import Binding
 from core.project.revision import RevisionTexts
 from pipelines.agent.deployment_lifecycle import check_checkpoint
 from pipelines.agent.replaced_tables import REPLACED, ReplacedTables
-from pipelines.agent.table_identities import register
+from pipelines.agent.table_identities import register_again
 
 
 def on_delta(world: Any, **more: Any) -> Any:
@@ -26,11 +26,11 @@ def on_delta(world: Any, **more: Any) -> Any:
 
 def test_a_table_that_is_gone_is_not_registered_as_an_empty_one(world: Any) -> None:
     found = on_delta(world)
-    register(world, world.pool.connection(), found)
+    register_again(world, world.pool.connection(), found)
     assert list(world.pool.tables) == ["t__v1"]
     del world.files.ids[found.folder]
     with pytest.raises(Refused, match=f"the table of t@v1 is gone: {found.folder} has no log"):
-        register(world, world.pool.connection(), found)
+        register_again(world, world.pool.connection(), found)
 
 
 def test_a_start_over_another_table_is_refused_in_words(world: Any) -> None:

@@ -1,0 +1,127 @@
+"""What a comparison found, judged: what blocks, in which words, and what never reaches a screen."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from core.sql.comparison.row_effects import RowEffect, RowSide
+from core.validation.comparison_queries import ComparedRows, sampling
+from core.validation.expectations import Expectation
+from core.validation.verdicts import (
+    EXAMPLE_CHARACTERS,
+    CheckResult,
+    CheckVerdict,
+    blocking_words,
+    differences_result,
+    duplicates_result,
+    profile_results,
+    project_check_result,
+    schema_result,
+)
+
+ROWS = ComparedRows("o", "n", (("id", "bigint"), ("price", "double")), frozenset({"id", "price"}))
+NONE = Expectation()
+SAME = CheckResult("differences", CheckVerdict.OK, "no row differs")
+FILTER = Expectation(rows=(RowEffect(RowSide.OLD, "filter added: id > 2", "NOT (`id` > 2)"),))
+
+
+def side(name: str, rows: int, **more: object) -> dict[str, object]:
+    filled = {"filled_0": rows, "filled_1": rows, "sum_0": "6", "sum_1": "1.5"}
+    return {"side": name, "rows": rows, **filled, **more}
+
+
+def group(name: str, effect: int, old: int, new: int, *examples: tuple[str | None, str | None]) -> dict[str, object]:
+    found: dict[str, object] = {"side": name, "effect": effect, "old_rows": old, "new_rows": new}
+    for n in (1, 2, 3):
+        found[f"old_{n}"], found[f"new_{n}"] = examples[n - 1] if n <= len(examples) else (None, None)
+    return found
+
+
+def judged(old: dict[str, object], new: dict[str, object], expected: Expectation = NONE) -> dict[str, str]:
+    found = profile_results(ROWS, (old, new), expected, SAME)
+    return {result.check: str(result.verdict) for result in found if result.verdict != "ok"}
+
+
+def test_equal_profiles_are_ok_and_sums_of_floats_may_differ_in_the_tenth_digit() -> None:
+    assert judged(side("old", 3), side("new", 3)) == {}
+    assert judged(side("old", 3, sum_1="0.1"), side("new", 3, sum_1="0.10000000000000009")) == {}
+    assert judged(side("old", 3, sum_0="6"), side("new", 3, sum_0="7")) == {"sums": "unexpected"}
+
+
+def test_counts_that_an_edit_explains_are_expected_only_where_its_rows_are() -> None:
+    assert judged(side("old", 3), side("new", 2), FILTER)["rows"] == "expected"
+    differ = CheckResult("differences", CheckVerdict.UNEXPECTED, "x")
+    found = profile_results(ROWS, (side("old", 3), side("new", 2)), FILTER, differ)
+    assert found[0].verdict == "unexpected"
+
+
+def test_new_nulls_are_counted_beyond_the_rows_that_came() -> None:
+    edited = Expectation(changed={"price": "x"})
+    assert judged(side("old", 3), side("new", 3, filled_1=1), edited)["nulls"] == "unexpected"
+    came = CheckResult("differences", CheckVerdict.EXPECTED, "x", {"only_new": 2})
+    rows = replace(ROWS, equal=frozenset({"id"}))
+    found = profile_results(rows, (side("old", 3), side("new", 5, filled_1=3)), edited, came)
+    assert {r.check: str(r.verdict) for r in found}["nulls"] == "expected"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected", "declared", "verdict"),
+    [
+        (0, 0, Expectation(), False, "ok"),
+        (5, 5, Expectation(), False, "ok"),
+        (0, 1, Expectation(), False, "unexpected"),
+        (0, 1, FILTER, False, "unexpected"),
+        (0, 1, Expectation(rows=(RowEffect(RowSide.NEW, "filter removed"),)), False, "expected"),
+        (0, 1, Expectation(rows=(RowEffect(RowSide.NEW, "filter removed"),)), True, "unexpected"),
+        (0, 1, Expectation(anything="GROUP BY changed"), False, "expected"),
+    ],
+)
+def test_more_duplicates_than_before_need_rows_that_may_be_equal(
+    old: int, new: int, expected: Expectation, declared: bool, verdict: str
+) -> None:
+    sides = [{"side": "old", "excess": old}, {"side": "new", "excess": new, "least": '{"id":1}', "most": '{"id":1}'}]
+    assert duplicates_result(ROWS, sides, expected, declared).verdict == verdict
+
+
+def test_differences_say_what_explains_them_and_what_does_not() -> None:
+    groups = [
+        group("old", 0, 7, 0, ('{"id":1}', None)),
+        group("new", -1, 0, 2, (None, '{"id":9,"note":"password=hunter2"}')),
+        group("changed", -1, 1, 1, ('{"id":4,"price":1}', '{"id":4,"price":2}')),
+    ]
+    found = differences_result(ROWS, groups, FILTER.rows, FILTER)
+    assert (found.verdict, found.counts) == ("unexpected", {"expected": 7, "unexpected": 3, "only_new": 2})
+    assert found.summary == (
+        "1 row with other values; 2 rows only in the new version, unexpected; "
+        "7 rows only in the old version: filter added: id > 2"
+    )
+    assert "hunter2" not in json.dumps(found.examples)
+    assert blocking_words([found]).endswith("; for example price 1 → 2")
+
+
+def test_a_long_row_is_cut_and_many_columns_are_counted() -> None:
+    long = '{"id":"' + "x" * 9999 + '"}'
+    (example,) = differences_result(ROWS, [group("new", -1, 0, 1, (None, long))], (), NONE).examples
+    assert len(str(example["new"])) == EXAMPLE_CHARACTERS + 1
+    wide = ComparedRows("o", "n", tuple((f"c{n}", "bigint") for n in range(50)), frozenset())
+    sums = {f"sum_{n}": str(n) for n in range(50)}
+    found = profile_results(wide, ({"side": "old", "rows": 1}, {"side": "new", "rows": 1, **sums}), Expectation(), SAME)
+    assert found[2].summary.endswith("; and 30 more")
+
+
+def test_a_check_gives_no_row_or_has_failed_with_the_first_one() -> None:
+    assert project_check_result("x", ("id",), ()).verdict == "ok"
+    failed = project_check_result("x", ("id", "token"), ((4, "abc"),))
+    assert (failed.check, failed.verdict) == ("check x", "failed")
+    assert failed.examples[0]["new"] == {"id": 4, "token": "*****"} and "abc" not in failed.summary
+
+
+def test_columns_that_came_or_went_are_expected() -> None:
+    found = schema_result((("id", "int"), ("a", "int")), (("ID", "bigint"), ("b", "int")), Expectation())
+    assert (found.verdict, found.summary) == ("expected", "+ b; - a; id: int → bigint")
+    assert schema_result((("id", "int"),), (("id", "int"),), Expectation()).verdict == "ok"
+
+
+def test_what_has_more_than_five_million_rows_is_compared_by_a_sample() -> None:
+    assert [sampling(0, n) for n in (0, 5_000_000, 5_000_001, 50_000_000)] == [1, 1, 2, 10]
