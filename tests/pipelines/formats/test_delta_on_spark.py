@@ -316,7 +316,7 @@ def test_a_pointer_moves_between_versions_of_delta_and_of_files(lake: Any) -> No
     lake.insert("p", 3)
     pointer = f"pointer_{lake.mark}"
     for target, rows in ((files, 0), (name, 3), (files, 0)):
-        lake.tables.point(pointer, target, ("id", "v"))
+        lake.tables.point(pointer, (target,), ("id", "v"))
         assert lake.tables.read(f"SELECT count(*) FROM {pointer}", 1)[1] == ((rows,),)
 
 
