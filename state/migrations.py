@@ -230,6 +230,11 @@ _SOAKS = """
 ALTER TABLE deployment ADD COLUMN stops_at REAL;
 """
 
+_ROWS_BEFORE = """
+ALTER TABLE deployment ADD COLUMN begins_after TEXT NOT NULL DEFAULT '';
+ALTER TABLE deployment ADD COLUMN before_ddl TEXT NOT NULL DEFAULT '';
+"""
+
 _STARTING_CONDITIONS = """
 ALTER TABLE deployment ADD COLUMN begins_where TEXT NOT NULL DEFAULT '[]';
 """
@@ -328,6 +333,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _CHECK_RESULTS,
     _TICKETS,
     _OLDER_ROWS,
+    _ROWS_BEFORE,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -78,6 +78,11 @@ class Deployment:
     """What it reads of its streams, where that is not everything: `orders.ts >= TIMESTAMP '…'`; `compiled` has it."""
     older_rows: str = ""
     """What its table holds besides the rows of its text over what it reads now, in words: `rows that came of a@v1`."""
+    begins_after: str = ""
+    """What came before its first row, where that is not nothing: `batch 12 of orders@v1`."""
+    before_ddl: str = ""
+    """CREATE TABLE IF NOT EXISTS of the rows from before its first, which its pointer serves as well; empty where
+    there are none."""
 
     @property
     def deleted(self) -> bool:
@@ -251,6 +256,7 @@ class RunRow:
     acknowledged_by: str = ""
     """Who has seen that it failed; empty while nobody has."""
     predicted_low_s: float | None = None
+    """As of its steps."""
     predicted_high_s: float | None = None
 
 

@@ -28,6 +28,10 @@ class StepKind(StrEnum):
     """CREATE TABLE IF NOT EXISTS for an external table."""
     CREATE = "create"
     """Physical table of a version, its empty checkpoint with owner file, `_headgate.json` beside both."""
+    FORK = "fork"
+    """Have a new version go on after the newest batch of the old one, which is only read: positions, state, rows."""
+    SEED = "seed"
+    """Have a new version count what its sources hold now as read."""
     START = "start"
     """Start the query of a version on its new checkpoint."""
     RESUME = "resume"
@@ -88,8 +92,8 @@ STRATEGIES: Mapping[Strategy, str] = {
     Strategy.EARLIEST: "a new version beside the old one, from the earliest row",
     Strategy.IN_PLACE: "a restart on the same checkpoint and table",
     Strategy.PARTIAL: "a new version from a time, a version or a partition on",
-    Strategy.FORK: "a new version with a copy of checkpoint and state",
-    Strategy.SEEDED: "a new version that begins at a position, or now",
+    Strategy.FORK: "a new version with the rows, positions and state of the old one",
+    Strategy.SEEDED: "a new version that begins now (@now); positions wait for Delta tables and Kafka topics",
     Strategy.CARRY_OVER: "a new version that begins where the old one has read to; no state, same upstream tables",
     Strategy.KEYED: "the same table, upserted again by its primary key",
     Strategy.CHAIN: "a new version that holds only new rows; the pointer is the union of both",
@@ -97,7 +101,15 @@ STRATEGIES: Mapping[Strategy, str] = {
 }
 """What each strategy is, for help and readers of the code."""
 
-EXECUTABLE = frozenset({"", Strategy.FIRST, Strategy.EARLIEST, Strategy.IN_PLACE, Strategy.PARTIAL, Strategy.SEAM})
+FORKS = frozenset({Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN})
+"""Strategies whose new version goes on from the checkpoint of the old one."""
+
+EXECUTABLE = frozenset(
+    {
+        "", Strategy.FIRST, Strategy.EARLIEST, Strategy.IN_PLACE, Strategy.PARTIAL, Strategy.SEAM, Strategy.FORK,
+        Strategy.SEEDED, Strategy.CARRY_OVER, Strategy.CHAIN,
+    }
+)  # fmt: skip
 """Strategies that an agent carries out; the others are planned, and refused by name when they are applied."""
 
 

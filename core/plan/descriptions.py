@@ -236,7 +236,9 @@ def step_words(step: Step) -> str:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
         case StepKind.SEAM:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
-        case StepKind.CREATE | StepKind.ALTER | StepKind.TOMBSTONE | StepKind.RESTORE if step.version:
+        case (
+            StepKind.CREATE | StepKind.FORK | StepKind.SEED | StepKind.ALTER | StepKind.TOMBSTONE | StepKind.RESTORE
+        ) if step.version:
             return f"{act_words(step.do)} {physical_name(step.table, step.version)}"
         case _:
             return f"{act_words(step.do)} {step.table}"

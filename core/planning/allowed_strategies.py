@@ -13,6 +13,7 @@ from core.planning.decisions import TableDecision
 from core.planning.event_time import EventTime, event_time_of, is_time, partition_of
 from core.planning.scope import PlanScope
 from core.project.model import Table
+from core.sql.statement import TableDdl
 
 REBUILDS = frozenset(
     {
@@ -35,6 +36,9 @@ _NEVER_IN_PLACE = {
     Reason.WITH_ITS_SET: "its statement set is rebuilt with it",
 }
 _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
+_ROWS_BEFORE = "its pointer serves rows from before its first, and they would have to move along"
+_OTHER_SOURCES = frozenset({ChangeKind.SOURCES_CHANGED, ChangeKind.NAMED_SOURCES_CHANGED, ChangeKind.SOURCE_REPLACED})
+"""Edits after which a position of one source may be read as one of another."""
 
 
 def strategies_of(
@@ -70,9 +74,9 @@ def _with_what_is_there(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
     """Return the new versions that go on with the old one's state or positions."""
-    if decision.change.kind.definition.state_may_be_copied and not recreated_parents(table, decisions):
-        yield Strategy.FORK, "checkpoint and state are copied; the old version is kept as a fallback"
-    if carries_over(context, table, decision, decisions):
+    if not not_forked(context, table, decision, decisions):
+        yield Strategy.FORK, "rows, positions and state are those of the old version, which is kept as a fallback"
+    if not not_carried_over(context, table, decision, decisions):
         yield Strategy.CARRY_OVER, "has no rows from before the start"
 
 
@@ -86,7 +90,7 @@ def _instead_of_earliest(
     yield from _begun_later(context.declared.tables, table, decisions)
     yield from _with_what_is_there(context, table, decision, decisions)
     stays = not recreated_parents(table, decisions)
-    if not_chained(context, scope, table, decision) == "" and stays:
+    if not_chained(context, scope, table, decision, decisions) == "":
         yield Strategy.CHAIN, "the pointer becomes the union of both versions"
     if not_keyed(context, table, decision) == "":
         yield Strategy.KEYED, "until it has caught up, readers see old and new rows in any order"
@@ -168,32 +172,53 @@ def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]
     return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
 
 
-def carries_over(
+def not_carried_over(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> bool:
-    """Return whether the new version may begin where the old one has read to: stateless,
-    with the same streamed parents.
-    """
-    if (
-        table.parsed is None
-        or table.parsed.stateful
-        or decision.reason in _MOVED
-        or recreated_parents(table, decisions)
-    ):
-        return False
+) -> str:
+    """Explain why a new version cannot begin where the old one has read to, without its rows; empty where it can."""
+    if table.parsed is None or table.parsed.stateful:
+        return "it keeps state"
+    return _other_positions(context, table, decision, decisions)
+
+
+def not_forked(
+    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+) -> str:
+    """Explain why a new version cannot take rows, positions and state of the old one; empty where it can."""
+    if not decision.change.kind.definition.state_may_be_copied:
+        return "its state does not fit the new query"
+    if context.observed.deployment(table.name).rows_before:
+        return _ROWS_BEFORE
+    return _other_positions(context, table, decision, decisions)
+
+
+def _other_positions(
+    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+) -> str:
+    """Explain why positions of the old version mean nothing in a new one; empty where they do."""
+    if not context.observed.deployment(table.name).checkpoint_ok:
+        return str(Reason.CHECKPOINT_LOST)
+    if decision.reason in _MOVED or recreated_parents(table, decisions):
+        return "its offsets are meaningless in an upstream table that is re-created"
     before = {(b.parent, b.version) for b in context.bindings.of(table.name) if b.streamed}
     declared = {
         (b.parent, b.version) for b in context.bindings.bind(context.revisions.declared(table.name)) if b.streamed
     }
-    return (
-        before == declared
-        and context.observed.deployment(table.name).checkpoint_ok
-        and decision.change.kind is not ChangeKind.SOURCE_REPLACED
-    )
+    edits = _kinds(context.changes, table.name)
+    if before != declared or not edits.isdisjoint(_OTHER_SOURCES):
+        return "its upstream tables change"
+    own = context.changes.of(table.name)
+    return "" if own.kind is ChangeKind.NONE or (edits and own.classified) else "what changed is unknown"
 
 
-def not_chained(context: PlanningContext, scope: PlanScope, table: Table, decision: TableDecision) -> str:
-    """Explain why a new version cannot take only what comes, beside the old one; empty where it can."""
+def not_chained(
+    context: PlanningContext,
+    scope: PlanScope,
+    table: Table,
+    decision: TableDecision,
+    decisions: Mapping[TableName, TableDecision],
+) -> str:
+    """Explain why a new version cannot take only what comes, beside the rows of the old one; empty where it can."""
     edits = _kinds(context.changes, table.name)
     if decision.change.kind is not ChangeKind.TABLE_FORMAT or any(k.definition.changes_inputs_or_key for k in edits):
         return "chain applies only when the format, partitioning or location of its table changes"
@@ -201,13 +226,20 @@ def not_chained(context: PlanningContext, scope: PlanScope, table: Table, decisi
         return "it keeps state"
     if table.settings.mode != "append":
         return "it does more than append rows"
+    if context.observed.deployment(table.name).rows_before:
+        return _ROWS_BEFORE
+    old = context.revisions.deployed(table.name)
+    if old is None or _columns(old.ddl) != _columns(table.parsed_ddl):
+        return "its columns change as well, and one pointer serves old and new rows"
     for reader in context.bindings.readers(table.name):
         declared = context.declared.tables.get(reader)
         if declared is None or not scope.may_touch(reader, declared.product):
             return f"{reader} would be left behind on a version that receives no more rows"
         if any(b.parent == table.name and not b.streamed for b in context.bindings.of(reader)):
             return f"{reader} reads it as a static side, which would lack the old rows"
-    return ""
+        if why := _not_moved(context.observed, context.changes, declared):
+            return f"{reader} streams it and could not go on in the new version: {why}"
+    return _other_positions(context, table, decision, decisions)
 
 
 def not_keyed(context: PlanningContext, table: Table, decision: TableDecision) -> str:
@@ -259,6 +291,11 @@ def not_seamed(observed: ObservedTables, changes: TableChanges, table: Table, de
         return "its statement set is rebuilt with it"
     if decision.reason not in _MOVED:
         return "none of its upstream tables is re-created"
+    return _not_moved(observed, changes, table)
+
+
+def _not_moved(observed: ObservedTables, changes: TableChanges, table: Table) -> str:
+    """Explain why a statement cannot go on in another version of what it streams; empty where it can."""
     if table.parsed is None or table.parsed.stateful:
         return "it keeps state"
     if [read.source_name for read in table.parsed.reads if read.streaming] != [""]:
@@ -286,19 +323,23 @@ def why_not(
         case Strategy.SEEDED | Strategy.CARRY_OVER | Strategy.FORK | Strategy.CHAIN if recreated:
             return f"current offsets are meaningless in {', '.join(recreated)}, which is re-created"
         case Strategy.CHAIN:
-            return not_chained(context, scope, declared, decision)
+            return not_chained(context, scope, declared, decision, decisions)
         case Strategy.KEYED:
             return not_keyed(context, declared, decision)
         case Strategy.SEAM:
             return not_seamed(context.observed, context.changes, declared, decision)
         case Strategy.IN_PLACE if decision.action is Action.REBUILD:
             return not_in_place(context.observed, context.changes, decisions, declared, decision)
-        case Strategy.CARRY_OVER:
-            return "it keeps state, or its upstream tables change"
-        case Strategy.FORK:
-            return "its state does not fit the new query"
+        case Strategy.CARRY_OVER if decision.action is not Action.START:
+            return not_carried_over(context, declared, decision, decisions)
+        case Strategy.FORK if decision.action is not Action.START:
+            return not_forked(context, declared, decision, decisions)
         case _:
             return ""
+
+
+def _columns(ddl: TableDdl) -> tuple[tuple[str, str], ...]:
+    return tuple((column.name.lower(), column.type.lower()) for column in ddl.columns)
 
 
 def _kinds(changes: TableChanges, table: TableName) -> frozenset[ChangeKind]:

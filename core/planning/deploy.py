@@ -181,11 +181,10 @@ def _deploy_steps(
         steps.validate(nodes)
     swap = steps.swap(nodes, hold=hold)
     steps.seams(swap)
-    chained = {(node.table, node.from_version) for node in nodes if node.strategy == Strategy.CHAIN}
     after = (swap,) if swap else ()
     stops_aside = {(version.table, version.version) for version in aside}
     for version in old:
-        if version.readers or (version.table, version.version) in chained | stops_aside:
+        if version.readers or (version.table, version.version) in stops_aside:
             continue
         if swap and context.declared.environment.soak_min:
             steps.soak(version, swap)

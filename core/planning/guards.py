@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from core.changes.revision_diff import RATE_LIMITS
-from core.model.actions import Action, StepKind, Strategy
+from core.model.actions import FORKS, Action, StepKind, Strategy
 from core.model.names import physical_name
 from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, PlanRefusal, Step
@@ -109,7 +109,8 @@ def _rates(case: GuardInput) -> Guard:
     limited = [
         node for node in case.nodes if node.action in _READING and _is_limited(case.declared.tables.get(node.table))
     ]
-    rebuilt = sorted(node.table for node in limited if node.action is Action.REBUILD)
+    replayed = (node for node in limited if node.action is Action.REBUILD and node.strategy not in _NO_REPLAY)
+    rebuilt = sorted(node.table for node in replayed)
     if rebuilt:
         words = f"{', '.join(rebuilt)}: with a rate limit below a watermark, a replay drops historical rows"
         return Guard("rates", DENY, words, "remove the limit from its SQL, rebuild, and restore it with a later plan")
@@ -120,6 +121,7 @@ def _rates(case: GuardInput) -> Guard:
     return Guard("rates", OK, "no statement with a rate limit below a watermark is rebuilt")
 
 
+_NO_REPLAY = FORKS | {Strategy.SEEDED}
 _READING = frozenset({Action.REBUILD, Action.START, Action.RESUME, Action.RESTART, Action.ROLLBACK, Action.UNDELETE})
 
 

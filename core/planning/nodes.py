@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from core.lineage.table_graph import levels
-from core.model.actions import Action, Strategy
+from core.model.actions import FORKS, Action
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.observed.deployment import Binding, ObservedDeployment
@@ -13,9 +13,6 @@ from core.planning.context import DeclaredTables, ObservedTables, PlanningContex
 from core.planning.decisions import NEEDS_TEXTS, TableDecision
 from core.planning.strategy_prices import PricedOffers
 from core.project.revision import RevisionTexts
-
-_GO_ON = (Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN)
-"""Strategies whose new version goes on where the old one stands."""
 
 
 @dataclass(slots=True)
@@ -91,7 +88,7 @@ def changed_node(
 
 def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[str, ...]:
     """Return what a version reads of its streams: one that stays, or is gone on from, hands its conditions down."""
-    anew = decision.action in (Action.START, Action.REBUILD) and decision.strategy not in _GO_ON
+    anew = decision.action in (Action.START, Action.REBUILD) and decision.strategy not in FORKS
     return decision.begins_where if anew else seen.begins_where
 
 

@@ -74,7 +74,7 @@ def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strat
     if declared is None:
         return False
     if strategy == Strategy.CHAIN:
-        return not not_chained(walk.context, walk.scope, declared, decision)
+        return not not_chained(walk.context, walk.scope, declared, decision, walk.found.by_table)
     return strategy != Strategy.KEYED or not not_keyed(walk.context, declared, decision)
 
 
@@ -165,8 +165,10 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
     wrong = ""
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = not_partial(context.declared.tables, declared, choice.at)
-    elif choice.strategy == Strategy.SEEDED and choice.at != NOW and not choice.at.isdigit():
-        wrong = "it needs a position: seeded@now, or the number of a batch"
+    elif choice.strategy == Strategy.SEEDED and choice.at.isdigit():
+        wrong = "files have no positions to begin at but now (seeded@now); Delta tables and Kafka topics will"
+    elif choice.strategy == Strategy.SEEDED and choice.at != NOW:
+        wrong = "it needs a position: seeded@now"
     elif choice.at and choice.strategy not in (Strategy.PARTIAL, Strategy.SEEDED):
         wrong = f"it cannot start at {choice.at}"
     same = decision.strategy == choice.strategy or (choice.strategy == EARLIEST and decision.strategy == Strategy.FIRST)

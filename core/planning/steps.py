@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from core.changes.kinds import ChangeKind
-from core.model.actions import Action, StepKind, Strategy
+from core.model.actions import FORKS, Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
 from core.observed.deployment import FormerVersion, OrphanVersion
 from core.plan.model import PlanNode, Step
@@ -62,11 +62,9 @@ class StepBuilder:
                 self._restore(node)
             case Action.REBUILD if node.strategy == Strategy.KEYED:
                 self._rewrite(node)
-            case Action.REBUILD if node.strategy == Strategy.CHAIN:
-                self._chain(node)
             case Action.REBUILD:
                 self._rebuild(node)
-            case Action.RESTART if node.strategy == Strategy.SEAM and not self._follows_chain(node):
+            case Action.RESTART if node.strategy == Strategy.SEAM:
                 self._seams.append((node, needs_pointer))
             case Action.RESTART:
                 self._restart(node, needs_pointer=needs_pointer)
@@ -195,11 +193,6 @@ class StepBuilder:
                     why=f"{physical_name(node.table, version)} and its checkpoint are in the trash",
                 )
 
-    def _follows_chain(self, node: PlanNode) -> bool:
-        """Return whether what it streams goes on in a new version that holds only what follows the old one."""
-        parents = (self._nodes.get((b.parent, b.version)) for b in node.bindings if b.streamed)
-        return any(parent is not None and parent.strategy == Strategy.CHAIN for parent in parents)
-
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
         """Return the steps that make this node's parents readable; a static side must hold its rows already."""
         found = []
@@ -230,12 +223,21 @@ class StepBuilder:
     def _first(self, node: PlanNode) -> None:
         physical = physical_name(node.table, node.version)
         create = self._create(node, why=f"{physical} and its checkpoint are new")
-        self._point(node, self._start(node, create))
+        self._point(node, self._start(node, self._begun_at(node, create)))
 
     def _rebuild(self, node: PlanNode) -> None:
         beside = physical_name(node.table, node.from_version)
         create = self._create(node, why=f"beside {beside}")
-        self._catch_up(node, (self._start(node, create),))
+        self._catch_up(node, (self._start(node, self._begun_at(node, create)),))
+
+    def _begun_at(self, node: PlanNode, create: int) -> int:
+        """Add what has a version begin elsewhere than with the earliest row; returns what its start waits for."""
+        if node.strategy in FORKS:
+            why = f"it goes on after the newest batch of {physical_name(node.table, node.from_version)}"
+            return self.add(StepKind.FORK, node.table, node.version, (create,), why=why)
+        if node.strategy == Strategy.SEEDED:
+            return self.add(StepKind.SEED, node.table, node.version, (create,), why="what is there now counts as read")
+        return create
 
     def _create(self, node: PlanNode, *, why: str) -> int:
         return self.add(StepKind.CREATE, node.table, node.version, self._needs(node), why=why)
@@ -262,14 +264,6 @@ class StepBuilder:
             (stop, *self._needs(node)),
             why="with a new checkpoint, every row is upserted again by its key",
         )
-
-    def _chain(self, node: PlanNode) -> None:
-        """Go on in a new version where the old one ends; the pointer serves both."""
-        ended = physical_name(node.table, node.from_version)
-        create = self._create(node, why=f"reads what follows {ended}")
-        stop = self._stop_before(node, "the new version starts where it ends")
-        start = self._start(node, create, stop)
-        self._catch_up(node, (start,))
 
     def _stop_before(self, node: PlanNode, why: str) -> int:
         n = self.add(
@@ -321,9 +315,6 @@ class StepBuilder:
 
     def _restart(self, node: PlanNode, *, needs_pointer: bool) -> None:
         before = self._needs(node)
-        if node.strategy == Strategy.SEAM:
-            moved = ((b.parent, b.version) for b in node.bindings)
-            before = (*before, *(self._caught_up[key] for key in moved if key in self._caught_up))
         if node.change is ChangeKind.COLUMN_ADDED:
             alter = self.add(
                 StepKind.ALTER,

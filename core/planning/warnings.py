@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from core.changes.kinds import ChangeKind
 from core.lineage.column_usage import column_reference_lines
 from core.lineage.table_graph import reach
-from core.model.actions import Action, Strategy
+from core.model.actions import FORKS, Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
@@ -27,9 +27,14 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         if is_at_rest(walk, table):
             found.warn(table, "was stopped on purpose and stays stopped; name it to start it")
         return
+    if decision.action in (Action.START, Action.REBUILD):
+        _warn_of_rows_before(walk, table, decision)
     if decision.action is Action.START:
         _warn_of_the_deleted(walk, table)
         return
+    if decision.action is Action.RESTART and decision.change.kind is ChangeKind.COLUMN_ADDED and seen.rows_before:
+        words = f"{table} cannot get a column in place: its pointer serves rows from before v{seen.version} as well"
+        found.refuse(table, words, f"rebuild it: headgate plan {table} --rebuild")
     if seen.state in _SHOWN:
         found.warn(table, f"is {seen.state}; {_what_becomes(decision, seen.state)}; nothing of it is destroyed")
     elif seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED:
@@ -53,6 +58,19 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         found.warn(table, "keeps state that was built from the old static side")
     if decision.action in (Action.REBUILD, Action.RESTART):
         _check_readers(walk, table, decision)
+
+
+def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
+    """Warn of what only a pointer serves of a table that is read from its first row: no statement reads a pointer."""
+    declared = walk.context.declared.tables.get(table)
+    if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
+        return
+    for parent in dict.fromkeys(read.table for read in declared.parsed.reads):
+        above = walk.found.by_table.get(parent)
+        made = above is not None and above.makes_version
+        if above.strategy == Strategy.CHAIN if made and above else walk.context.observed.deployment(parent).rows_before:
+            words = f"gets no row of {parent} from before its newest version, which only the pointer serves"
+            walk.found.warn(table, f"{words}; headgate plan {parent} --rebuild has all rows in one")
 
 
 def _warn_of_the_deleted(walk: DeployWalk, table: TableName) -> None:

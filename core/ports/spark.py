@@ -76,8 +76,8 @@ def unnoticed(view: str) -> None:
     """Do nothing where nobody wants to hear which view moves next."""
 
 
-Pointer = tuple[str, str, tuple[str, ...]]
-"""A view, the table that it is to serve, and its columns in order."""
+Pointer = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""A view, the tables whose rows it is to serve, that of the version itself last, and its columns in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,11 @@ class Tables(Protocol):
     def forget(self, name: str) -> None:
         """Drop from the catalog; files stay."""
 
-    def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
-        """Point the view at these columns of target: ALTER VIEW if it exists, else CREATE VIEW."""
+    def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
+        """Point the view at these columns of all targets: ALTER VIEW if it exists, else CREATE VIEW."""
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
-        """Point all views, each (view, target, columns), in one tight loop; return its seconds.
+        """Point all views, each (view, targets, columns), in one tight loop; return its seconds.
 
         What could refuse one is looked at before the first is moved; `before` hears of each just before it moves.
         """

@@ -105,9 +105,9 @@ class Cut:
     """Where a version begins that was not begun from nothing."""
 
     batch: int | None
-    """The last batch that it does not run itself; None where there was none, so that it begins with the first row."""
+    """The last batch that it does not run itself; None where it runs all of them."""
     id: str
-    """The streaming query id of its checkpoint; empty where there was no batch."""
+    """The streaming query id of its checkpoint; empty where Spark gives it one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +212,14 @@ class Checkpoints(Protocol):
         seen: Sequence[Sequence[SeenFile]],
         note: Mapping[str, Any],
         *,
-        batch: int = 0,
+        batch: int | None = None,
         like: str = "",
     ) -> Cut:
-        """Have a version begin as if `batch` had read the files of each of its sources, by ordinal, and kept no state.
+        """Have a version begin as if the files of each of its sources, by ordinal, had been read.
 
-        `like` is the checkpoint whose pinned settings it takes. A record of batches that its table has stays as it is.
-        Prepared, twice and taken as for `fork`.
+        Without a batch its own first one has them behind it, whatever state it keeps. With one it goes on after that
+        batch, which has kept no state, with the settings that the checkpoint `like` has pinned; the record of batches
+        in its table is made where there is none. Prepared, twice and taken as for `fork`.
         """
 
     def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:

@@ -184,8 +184,8 @@ def release_of(
         pairs.append(
             ReleasePair(
                 node.table,
-                _side(before, known.get(before), measured.get(before)),
-                _side(after, known.get(after), measured.get(after)),
+                _side(before, known.get(before), measured.get(before), now),
+                _side(after, known.get(after), measured.get(after), now),
                 serving.get(node.table, 0),
                 gate.state if gate else "",
                 gate.note if gate else "",
@@ -245,11 +245,13 @@ def _key(node: PlanNode) -> tuple[str, int]:
     return str(node.table), node.version
 
 
-def _side(key: Version, one: RegisteredVersion | None, measured: Figures | None) -> ReleaseSide:
+def _side(key: Version, one: RegisteredVersion | None, measured: Figures | None, now: float) -> ReleaseSide:
+    """Return one version; one whose time is over and that still runs is read, and nobody knows for how long."""
     if one is None or one.deleted:
         return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
     runs = one.wanted == WantedState.RUNNING
-    plain = ReleaseSide(key[1], one.state, runs, one.stops_at if runs and not one.active else None)
+    ends = one.stops_at if one.stops_at is not None and one.stops_at > now else None
+    plain = ReleaseSide(key[1], one.state, runs, ends if runs and not one.active else None)
     if measured is None:
         return plain
     return ReleaseSide(
@@ -347,7 +349,9 @@ def _after_the_swap(
     swapped = max((s.ended_at or 0.0 for s in run.steps if s.do == StepKind.SWAP), default=0.0) or run.started_at
     if not _serves(run, pairs, known):
         back = all(pair.serves == pair.old.version for pair in pairs)
-        return ReleaseState.ROLLED_BACK if back else ReleaseState.REPLACED, run.ended_at or swapped, ""
+        serving = (known.get((pair.table, pair.serves)) for pair in pairs)
+        since = max((one.served_at or 0.0 for one in serving if one is not None), default=0.0) or swapped
+        return ReleaseState.ROLLED_BACK if back else ReleaseState.REPLACED, since, ""
     if run.ended_at is None:
         ending = any(step.do == StepKind.STOP and step.state != StepState.DONE for step in run.steps)
         return ReleaseState.RETIRING if ending else ReleaseState.OBSERVING, swapped, ""

@@ -33,6 +33,10 @@ class EnvironmentLayout:
         name = physical_name(table, version) if version else str(table)
         return self.environment.prefix + name
 
+    def before_name(self, table: TableName, version: int) -> str:
+        """Return the name in the catalog of the rows from before a version."""
+        return f"{self.catalog_name(table, version)}_before"
+
     def pointer_name(self, table: TableName) -> str:
         """Return the name of the pointer view."""
         return self.environment.prefix + str(table)
@@ -106,6 +110,11 @@ def compile_statement(statement: ParsedStatement, node: PlanNode, layout: Enviro
     physical = {b.parent: layout.catalog_name(b.parent, b.version) for b in node.bindings}
     conditions = (each.partition(".") for each in node.begins_where)
     return compile_select(statement, physical, {TableName(table): where for table, _, where in conditions})
+
+
+def compile_before(texts: RevisionTexts, table: TableName, name: str, folder: str) -> str:
+    """Compile the registration of a table's rows from before a version, as the old texts store them."""
+    return compile_ddl(_ddl(texts, table), name, folder)
 
 
 def column_types(texts: RevisionTexts, table: TableName) -> tuple[tuple[str, str], ...]:

@@ -15,6 +15,7 @@ from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
+from pipelines.agent.version_tables import pointer_of, register
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
 from state.table_acts import TableAct
@@ -82,7 +83,7 @@ class Reconciler:
     def _register(self, pool: PoolConnection, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
         try:
-            pool.call(WRITE_CALL_S, pool.tables.create, self.world.layout.catalog_name(*key), deployment.compiled_ddl)
+            register(pool, self.world.layout, deployment)
         except PoolUnreachable:
             raise
         except HeadgateError as error:
@@ -97,9 +98,8 @@ class Reconciler:
         if not deployment.active or deployment.external or key in self._unregistered or self.world.identity.doubt:
             # In doubt an older ledger would point readers of a pool that others use as well to an older version.
             return
-        pointer, target = self.world.layout.pointer_name(deployment.table), self.world.layout.catalog_name(*key)
         try:
-            pool.call(WRITE_CALL_S, pool.tables.point, pointer, target, deployment.columns)
+            pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(self.world.layout, deployment))
         except EngineRefused as error:
             self._unpointed.add(key)
             self._say_why(deployment, f"its pointer is not in the pool's catalog: {error.summary}")

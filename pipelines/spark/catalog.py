@@ -96,31 +96,32 @@ class SparkTables:
         self._run(f"DROP TABLE IF EXISTS {_quoted(name)}")
         self._names().discard(name.lower())
 
-    def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
-        """Point the view at these columns of target: ALTER VIEW if it exists, else CREATE VIEW.
+    def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
+        """Point the view at these columns of all targets: ALTER VIEW if it exists, else CREATE VIEW.
 
         CREATE OR REPLACE drops first, and readers see that (207 errors in 965 swaps; with ALTER none). Refused where
         the view serves a table that lies elsewhere: it is the pointer of another environment on this pool.
         """
-        self.swap(((view, target, columns),))
+        self.swap(((view, targets, columns),))
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
         """Point all views in one tight loop, and return its seconds; readers meet both releases meanwhile, no error.
 
         What could refuse one is looked at before the first is moved; `before` hears of each just before it moves.
         """
-        for view, target, _ in pointers:
+        for view, targets, _ in pointers:
             if view.lower() in self._names() and (found := self._describe(view)) is not None:
-                self._refuse_pointer_of_another(view, found, target)
+                self._refuse_pointer_of_another(view, found, targets[-1])
         began = time.monotonic()
-        for view, target, columns in pointers:
+        for view, targets, columns in pointers:
             before(view)
-            self._move(view, target, columns)
+            self._move(view, targets, columns)
         return time.monotonic() - began
 
-    def _move(self, view: str, target: str, columns: tuple[str, ...]) -> None:
+    def _move(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
         known = view.lower() in self._names()
-        body = f"VIEW {_quoted(view)} AS SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(target)}"
+        rows = (f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(target)}" for target in targets)
+        body = f"VIEW {_quoted(view)} AS {' UNION ALL '.join(rows)}"
         likely, otherwise = ("ALTER", "CREATE") if known else ("CREATE", "ALTER")
         try:
             self._run(f"{likely} {body}")

@@ -54,7 +54,8 @@ def fork(
         if batch is not None:
             _copy_checkpoint(Path(origin.checkpoint), building, batch)
 
-    return _put(prepare, place, note, _cut(batch), fill, origin=origin.checkpoint)
+    cut = Cut(batch, str(uuid.uuid4()) if batch is not None else "")
+    return _put(prepare, place, note, cut, fill, origin=origin.checkpoint)
 
 
 def seed(
@@ -63,7 +64,7 @@ def seed(
     seen: Sequence[Sequence[SeenFile]],
     note: Mapping[str, Any],
     *,
-    batch: int = 0,
+    batch: int | None = None,
     like: str = "",
 ) -> Cut:
     """Begin a version after files of its sources, as `core.ports.storage.Checkpoints.seed` says."""
@@ -71,15 +72,15 @@ def seed(
     if (made := _made(prepare, place, note)) is not None:
         return made
     conf = pinned(like)
-    begun = any(map(bool, seen))
-    if begun and not os.path.isdir(f"{version.table}/{TABLE_LOG_FOLDER}"):
+    if batch is not None and not os.path.isdir(f"{version.table}/{TABLE_LOG_FOLDER}"):
         _write_log(version.table, {str(number): () for number in range(batch + 1)})
 
     def fill(building: Path) -> None:
-        if begun:
+        _write_seen(building, seen, read=batch is not None)
+        if batch is not None:
             _write_positions(building, batch, seen, conf)
 
-    return _put(prepare, place, note, _cut(batch if begun else None), fill, origin=like)
+    return _put(prepare, place, note, Cut(batch, str(uuid.uuid4())), fill, origin=like)
 
 
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
@@ -87,6 +88,9 @@ def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
 
     Raises Refused where the log holds that batch only together with later ones.
     """
+    folder = local_path(folder)
+    if "://" in folder:
+        raise Refused(f"nobody here can list {folder}", remedy="begin with the earliest row")
     if os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}"):
         return tuple(
             SeenFile(str(entry["path"]), int(entry.get("modificationTime", 0)))
@@ -144,10 +148,6 @@ def _put(
     sync_folder(place.parent)
     shutil.rmtree(empty, ignore_errors=True)
     return cut
-
-
-def _cut(batch: int | None) -> Cut:
-    return Cut(batch, str(uuid.uuid4()) if batch is not None else "")
 
 
 def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
@@ -232,14 +232,25 @@ def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
     sync_folder(Path(table))
 
 
-def _write_positions(building: Path, batch: int, seen: Sequence[Sequence[SeenFile]], conf: Mapping[str, str]) -> None:
-    """Write a checkpoint that has read files of its sources with one batch, and nothing else."""
+def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile]], *, read: bool) -> None:
+    """Write the log of each source that has a file: as what its batch 0 has read, or as what no batch is to read.
+
+    Of a log's batch Spark reads the entries that name this very batch; all entries count as seen.
+    """
     for ordinal, files in enumerate(seen):
-        if files:
-            log = building / "sources" / str(ordinal)
-            log.mkdir(parents=True)
-            lines = (_line({"path": file.path, "timestamp": file.modified_ms, "batchId": 0}) for file in files)
-            (log / "0").write_text(_HEADER + "\n".join(lines), "utf-8")
+        if not files:
+            continue
+        log = building / "sources" / str(ordinal)
+        log.mkdir(parents=True)
+        lines = (_line({"path": file.path, "timestamp": file.modified_ms, "batchId": 0}) for file in files)
+        text = _HEADER + "\n".join(lines)
+        (log / "0").write_text(text if read else "v1", "utf-8")
+        if not read:
+            (log / "1").write_text(text, "utf-8")
+
+
+def _write_positions(building: Path, batch: int, seen: Sequence[Sequence[SeenFile]], conf: Mapping[str, str]) -> None:
+    """Write a batch that has read what is seen, and has kept no state."""
     offsets = [_line({"logOffset": 0}) if files else "-" for files in seen]
     now = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": dict(conf)}
     for name in ("offsets", "commits"):

@@ -232,10 +232,10 @@ class FileCheckpoints:
         seen: Sequence[Sequence[SeenFile]],
         note: Mapping[str, Any],
         *,
-        batch: int = 0,
+        batch: int | None = None,
         like: str = "",
     ) -> Cut:
-        """Have a version begin as if `batch` had read the files of each of its sources, and kept no state."""
+        """Have a version begin as if the files of each of its sources had been read, with a batch or before all."""
         with reachable(version.checkpoint):
             return checkpoint_forks.seed(self.prepare, version, seen, note, batch=batch, like=like)
 

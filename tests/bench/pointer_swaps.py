@@ -45,7 +45,7 @@ def made(session: Session, folder: Path, count: int) -> SparkTables:
             name, place = f"t{count}_{n}__v{version}", folder / f"t{count}_{n}__v{version}"
             tables.create(name, f"CREATE TABLE IF NOT EXISTS {name} (version INT) USING parquet LOCATION '{place}'")
             session.spark.sql(f"INSERT INTO {name} VALUES ({version})").collect()
-        tables.point(f"t{count}_{n}", f"t{count}_{n}__v1", ("version",))
+        tables.point(f"t{count}_{n}", (f"t{count}_{n}__v1",), ("version",))
     return tables
 
 

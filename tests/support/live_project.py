@@ -125,10 +125,10 @@ def alive(pid: int) -> bool:
         return False
 
 
-def until(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Wait until a condition holds; raises Impatient."""
+def until(condition: Callable[[], object], seconds: float, what: str, *, every_s: float = 0.1) -> None:
+    """Wait until a condition holds, which is looked at every so often; raises Impatient."""
     ends_at = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > ends_at:
             raise Impatient(f"not within {seconds:.0f} s: {what}")
-        time.sleep(0.1)
+        time.sleep(every_s)

@@ -6,6 +6,7 @@ landed → base → even, odd → both; aside is stopped and started meanwhile, 
 import os
 import re
 import signal
+import subprocess
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from live_project import Impatient, alive, until
+from live_project import Driven, Impatient, alive, until
 from tiny_project import Tiny
 
 from core.project.model import Pool
@@ -116,7 +117,7 @@ class Released(Tiny):
     def died_at(self) -> str:
         """Return the label of the point at which the newest agent that was to die did."""
         log = (self.home() / "agent.log").read_text()
-        return re.findall(r"dying at fault point \d+ (.+), as asked", log)[-1]
+        return str(re.findall(r"dying at fault point \d+ (.+), as asked", log)[-1])
 
     def newest_run(self, *, other_than: str = "") -> tuple[str, str]:
         """Return id and state of the newest run about the released tables."""
@@ -126,6 +127,12 @@ class Released(Tiny):
             other_than,
         )
         return (str(found[0][0]), str(found[0][1])) if found else ("", "")
+
+    def cancel(self, run_id: str) -> subprocess.CompletedProcess[str]:
+        """Cancel a run as an operator does, who types what is asked for."""
+        asks = self.run("runs", "cancel", run_id).stderr
+        typed = asks.rsplit("--confirm '", 1)[1].split("'")[0] if "--confirm '" in asks else "yes"
+        return self.run("runs", "cancel", run_id, "--confirm", typed)
 
     def open_runs(self) -> int:
         return len(self.ledger("SELECT 1 FROM run WHERE ended_at IS NULL"))
@@ -196,7 +203,8 @@ def killed_at(
         if len(found.died_at) == 1 and beside:
             world.apply(world.plan("beside", "--rebuild"))
         if len(found.died_at) == 1 and cancel:
-            world.run("runs", "cancel", world.newest_run(other_than=before)[0], "--confirm", "yes")
+            said = world.cancel(world.newest_run(other_than=before)[0])
+            found.wrong.extend([said.stderr.strip()] if said.returncode else [])
     found.not_met = left
     _look(world, before, found, cancel=cancel)
     found.seconds = monotonic() - began
@@ -225,11 +233,11 @@ def _look(world: Released, before: str, found: Ending, *, cancel: bool) -> None:
     try:
         until(lambda: world.newest_run(other_than=before)[1] in ENDED and not world.open_runs(), ENDS_S, "the run ends")
         found.state = world.newest_run(other_than=before)[1]
-        if not cancel and found.state != "done":
+        if found.state != ("cancelled" if cancel else "done"):
             notes = world.ledger("SELECT note FROM step WHERE state = 'failed' AND run_id = ?", world.newest_run()[0])
             found.wrong.append(f"the run ended {found.state}: {notes}")
         until(lambda: world.all_run(*RELEASED, "beside"), 90, "what serves runs")
-        until(lambda: _right(world, found), 60, "every row is there once")
+        until(lambda: _right(world, found), 60, "every row is there once", every_s=1.0)
     except Impatient as error:
         found.wrong.append(str(error))
     stray = world.ledger(
@@ -243,21 +251,26 @@ def _look(world: Released, before: str, found: Ending, *, cancel: bool) -> None:
 
 
 def _right(world: Released, found: Ending) -> bool:
-    found.rows = {table: rows_of(world, table) for table in (*RELEASED, "beside")}
+    found.rows = rows_of(world, *RELEASED, "beside")
     return all(rows.good for rows in found.rows.values())
 
 
-def rows_of(world: Released, table: str) -> Rows:
-    """Count what the pointer of a table serves, by SQL in the pool."""
-    wanted = {n for n in range(1, world.landed + 1) if table not in ("even", "odd") or n % 2 == (table == "odd")}
+def rows_of(world: Released, *tables: str) -> dict[str, Rows]:
+    """Count what the pointers of tables serve, by SQL in the pool."""
     with asked(world) as session:
-        ids = [int(row[0]) for row in session.call(60, session.spark.sql(f"SELECT id FROM {table}").collect)]
+        sql = " UNION ALL ".join(f"SELECT '{table}', id FROM {table}" for table in tables)
+        found = session.call(60, session.spark.sql(sql).collect)
+    return {table: _counted(world.landed, table, [int(id) for of, id in found if of == table]) for table in tables}
+
+
+def _counted(landed: int, table: str, ids: list[int]) -> Rows:
+    wanted = {n for n in range(1, landed + 1) if table not in ("even", "odd") or n % 2 == (table == "odd")}
     once = set(ids)
     return Rows(len(wanted), len(ids), len(ids) - len(once), len(wanted - once))
 
 
 @contextmanager
-def asked(world: Tiny) -> Iterator[Session]:
+def asked(world: Driven) -> Iterator[Session]:
     """Return a session of one's own on the pool, for questions to what the pointers serve."""
     server = LocalPool(world.home(), Pool())
     session = Session(server.url, server.token, str(uuid.uuid4()))

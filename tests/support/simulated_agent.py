@@ -277,6 +277,31 @@ class Agent:
             self.world.ledger[version] = replace(made, plan_hash=self.plan.hash)
         return StepDone(step.n)
 
+    def _fork(self, step: Step) -> RunEvidence:
+        if step.table in self.world.stopped:
+            return StepFailed(step.n, "stopped by an operator during this run")
+        version, origin = (step.table, step.version), (step.table, self._nodes[step.table].from_version)
+        row = self.world.ledger.get(origin)
+        if row is None or row.deleted or self.world.checkpoints.get(origin) is None:
+            return StepFailed(step.n, f"{origin} is not there any more")
+        self._deployed(step)
+        return self._seed_from(version, f"{self.world.checkpoints[origin]} → {step.version}", step)
+
+    def _seed(self, step: Step) -> RunEvidence:
+        if step.table in self.world.stopped:
+            return StepFailed(step.n, "stopped by an operator during this run")
+        self._deployed(step)
+        return self._seed_from((step.table, step.version), f"{step.table}-{step.version} from now", step)
+
+    def _seed_from(self, version: Version, checkpoint: str, step: Step) -> RunEvidence:
+        """Put another checkpoint in the place of the empty one, as long as no query has written with that."""
+        if self.world.checkpoints[version] != checkpoint:
+            assert version not in self.world.written_by, f"{version} began from nothing"
+            self.world.checkpoints[version] = checkpoint
+        self.passes()
+        self.world.update(version, checkpoint_id=checkpoint)
+        return StepDone(step.n)
+
     def _start(self, step: Step) -> RunEvidence:
         version, stops = (step.table, step.version), self.world.stops
         if step.table in self.world.stopped:
@@ -474,6 +499,8 @@ class Agent:
         default_factory=lambda: {
             StepKind.REGISTER: Agent._register,
             StepKind.CREATE: Agent._create,
+            StepKind.FORK: Agent._fork,
+            StepKind.SEED: Agent._seed,
             StepKind.START: Agent._start,
             StepKind.RESUME: Agent._start,
             StepKind.CATCH_UP: Agent._open,

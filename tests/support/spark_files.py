@@ -39,7 +39,7 @@ class Consumer:
         self.entries: list[dict[str, Any]] = []
         self.batch = -1
         for name in ("sources/0", "offsets", "commits"):
-            (folder / name).mkdir(parents=True)
+            (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / "metadata").write_text('{"id":"q-1"}')
 
     def plan(self, *uris: str) -> int:

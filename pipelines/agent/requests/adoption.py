@@ -14,6 +14,7 @@ from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.registry_rebuild import FoundVersion, RegistryRebuild, goes_on, serving_lines
 from pipelines.agent.runs.trash_moves import places_of
 from pipelines.agent.runs.unreadable_run import end_unreadable
+from pipelines.agent.version_tables import pointer_of, register
 from pipelines.storage.registry_records import read_record
 from pipelines.storage.world_mark import TableFolder, table_folders
 from state.row_types import Deployment, RunRow
@@ -147,9 +148,9 @@ class Adoption:
         for d in world.ledger.deployments():
             name = world.layout.catalog_name(d.table, d.version)
             try:
-                pool.call(WRITE_CALL_S, pool.tables.create, name, d.compiled_ddl)
+                register(pool, world.layout, d)
                 if d.active and not d.external:
-                    pool.call(WRITE_CALL_S, pool.tables.point, world.layout.pointer_name(d.table), name, d.columns)
+                    pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(world.layout, d))
             except HeadgateError as error:
                 log.warning("%s is not in the catalog: %s", name, error.summary)
 

@@ -294,7 +294,8 @@ class CommandHandler:
         if deployment is None:
             raise UsageError(f"{table} is not deployed", remedy="headgate ls shows what is deployed")
         version = int(args.get("version") or deployment.version)
-        name = self._world.layout.catalog_name(table, version)
+        whole = deployment.active and deployment.before_ddl and not args.get("version")
+        name = self._world.layout.pointer_name(table) if whole else self._world.layout.catalog_name(table, version)
         limit = max(1, min(int(args.get("limit") or 20), PEEK_ROWS))
         pool = self._world.pool.connection()
         columns, rows = pool.call(PEEK_S, pool.tables.read, f"SELECT * FROM `{name}`", limit)

@@ -20,7 +20,7 @@ def stop(run: OpenRun, step: Step) -> RunEvidence:
     if readers := run.running_readers(step):
         run.world.ledger.update_deployment(step.table, step.version, stops_at=run.world.clock())
         return StepKept(step.n, f"keeps running: {readers} reads it")
-    starts_over = run.node(step).strategy in (Strategy.KEYED, Strategy.CHAIN)
+    starts_over = run.node(step).strategy == Strategy.KEYED
     if deployment.active and run.plan.request.verb != "delete" and not starts_over:
         return StepKept(step.n, "keeps running: it serves")
     run.world.ledger.update_deployment(step.table, step.version, wanted=WantedState.STOPPED, state=State.STOPPING)

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from core.model.errors import EngineRefused
 from core.model.names import TableName
-from core.ports.spark import Pointer
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
+from pipelines.agent.version_tables import pointer_of
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -65,8 +65,5 @@ def _move(world: AgentContext, versions: list[Deployment], begun: list[str], lab
         begun.append(view)
         world.faults.pass_by(f"{label} {view}")
 
-    pool, layout = world.pool.connection(), world.layout
-    pointers: list[Pointer] = [
-        (layout.pointer_name(d.table), layout.catalog_name(d.table, d.version), d.columns) for d in versions
-    ]
+    pool, pointers = world.pool.connection(), [pointer_of(world.layout, version) for version in versions]
     return pool.call(WRITE_CALL_S * max(1, len(pointers)), pool.tables.swap, pointers, before)

@@ -8,13 +8,23 @@ from core.model.names import TableName, query_name
 from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import ending_steps, held_steps, pointer_steps, seam_steps, starting_steps, validation_step
+from pipelines.agent.runs import (
+    ending_steps,
+    fork_steps,
+    held_steps,
+    pointer_steps,
+    seam_steps,
+    starting_steps,
+    validation_step,
+)
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
 
 _EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
     StepKind.REGISTER: starting_steps.register,
     StepKind.CREATE: starting_steps.create,
+    StepKind.FORK: fork_steps.fork,
+    StepKind.SEED: fork_steps.seed,
     StepKind.START: starting_steps.start,
     StepKind.RESUME: starting_steps.start,
     StepKind.VALIDATE: validation_step.validate,

@@ -2,17 +2,18 @@
 
 from core.model.errors import HeadgateError, Refused
 from core.model.states import State, WantedState
-from pipelines.agent.context import WRITE_CALL_S, AgentContext
+from pipelines.agent.context import AgentContext
 from pipelines.agent.trash_purge import checked_now
+from pipelines.agent.version_tables import forget, register
 from state.row_types import Deployment
 
 
 def set_aside(world: AgentContext, deployment: Deployment) -> None:
     """Take a version's table from the catalog, and move its files into the trash until their deadline."""
-    layout, files, pool = world.layout, world.files, world.pool.connection()
+    layout, files = world.layout, world.files
     name = layout.catalog_name(deployment.table, deployment.version)
     trash = layout.trash_folder(deployment.table, deployment.version)
-    pool.call(WRITE_CALL_S, pool.tables.forget, name)
+    forget(world.pool.connection(), layout, deployment)
     files.set_aside(deployment.checkpoint, _checkpoint_in(trash, name))
     try:
         files.set_aside(deployment.folder, _table_in(trash, name))
@@ -41,8 +42,7 @@ def take_out(world: AgentContext, deployment: Deployment) -> None:
     name = world.layout.catalog_name(deployment.table, deployment.version)
     world.files.put_back(_table_in(deployment.trash, name), deployment.folder)
     world.files.put_back(_checkpoint_in(deployment.trash, name), deployment.checkpoint)
-    pool = world.pool.connection()
-    pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl)
+    register(world.pool.connection(), world.layout, deployment)
     world.ledger.update_deployment(
         deployment.table,
         deployment.version,

@@ -196,9 +196,10 @@ def _of_release(
     for texts in _earlier_texts(world, old):
         before_edit = _statement(replace(old, texts=texts))
         expected = with_earlier_text(expected, expected_differences(before_edit, _statement(new), ddls, {}))
-    if old.begins_where == new.begins_where:
+    if (old.begins_where, old.begins_after) == (new.begins_where, new.begins_after):
         return expected
-    name, where = query_name(old.table, old.version), " and ".join(old.begins_where) or "the beginning"
+    after = f"what follows {old.begins_after}" if old.begins_after else "the beginning"
+    name, where = query_name(old.table, old.version), " and ".join(old.begins_where) or after
     begins = tuple(RowEffect(side, f"{name} begins with {where}") for side in RowSide)
     return replace(expected, rows=(*expected.rows, *begins))
 

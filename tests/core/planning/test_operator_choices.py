@@ -46,7 +46,6 @@ def said(found: Plan, table: str) -> tuple[str, str, bool]:
         ({"a": FILTERED}, "a=earliest", "rebuild"),
         ({"a": FILTERED}, "a=partial@2026-01-02", "rebuild"),
         ({"a": FILTERED}, "a=seeded@now", "rebuild"),
-        ({"a": FILTERED}, "a=seeded@12", "rebuild"),
         ({"a": FILTERED}, "a=carry-over", "rebuild"),
         ({"b": HAVING}, "b=fork", "rebuild"),
         ({"a": FILTERED}, "a=in-place", "restart"),
@@ -179,7 +178,8 @@ def test_a_seam_is_refused(edits: dict[str, str], chosen: str, why: str) -> None
 
 def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
     assert words(planned(declared(c=f"{TEXTS['c'][1]} WHERE m > 1"), "c", choose="c=seam")) == [
-        "seam cannot be used for c: none of its upstream tables is re-created. use in-place, earliest, partial"
+        "seam cannot be used for c: none of its upstream tables is re-created. use in-place, earliest, partial, "
+        "seeded, carry-over"
     ]
 
 
@@ -232,9 +232,13 @@ def test_what_goes_on_from_a_part_goes_on_without_the_rest(edits: dict[str, str]
             "12 is neither a time nor a partition, and table versions are not supported for this table format",
         ),
         ("b=partial@k=x", "none of the tables that it streams is partitioned by k"),
-        ("b=seeded", "it needs a position: seeded@now, or the number of a batch"),
-        ("b=seeded@2026-01-02T00:00:00Z", "it needs a position: seeded@now, or the number of a batch"),
-        ("b=carry-over", "it keeps state, or its upstream tables change"),
+        ("b=seeded", "it needs a position: seeded@now"),
+        ("b=seeded@2026-01-02T00:00:00Z", "it needs a position: seeded@now"),
+        (
+            "b=seeded@12",
+            "files have no positions to begin at but now (seeded@now); Delta tables and Kafka topics will",
+        ),
+        ("b=carry-over", "it keeps state"),
         ("b=fork", "its state does not fit the new query"),
         ("b=chain", "chain applies only when the format, partitioning or location of its table changes"),
         ("b=keyed", "its table is not upserted by a key"),
@@ -245,7 +249,7 @@ def test_what_goes_on_from_a_part_goes_on_without_the_rest(edits: dict[str, str]
 def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: str, why: str) -> None:
     found = planned(declared(b=MIN), "b", choose=chosen)
     strategy = chosen[2:].partition("@")[0]
-    assert words(found) == [f"{strategy} cannot be used for b: {why}. use earliest, partial, in-place"]
+    assert words(found) == [f"{strategy} cannot be used for b: {why}. use earliest, partial, seeded, in-place"]
     assert found.empty
 
 
@@ -285,7 +289,6 @@ def test_what_is_asked_for_begins_where_it_is_said_and_what_reads_it_from_its_be
         ("", "earliest", ""),
         ("earliest", "earliest", ""),
         ("now", "seeded", "now"),
-        ("12", "seeded", "12"),
         ("2026-01-02T00:05:00Z", "partial", "2026-01-02T00:10:00Z"),
     ],
 )
@@ -320,7 +323,7 @@ def test_a_time_to_begin_at_needs_an_event_time() -> None:
     assert words(planned(declared(c=MORE_SOURCES), "c", start="2026-01-02T00:00:00Z")) == [
         "partial cannot be used for c: its event time is unknown: it has no watermark, no window and not "
         "exactly one timestamp column. "
-        "use earliest"
+        "use earliest, seeded"
     ]
 
 

@@ -257,14 +257,14 @@ def test_every_kind_of_change_is_there() -> None:
 
 
 def test_a_plan_offers_what_the_table_of_kinds_says_may_be_chosen() -> None:
-    """All but beginning at a time or partition, which depends on the statement."""
+    """All but beginning at a time or partition, which depends on the statement, and a chain: a reader keeps state."""
     offered: dict[ChangeKind, set[str]] = {}
     for edit in EDITS:
         for node in planned(edit, foreign=False, state=State.RUNNING).nodes:
             if node.table == "a" and node.change is not None and node.classified and node.offers:
                 words = {offer.strategy for offer in node.offers} - {node.strategy, Strategy.PARTIAL}
                 offered.setdefault(node.change, set()).update(words)
-    assert offered == {kind: {*kind.definition.instead} - {Strategy.PARTIAL} for kind in offered}
+    assert offered == {kind: {*kind.definition.instead} - {Strategy.PARTIAL, Strategy.CHAIN} for kind in offered}
     assert {*ChangeKind} - {*offered} == {
         ChangeKind.NONE, ChangeKind.CHECKPOINT_LOST, ChangeKind.COMMENT_OR_FORMAT, ChangeKind.DESCRIPTION,
         ChangeKind.PINNED_CONFIGURATION,

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import event, given, settings
@@ -29,6 +30,7 @@ SUM = TEXTS["b"][1].replace("max(", "sum(")
 HAVING = f"{TEXTS['b'][1]} HAVING max(v) > 1"
 MORE_SOURCES = "INSERT INTO c SELECT k, m FROM STREAM b UNION ALL SELECT k, v AS m FROM STREAM a"
 PARTITIONED = (TEXTS["c"][0] + " PARTITIONED BY (k)", TEXTS["c"][1])
+LOST = {"checkpoint_ok": False}
 
 
 @pytest.mark.parametrize(
@@ -77,13 +79,14 @@ def test_a_rebuild_reads_what_its_parents_hold_and_is_done_after_the_slowest_of_
 
 
 def test_a_strategy_that_no_agent_carries_out_is_warned_of_and_is_in_no_remedy() -> None:
-    found = planned(declared(), "c", choose="c=carry-over", rebuild=True)
+    made = project(table("src"), table("a", "src", settings=upserted()))
+    found = plan(made, running(made), "a", choices=(StrategyChoice(T("a"), "keyed"),))
     assert [(w.table, w.summary) for w in found.warnings] == [
-        ("c", "carry_over is not executable yet: it is planned only, and an agent refuses it")
+        ("a", "keyed is not executable yet: it is planned only, and an agent refuses it")
     ]
-    refused = planned(declared(), "a", choose="a=chain", rebuild=True).refusals
-    assert [r.remedy for r in refused] == ["use earliest, partial"]
-    with pytest.raises(Refused, match="the plan uses carry_over for c, which this version cannot execute yet"):
+    refused = plan(made, running(made), "a", choices=(StrategyChoice(T("a"), "chain"),), rebuild=True).refusals
+    assert [r.remedy for r in refused] == ["use earliest, seeded, carry-over"]
+    with pytest.raises(Refused, match="the plan uses keyed for a, which this version cannot execute yet"):
         refuse_not_executable(found)
     refuse_not_executable(planned(declared(), "c", rebuild=True))
 
@@ -169,7 +172,7 @@ def test_readers_of_a_table_that_is_made_anew_find_everything_there() -> None:
 
 def test_the_strategies_of_releases_are_planned_in_full_and_named() -> None:
     found = planned(declared(b=HAVING), "b", choose="b=fork c=seam")
-    assert not_executable_yet(found) == (("b", "fork"),)
+    assert not_executable_yet(found) == ()
     assert (
         not_executable_yet(planned(declared(b=HAVING), "b"))
         == ()
@@ -216,10 +219,19 @@ def test_a_table_is_not_written_again_in_place_without_every_condition(a: Settin
     assert "keyed" not in offered(plan(made, running(made), "a", rebuild=True), "a")
 
 
-def test_a_chained_version_takes_what_comes_and_its_readers_follow() -> None:
-    below = ("CREATE TABLE d (k STRING) USING parquet", "INSERT INTO d SELECT k FROM STREAM c")
-    made = declared(c=PARTITIONED, d=below)
-    world = observed()
+BELOW = ("CREATE TABLE d (k STRING) USING parquet", "INSERT INTO d SELECT k FROM STREAM c")
+
+
+def test_a_chained_version_goes_on_beside_the_old_one_and_keeps_its_rows() -> None:
+    found = planned(declared(c=PARTITIONED), "c", choose="c=chain")
+    assert words(found) == [] and not_executable_yet(found) == () and node_of(found, "c").loses == ()
+    assert [f"{s.do} {s.table}@{s.version}" for s in found.steps] == [
+        "create c@2", "fork c@2", "start c@2", "catch_up c@2", "swap c@2", "stop c@1",
+    ]  # fmt: skip
+
+
+def test_what_streams_a_chained_version_goes_on_in_the_new_one() -> None:
+    made, world = declared(c=PARTITIONED, d=BELOW), observed()
     world[T("d")] = deployed(made.tables[T("d")], statistics=TableStatistics())
     found = planned(made, "c", choose="c=chain", world=world)
     assert words(found) == []
@@ -227,9 +239,67 @@ def test_a_chained_version_takes_what_comes_and_its_readers_follow() -> None:
         ("c", "rebuild", "chain"), ("d", "restart", "seam"),
     ]  # fmt: skip
     assert [f"{s.do} {s.table}@{s.version}" for s in found.steps] == [
-        "create c@2", "stop c@1", "start c@2", "catch_up c@2", "restart d@1", "swap c@2",
+        "create c@2", "fork c@2", "start c@2", "catch_up c@2", "swap c@2", "seam d@1", "stop c@1",
     ]  # fmt: skip
     assert not node_of(found, "d").lowered
+
+
+def test_what_streams_it_and_cannot_move_keeps_a_table_from_being_chained() -> None:
+    named = (BELOW[0], BELOW[1].replace("FROM STREAM c", "FROM STREAM c IDENTIFIED BY c"))
+    made, world = declared(c=PARTITIONED, d=named), observed()
+    world[T("d")] = deployed(made.tables[T("d")], statistics=TableStatistics())
+    assert words(planned(made, "c", choose="c=chain", world=world)) == [
+        "chain cannot be used for c: d streams it and could not go on in the new version: it streams more than one "
+        "table, or names its source. use earliest, partial, seeded, carry-over"
+    ]
+
+
+def test_who_reads_a_chained_version_from_its_first_row_is_told_what_it_lacks() -> None:
+    lacks = (
+        "gets no row of c from before its newest version, which only the pointer serves; headgate plan c --rebuild has "
+        "all rows in one"
+    )
+    made = declared(d=BELOW)
+    chained = planned(made, "d", world=observed(c={"rows_before": True}))
+    assert [w.summary for w in chained.warnings if w.table == "d"] == [lacks]
+    assert lacks not in [w.summary for w in planned(made, "d").warnings]
+    together = planned(declared(c=PARTITIONED, d=BELOW), "c", "d", choose="c=chain")
+    assert lacks in [w.summary for w in together.warnings]
+    rebuilt = planned(declared(c=PARTITIONED, d=BELOW), "c", "d", world=observed(c={"rows_before": True}))
+    assert lacks not in [w.summary for w in rebuilt.warnings]
+
+
+def test_a_chained_table_gets_no_column_in_place() -> None:
+    more = (
+        TEXTS["c"][0].replace("BIGINT)", "BIGINT, more STRING)"),
+        TEXTS["c"][1].replace(" FROM", ", k AS more FROM"),
+    )
+    assert words(planned(declared(c=more), "c")) == []
+    assert words(planned(declared(c=more), "c", world=observed(c={"rows_before": True}))) == [
+        "c cannot get a column in place: its pointer serves rows from before v1 as well. rebuild it: headgate plan c "
+        "--rebuild"
+    ]
+
+
+WIDER = (PARTITIONED[0].replace("BIGINT)", "BIGINT, more STRING)"), PARTITIONED[1].replace(" FROM", ", k AS more FROM"))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "edits", "known", "why"),
+    [
+        ("c=chain", {"c": PARTITIONED}, {"rows_before": True}, "its pointer serves rows from before its first"),
+        ("c=chain", {"c": PARTITIONED}, LOST, "its checkpoint is missing, unreadable or another's"),
+        ("c=chain", {"c": WIDER}, {}, "its columns change as well"),
+        ("b=fork", {"b": HAVING}, {"rows_before": True}, "its pointer serves rows from before its first"),
+        ("a=carry-over", {"a": FILTERED}, {"deployed": None, "revision": "changed"}, "what changed is unknown"),
+    ],
+)
+def test_a_version_goes_on_with_another_only_where_that_is_true(
+    chosen: str, edits: dict[str, Any], known: dict[str, Any], why: str
+) -> None:
+    found = planned(declared(**edits), chosen[0], choose=chosen, world=observed(**{chosen[0]: known}))
+    refused = [r.summary for r in found.refusals if r.table == chosen[0]]
+    assert refused and refused[0].startswith(f"{chosen[2:]} cannot be used for {chosen[0]}: {why}")
 
 
 def test_a_table_with_a_reader_out_of_reach_is_not_chained() -> None:
@@ -241,7 +311,7 @@ def test_a_table_with_a_reader_out_of_reach_is_not_chained() -> None:
     assert "chain" not in offered(planned(made, "c", world=world), "c")
     behind = "crm would be left behind on a version that receives no more rows"
     assert words(planned(made, "c", choose="c=chain", world=world)) == [
-        f"chain cannot be used for c: {behind}. use earliest, partial"
+        f"chain cannot be used for c: {behind}. use earliest, partial, seeded, carry-over"
     ]
 
 

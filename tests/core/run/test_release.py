@@ -73,6 +73,7 @@ AFTER = {"swap": "done"}
         (run(before="stop", stop="running"), 2, {}, "retiring"),
         (run(state="done"), 2, {"wanted": "stopped", "state": "stopped"}, "done"),
         (run(state="done"), 2, {"stops_at": 2000.0}, "observing"),
+        (run(state="done"), 2, {"stops_at": 900.0}, "done"),
         (run(state="done"), 1, {"served_by": "back"}, "rolled back"),
         (run(state="done"), 3, {}, "replaced"),
         (run(before="swap", state="cancelled", swap="cancelled"), 1, {}, "aborted"),
@@ -86,6 +87,10 @@ def test_each_standing_of_a_run_has_a_word(row: RunRow, serves: int, old: dict[s
     assert found.state == state
     open_ = ("preparing", "hydrating", "validating", "ready", "held", "swapping", "observing", "retiring", "needs you")
     assert found.is_open is (state in open_)
+
+
+def test_a_release_is_rolled_back_since_what_was_there_before_serves_again() -> None:
+    assert told(run(state="done"), versions(1, served_by="back", served_at=900.0)).since == 900.0
 
 
 def test_a_release_is_never_told_held_before_its_gates_are_open() -> None:
@@ -151,6 +156,7 @@ def test_a_rollback_takes_seconds_while_all_that_was_replaced_runs() -> None:
     one = [replace(d, wanted="stopped", state="stopped") if (d.table, d.version) == (T("b"), 1) else d for d in both]
     assert told(run(state="done"), one).old_until is None
     assert told(run(before="swap"), both).old_until is None, "nothing is replaced yet"
+    assert told(run(state="done"), versions(2, stops_at=900.0)).old_until is None, "it runs on only while it is read"
 
 
 def test_a_rollback_says_that_it_rolls_back_until_it_has() -> None:

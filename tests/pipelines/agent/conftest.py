@@ -16,7 +16,7 @@ from core.model.names import TableName, query_name
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.ports.spark import Analysis, FileView, Pointer, Queries, QueryStart, ReportedQuery, Tables, unheard, unnoticed
-from core.ports.storage import CheckpointState, Cut, FolderTaken, SeenFile, SourceLag
+from core.ports.storage import CheckpointState, Cut, FolderTaken, OriginRows, SeenFile, SourceLag, VersionFolders
 from core.project.model import Environment
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -136,16 +136,17 @@ class _Tables:
     def forget(self, name: str) -> None:
         self.pool.tables.pop(name, None)
 
-    def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
+    def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
         if view in self.pool.refuse_table:
             raise self.pool.refuse_table[view]
-        assert target in self.pool.tables, f"{target} is not in the catalog"
-        self.pool.views[view] = target
+        for target in targets:
+            assert target in self.pool.tables, f"{target} is not in the catalog"
+        self.pool.views[view] = " + ".join(targets)
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
-        for view, target, columns in pointers:
+        for view, targets, columns in pointers:
             before(view)
-            self.point(view, target, columns)
+            self.point(view, targets, columns)
         return 0.0
 
     def unpoint(self, view: str) -> None:
@@ -199,13 +200,15 @@ class ScriptedFiles:
     epoch: int = 1
     machine: str = ""
     taken_over: list[str] = field(default_factory=list)
+    forked: dict[str, tuple[str, OriginRows]] = field(default_factory=dict)
+    """Checkpoints that were made from another one, with what became of its rows."""
     unreachable: set[str] = field(default_factory=set)
     """Folders that the file system does not give at the moment."""
     emitted: dict[str, int] = field(default_factory=dict)
     """Rows that a table has got since whenever, by the name of its folder."""
     histories: dict[str, BatchHistory] = field(default_factory=dict)
     """What batches have read, by checkpoint."""
-    seeded: list[tuple[str, int, str]] = field(default_factory=list)
+    seeded: list[tuple[str, int | None, str]] = field(default_factory=list)
     """Checkpoints that were seeded, each with its batch and the one that it is like."""
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
@@ -226,7 +229,7 @@ class ScriptedFiles:
             return None
         self.started.update(start.checkpoint for start in self.pool.running.values())
         return CheckpointState(
-            id=f"id in {folder}" if folder in self.started else "",
+            id=f"id in {folder}" if folder in self.started | self.forked.keys() else "",
             owner=self.owner,
             batch=1,
             planned=self.planned,
@@ -248,7 +251,9 @@ class ScriptedFiles:
     def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
         return (SeenFile(f"file://{folder}/part-0.parquet", 1),)
 
-    def seed(self, version: Any, seen: Any, note: Mapping[str, Any], *, batch: int = 0, like: str = "") -> Cut:
+    def seed(
+        self, version: Any, seen: Any, note: Mapping[str, Any], *, batch: int | None = None, like: str = ""
+    ) -> Cut:
         self.folders[version.checkpoint] = note
         self.started.add(version.checkpoint)
         self.seeded.append((version.checkpoint, batch, like))
@@ -256,6 +261,11 @@ class ScriptedFiles:
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         self.folders[folder] = note
+
+    def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
+        self._reach(copy.checkpoint)
+        self.forked.setdefault(copy.checkpoint, (origin.checkpoint, rows))
+        return Cut(1, f"id in {copy.checkpoint}")
 
     def set_aside(self, folder: str, into: str) -> None:
         if folder in self.folders:

@@ -33,7 +33,7 @@ def test_every_call_can_be_repeated(ground: Any) -> None:
     view = f"t_{ground.mark}"
     for _ in range(2):
         ground.tables.add_columns(physical, (("c", "INT"), ("a", "BIGINT")))
-        ground.tables.point(view, physical, ("a", "c"))
+        ground.tables.point(view, (physical,), ("a", "c"))
     assert {view, physical} <= names(ground)
     assert ground.tables.read(f"SELECT * FROM {view}", 5) == (("a", "c"), ())
     for _ in range(2):
@@ -124,31 +124,31 @@ def test_a_pointer_of_another_home_on_the_same_pool_is_not_moved(ground: Any) ->
     view = f"v_{ground.mark}"
     theirs, ours = (made(ground, "a BIGINT", f"{home}/tables/{home}", home) for home in ("theirs", "ours"))
     newer = made(ground, "a BIGINT", "theirs/tables/newer", "newer")
-    ground.tables.point(view, theirs, ("a",))
+    ground.tables.point(view, (theirs,), ("a",))
     with pytest.raises(EngineRefused, match=r"serves .*theirs.*, which is not of this environment"):
-        ground.tables.point(view, ours, ("a",))
-    ground.tables.point(view, newer, ("a",))
+        ground.tables.point(view, (ours,), ("a",))
+    ground.tables.point(view, (newer,), ("a",))
     assert target(ground, view) == newer
 
 
 def test_a_pointer_to_a_table_that_is_gone_is_moved(ground: Any) -> None:
     view = f"v_{ground.mark}"
     first, second = (made(ground, "a BIGINT", name, name) for name in ("one", "two"))
-    ground.tables.point(view, first, ("a",))
+    ground.tables.point(view, (first,), ("a",))
     ground.tables.forget(first)
-    ground.tables.point(view, second, ("a",))
+    ground.tables.point(view, (second,), ("a",))
     assert target(ground, view) == second
 
 
 def test_a_pointer_is_read_back_and_altered_where_it_exists(ground: Any) -> None:
     first, second = ground.table("t"), ground.table("u")
     view = f"v_{ground.mark}"
-    ground.tables.point(view, first, ("a",))
+    ground.tables.point(view, (first,), ("a",))
     assert target(ground, view) == first
     said: list[str] = []
     run = ground.tables._run
     ground.tables._run = lambda sql: (said.append(sql), run(sql))
-    ground.tables.point(view, second, ("a", "b"))
+    ground.tables.point(view, (second,), ("a", "b"))
     assert said == [f"ALTER VIEW `{view}` AS SELECT `a`, `b` FROM `{second}`"]
     assert target(ground, view) == second
 
@@ -157,22 +157,34 @@ def test_a_pointer_that_another_client_made_or_dropped_is_set_all_the_same(groun
     first, second = ground.table("t"), ground.table("u")
     view, other = f"v_{ground.mark}", SparkTables(ground.session)
     ground.tables.unpoint("none")
-    other.point(view, first, ("a",))
-    ground.tables.point(view, second, ("a",))
+    other.point(view, (first,), ("a",))
+    ground.tables.point(view, (second,), ("a",))
     assert target(ground, view) == second
     other.unpoint(view)
-    ground.tables.point(view, first, ("a",))
+    ground.tables.point(view, (first,), ("a",))
     assert target(ground, view) == first
     for pointer in (view, f"w_{ground.mark}"):
         with pytest.raises(EngineRefused) as raised:
-            ground.tables.point(pointer, "gone", ("a",))
+            ground.tables.point(pointer, ("gone",), ("a",))
         assert raised.value.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+
+
+def test_a_pointer_serves_the_rows_of_all_its_targets_and_then_of_one(ground: Any) -> None:
+    before, own = ground.table("t"), ground.table("u", partitioned="b")
+    view = f"v_{ground.mark}"
+    for table, value in ((before, 1), (own, 2)):
+        ground.session.spark.sql(f"INSERT INTO {table} VALUES ({value}, 'x')")
+    ground.tables.point(view, (own,), ("a", "b"))
+    ground.tables.point(view, (before, own), ("a", "b"))
+    assert sorted(ground.tables.read(f"SELECT a, b FROM {view}", 9)[1]) == [(1, "x"), (2, "x")]
+    ground.tables.point(view, (before,), ("a", "b"))
+    assert ground.tables.read(f"SELECT a, b FROM {view}", 9)[1] == ((1, "x"),)
 
 
 def test_readers_of_a_pointer_never_miss_it_while_it_moves(ground: Any) -> None:
     names = (ground.table("t"), ground.table("u"))
     view = f"v_{ground.mark}"
-    ground.tables.point(view, names[0], ("a",))
+    ground.tables.point(view, (names[0],), ("a",))
     reader = ground.session.reader()
     reader.attach()
     failures: list[str] = []
@@ -188,7 +200,7 @@ def test_readers_of_a_pointer_never_miss_it_while_it_moves(ground: Any) -> None:
     thread = threading.Thread(target=read)
     thread.start()
     for n in range(40):
-        ground.tables.point(view, names[n % 2], ("a",))
+        ground.tables.point(view, (names[n % 2],), ("a",))
     over.set()
     thread.join(60)
     reader.close()
@@ -198,7 +210,7 @@ def test_readers_of_a_pointer_never_miss_it_while_it_moves(ground: Any) -> None:
 def test_batch_reads_see_each_commit_of_a_stream_by_table_and_by_pointer(ground: Any) -> None:
     physical = ground.table("t")
     view = f"v_{ground.mark}"
-    ground.tables.point(view, physical, ("a", "b"))
+    ground.tables.point(view, (physical,), ("a", "b"))
     reader = ground.session.reader()
     reader.attach()
     tables = SparkTables(ground.session, reader)

@@ -10,6 +10,7 @@ import pytest
 from spark_files import Consumer, WrittenTable
 
 from core.model.errors import Refused, TryAgain
+from core.model.names import TableName
 from core.ports.storage import Cut, FolderTaken, OriginRows, SeenFile, VersionFolders
 from pipelines.storage import checkpoint_forks
 from pipelines.storage.checkpoints import FileCheckpoints
@@ -220,10 +221,32 @@ def test_a_seeded_checkpoint_has_read_what_it_was_told(tmp_path: Path) -> None:
     assert FILES.seed(versions.new, ((),), NOTE) == cut
 
 
-def test_sources_without_a_file_leave_nothing_to_seed(tmp_path: Path) -> None:
-    versions = Versions(tmp_path, 0)
-    assert FILES.seed(versions.new, ((),), NOTE) == Cut(None, "")
+def test_a_version_that_begins_now_runs_its_first_batch_itself(tmp_path: Path) -> None:
+    versions = Versions(tmp_path, 3)
+    cut = FILES.seed(versions.new, (FILES.seen(versions.old.table), ()), NOTE)
+    found = FILES.read(versions.new.checkpoint)
+    assert found is not None and (cut.batch, found.batch, found.planned, found.id) == (None, None, None, cut.id)
     assert FILES.sink_batch(versions.new.table) is None
+    none, lines = (Path(versions.new.checkpoint, f"sources/0/{n}").read_text().split("\n") for n in (0, 1))
+    # Spark reads of batch 1 what says so.
+    assert none == ["v1"] and [json.loads(line)["batchId"] for line in lines[1:]] == [0, 0, 0]
+    assert not Path(versions.new.checkpoint, "sources/1").exists()
+
+
+def test_what_counts_as_read_is_no_lag_even_once_it_is_compacted(tmp_path: Path) -> None:
+    versions = Versions(tmp_path, 3)
+    source = (0, TableName("orders"), versions.old.table, "parquet")
+    FILES.seed(versions.new, (FILES.seen(versions.old.table),), NOTE)
+    query = Consumer(Path(versions.new.checkpoint))
+    query.entries = [{"path": file.path, "timestamp": 1, "batchId": 0} for file in FILES.seen(versions.old.table)]
+    query.batch = 1
+    for _ in range(10):
+        query.commit(versions.table.write())
+        (lag,) = FILES.lag(versions.new.checkpoint, (source,))
+        assert (lag.files, lag.rows) == (0, 0)
+    versions.table.write()
+    (lag,) = FileCheckpoints("ledger-1").lag(versions.new.checkpoint, (source,))
+    assert (lag.files, lag.rows) == (1, 10)
 
 
 def test_files_of_a_plain_folder_are_named_as_spark_names_them(tmp_path: Path) -> None:

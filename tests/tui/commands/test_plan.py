@@ -119,21 +119,26 @@ def test_a_plan_is_handed_to_an_agent_with_the_texts_that_it_was_computed_from(
     assert found["submitted"]["confirm"] == "2"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"), [(["--from", "now"], "seeded for b"), (["--strategy", "b=seeded@now"], "seeded for b")]
-)
+@pytest.fixture
+def first_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that carries out nothing but a first start and a rebuild from the earliest row."""
+    for module in ("core.planning.strategy_prices", "core.plan.model"):
+        monkeypatch.setattr(f"{module}.EXECUTABLE", frozenset({"", "first", "earliest"}))
+
+
+@pytest.mark.parametrize("words", [["--from", "now"], ["--strategy", "b=seeded@now"]])
 def test_what_no_agent_carries_out_yet_is_refused_before_anything_is_asked_of_the_agent(
-    words: list[str], said: str, ledger: Any, agent: Any, deployed: Callable[..., Any], capsys: Any
+    words: list[str], first_agent: None, ledger: Any, agent: Any, deployed: Callable[..., Any], capsys: Any
 ) -> None:
     agent.script["submit_plan"] = {"confirm": "2"}
     ledger.put_deployment(deployed("a"))
     assert exit_codes.run_command_line(["plan", "b", *words]) == 3
-    assert f"the plan uses {said}, which this version cannot execute yet" in capsys.readouterr().err
+    assert "the plan uses seeded for b, which this version cannot execute yet" in capsys.readouterr().err
     assert agent.heard == []
 
 
 def test_offline_it_is_planned_and_the_plan_says_so(
-    folder: Path, running: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, first_agent: None, running: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["plan", "b", "--rebuild", "--strategy", "b=carry-over", "--observed", running]
     found = written(words, capsys)

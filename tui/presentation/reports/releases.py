@@ -24,6 +24,9 @@ def state_words(release: Release, now: float) -> str:
     """Write the state of a release with its time: `held since 14:02:11`, `observing until 14:32:11`."""
     if release.state is ReleaseState.OBSERVING and release.old_until is not None:
         return f"{release.state} until {moment(release.old_until, now)}"
+    if release.state is ReleaseState.DONE:
+        # When the soak after it was over is not recorded.
+        return str(release.state)
     return f"{release.state} since {moment(release.since, now)}"
 
 

@@ -205,6 +205,14 @@ CHANGES = {
 }  # fmt: skip
 
 
+CARRIED_OVER = PlanRequest(tables=(T("c"),), choices=(StrategyChoice(T("c"), "carry_over"),))
+CHANGES |= {
+    "a carry-over": (CHANGES["a filter"][0], CARRIED_OVER),
+    "a start from now": (
+        CHANGES["a filter"][0],
+        replace(CARRIED_OVER, choices=(StrategyChoice(T("c"), "seeded", "now"),)),
+    ),
+}
 ROLLBACK_A = PlanRequest(verb="rollback", tables=(T("a"),))
 A_REBUILD = CHANGES["a rebuild with children"]
 
@@ -290,6 +298,7 @@ def every_step_twice(side: Side) -> list[Any]:
     for files, request in (
         (small_project.texts(), EVERYTHING),
         CHANGES["a comment"],
+        CHANGES["a carry-over"],
         CHANGES["a rebuild with children"],
     ):
         plan = side.plan(files, request)
@@ -324,6 +333,24 @@ def a_swap_after_an_operators_stop(side: Side) -> list[Any]:
         side.perform(plan, step)
     side.stop_by_operator("a")
     return [said(side.perform(plan, swap)), said(side.perform(plan, stop)), side.picture()]
+
+
+def stopped_before(side: Side, do: StepKind, change: str) -> list[Any]:
+    deployed(side)
+    plan = side.plan(*CHANGES[change])
+    side.perform(plan, step_of(plan, StepKind.CREATE, "c"))
+    step = step_of(plan, do, "c")
+    found = [said(side.perform(plan, replace(step, version=9)))]
+    side.stop_by_operator("c")
+    return [*found, said(side.perform(plan, step)), side.picture()["checkpoints"]]
+
+
+def a_fork_after_an_operators_stop(side: Side) -> list[Any]:
+    return stopped_before(side, StepKind.FORK, "a carry-over")
+
+
+def a_seed_after_an_operators_stop(side: Side) -> list[Any]:
+    return stopped_before(side, StepKind.SEED, "a start from now")
 
 
 def a_start_on_a_lost_checkpoint(side: Side) -> list[Any]:
@@ -397,6 +424,8 @@ SCRIPTS: dict[str, Script] = {
         a_start_after_an_operators_stop,
         a_restart_after_an_operators_stop,
         a_swap_after_an_operators_stop,
+        a_fork_after_an_operators_stop,
+        a_seed_after_an_operators_stop,
         a_start_on_a_lost_checkpoint,
         a_resumed_parent,
         a_stop_under_a_reader,

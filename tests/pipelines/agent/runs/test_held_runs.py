@@ -72,6 +72,7 @@ def released(world: AgentContext, made: Plan, run_id: str) -> Release:
 
 
 def test_nothing_is_swapped_before_the_word_and_everything_after_it(world: AgentContext, pool: Any) -> None:
+    world.layout = replace(world.layout, environment=replace(world.layout.environment, soak_min=30))
     made, run_id, driven = begun(world)
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and len(pool.running) == 6
     held = released(world, made, run_id)
@@ -175,3 +176,23 @@ def test_what_needed_an_approval_is_let_go_by_another_login(
     monkeypatch.undo()
     driven.tell(run_id, OperatorControl("cancel"))
     ended(world, run_id)
+
+
+def test_a_new_agent_holds_again_and_after_the_word_goes_on_without_another(world: AgentContext, pool: Any) -> None:
+    _, run_id, driven = begun(world)
+    starts = list(pool.starts)
+    world.stopping.set()
+    wait_until(lambda: not driven._words)
+    world.stopping.clear()
+    again = RunLane(world)
+    again.resume_open()
+    wait_until(lambda: [step.tries for step in row_of(world, run_id).steps if step.do == "hold"] == [2])
+    wait_until(lambda: hold_of(world, run_id) == "gate")
+    assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and pool.starts == starts
+    again.tell(run_id, OperatorControl("swap", by="bob"))
+    wait_until(lambda: hold_of(world, run_id) == "done")
+    world.stopping.set()
+    wait_until(lambda: not again._words)
+    world.stopping.clear()
+    RunLane(world).resume_open()
+    assert ended(world, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}

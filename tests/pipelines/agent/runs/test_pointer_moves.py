@@ -46,11 +46,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch, how_often: dict[str, int]) -> None:
     """Have the pool refuse to point a view to a target so many times."""
     real = conftest._Tables.point
 
-    def point(tables: Any, view: str, target: str, columns: tuple[str, ...]) -> None:
-        if how_often.get(target, 0):
-            how_often[target] -= 1
+    def point(tables: Any, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
+        if how_often.get(targets[-1], 0):
+            how_often[targets[-1]] -= 1
             raise NO
-        real(tables, view, target, columns)
+        real(tables, view, targets, columns)
 
     monkeypatch.setattr(conftest._Tables, "point", point)
 

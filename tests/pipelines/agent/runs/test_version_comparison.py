@@ -19,6 +19,7 @@ TEXTS = RevisionTexts(ddl="CREATE TABLE a (id INT) USING parquet", dml="INSERT I
     [
         ({}, ""),
         ({"older_rows": "rows that came of raw@v1"}, "a@v1 holds rows that came of raw@v1"),
+        ({"begins_after": "batch 7 of a@v0"}, "a@v1 begins with what follows batch 7 of a@v0"),
         ({"begins_where": ("raw.ts >= 1",)}, "a@v1 begins with raw.ts >= 1"),
     ],
 )
