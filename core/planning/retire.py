@@ -43,6 +43,10 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     for table in order:
         if context.observed.deployment(table).former is not None:
             found.warn(table, "no rollback leads back to what is retired")
+        seen = context.observed.deployment(table)
+        if seen.begins_where and not seen.rows_before:
+            where = " and ".join(seen.begins_where)
+            found.warn(table, f"v{seen.version} begins WHERE {where}: what was before is in the retired versions alone")
     return PlanBody(nodes, steps.all, (), found.refusals, found.warnings)
 
 
