@@ -44,9 +44,11 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         if context.observed.deployment(table).former is not None:
             found.warn(table, "no rollback leads back to what is retired")
         seen = context.observed.deployment(table)
-        if seen.begins_where and not seen.rows_before:
-            where = " and ".join(seen.begins_where)
-            found.warn(table, f"v{seen.version} begins WHERE {where}: what was before is in the retired versions alone")
+        begins = [f"WHERE {condition}" for condition in seen.begins_where]
+        begins += [f"after {seen.begins_after}"] if seen.begins_after else []
+        if begins and not seen.rows_before:
+            where = " and ".join(begins)
+            found.warn(table, f"v{seen.version} begins {where}: what was before is in the retired versions alone")
     return PlanBody(nodes, steps.all, (), found.refusals, found.warnings)
 
 
