@@ -108,6 +108,7 @@ def _observe(
         begun=serving.active or serving.started_at is not None,
         pool=serving.pool,
         engine=serving.engine,
+        begins_after=serving.begins_after,
         rows_before=bool(serving.before_ddl),
         statistics=statistics.get((serving.table, serving.version)),
     )

@@ -121,6 +121,8 @@ class ObservedDeployment:
     pinned settings of its first start; None where that is not known."""
     engine: str = ""
     """Version of Spark that it was started on last; empty where it is not known."""
+    begins_after: str = ""
+    """What came before the first row of `version`, where that is not nothing: `batch 12 of orders@v1`."""
     rows_before: bool = False
     """Whether its pointer serves rows from before the first of `version` as well, in a table of their own."""
     statistics: TableStatistics | None = None

@@ -69,6 +69,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         begins_where=given.texts("begins_where"),
         pool=_pool(given),
         engine=given.text("engine"),
+        begins_after=given.text("begins_after"),
         rows_before=given.flag("rows_before", default=False),
         statistics=_statistics(given),
     )

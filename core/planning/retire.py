@@ -43,6 +43,12 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     for table in order:
         if context.observed.deployment(table).former is not None:
             found.warn(table, "no rollback leads back to what is retired")
+        seen = context.observed.deployment(table)
+        begins = [f"WHERE {condition}" for condition in seen.begins_where]
+        begins += [f"after {seen.begins_after}"] if seen.begins_after else []
+        if begins and not seen.rows_before:
+            where = " and ".join(begins)
+            found.warn(table, f"v{seen.version} begins {where}: what was before is in the retired versions alone")
     return PlanBody(nodes, steps.all, (), found.refusals, found.warnings)
 
 

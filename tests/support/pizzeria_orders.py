@@ -34,7 +34,6 @@ PACE_S = 3
 """Event time between two orders."""
 MINUTE = 60 // PACE_S
 """Orders in a minute."""
-TIP_CENTS = 50
 
 
 @dataclass
@@ -43,8 +42,6 @@ class OrderFeed:
 
     folder: Path
     landed: int = 0
-    tips_from: int = 0
-    """The first order with a tip; 0 while the tills know none."""
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -72,8 +69,6 @@ class OrderFeed:
             "id": id, "channel": "takeaway", "status": "void" if id % 7 == 0 else "new",
             "order_time": _moment(id), "pizzas": [1 + id % 3, 4],
         }  # fmt: skip
-        if self.tips_from and id >= self.tips_from:
-            order["tip_cents"] = TIP_CENTS
         return json.dumps(order) + "\n"
 
 
@@ -86,7 +81,10 @@ def _moment(id: int) -> str:
 
 @dataclass
 class OrdersProject(Driven):
-    """A copy of the sample without what does not lie on this way, in which every statement looks each second."""
+    """A copy of the sample without what does not lie on this way, in which every statement looks each second.
+
+    A release does not wait for its validation, which is drilled elsewhere.
+    """
 
     session: Session | None = None
     """On which questions are asked."""
@@ -100,7 +98,9 @@ class OrdersProject(Driven):
         for ddl in [*(self.folder / "pipelines").rglob("ddl.*.sql")]:
             if ddl.stem.removeprefix("ddl.") not in (*STATEMENTS, "orders", "pizzas"):
                 shutil.rmtree(ddl.parent.parent, ignore_errors=True)
-        for file in (self.folder / "headgate.yml", *(self.folder / "pipelines").rglob("*.yml")):
+        head = self.folder / "headgate.yml"
+        head.write_text(head.read_text().replace("drop_after_d: 7}", "drop_after_d: 7, validate: false}"))
+        for file in (head, *(self.folder / "pipelines").rglob("*.yml")):
             file.write_text(re.sub(r"trigger: \d+ seconds", "trigger: 1 second", file.read_text()))
 
     def edit(self, table: str, kind: str, old: str, new: str) -> None:

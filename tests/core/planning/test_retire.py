@@ -64,6 +64,15 @@ def test_a_version_that_runs_on_and_reads_it_stands_against_it_and_one_at_rest_i
     assert any(w.summary == "b cannot be rolled back to v1, which reads a__v1" for w in found.warnings)
 
 
+def test_rows_that_only_a_retired_version_holds_are_warned_of() -> None:
+    where = ("src.at >= '2026-09-01'",)
+    found = retired("a", "b", world=released(a={"begins_where": where}, b={"begins_where": where, "rows_before": True}))
+    said = [(w.table, w.summary) for w in found.warnings if " begins " in w.summary]
+    assert said == [("a", f"v2 begins WHERE {where[0]}: what was before is in the retired versions alone")]
+    found = retired("a", "b", world=released(b={"begins_after": "batch 12 of b@v1"}))
+    assert [w.table for w in found.warnings if "v2 begins after batch 12 of b@v1: " in w.summary] == ["b"]
+
+
 def test_an_open_ticket_stands_against_it() -> None:
     world = released(a={"tickets": (OpenTicket("BI", 1, "r9"), OpenTicket("old", 7, "r1"))})
     (refused,) = retired("a", world=world).refusals
