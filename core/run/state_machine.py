@@ -191,7 +191,8 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
         (str(p.step.table), p.step.version)
         for p in run.steps
         if p.step.do in READABLE_ONCE_STARTED
-        and p.state is not StepState.WAITS
+        # One that waits may have been started by an agent that was killed, or before a retry.
+        and (p.state is not StepState.WAITS or p.tries)
         and p.step.table not in serving
         and _awaits_swap(run, p.step)
     )

@@ -124,6 +124,15 @@ def test_cancel_before_the_swap_stops_what_stands_beside_the_serving_versions() 
     assert states(run)[7] == "cancelled"
 
 
+def test_cancel_stops_what_an_agent_that_was_killed_had_started_and_the_next_one_has_not_begun_again() -> None:
+    run = rebuild()
+    for n, state in ((1, StepState.DONE), (2, StepState.GATE), (4, StepState.DONE), (5, StepState.GATE)):
+        run = run.put(replace(run.step(n), state=state, tries=1))
+    paused = recover_run(run.become(RunState.PAUSED))
+    _, intents = advance_run(paused, [OperatorControl("cancel")])
+    assert intents == (AbortVersions((("a", 2), ("b", 2))),)
+
+
 def test_cancel_after_the_swap_stops_nothing() -> None:
     run, _ = drive(rebuild(), {8: StepFailed(8, "pool gone")})
     run, intents = advance_run(run, [OperatorControl("cancel")])
