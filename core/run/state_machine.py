@@ -86,9 +86,13 @@ RunIntent = PerformStep | PollGate | AbortVersions
 
 
 def recover_run(run: Run) -> Run:
-    """Return a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe."""
+    """Return a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe.
+
+    A hold goes on waiting: a word that was let in before the run is taken up would otherwise be lost.
+    """
+    held = held_steps(run)
     for progress in run.steps:
-        if progress.state in (StepState.RUNNING, StepState.GATE):
+        if progress not in held and progress.state in (StepState.RUNNING, StepState.GATE):
             run = run.put(
                 StepProgress(progress.step, StepState.WAITS, progress.tries, "resumed after the agent stopped")
             )
