@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import Lock, Thread
 
 from core.model.actions import Action
-from core.model.errors import EngineRefused, HeadgateError, InvalidProject, PoolUnreachable
+from core.model.errors import EngineRefused, HeadgateError, InvalidProject, PoolUnreachable, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
@@ -71,10 +71,15 @@ def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
         return StepFailed(step.n, f"it failed: {new.error_class} {new.error}".strip())
     old = world.ledger.deployment(step.table, run.nodes[step.table].from_version)
     if open_.work is None:
-        found = _position(world, old, new, open_)
         why = ""
-        if isinstance(found, Unaligned) and not (why := found.why if found.final else _why_never(world, old, open_)):
-            return GatePolled(step.n, f"no position yet that both have read: {found.why}")
+        try:
+            found = _position(world, old, new, open_)
+            if isinstance(found, Unaligned) and not (
+                why := found.why if found.final else _why_never(world, old, open_)
+            ):
+                return GatePolled(step.n, f"no position yet that both have read: {found.why}")
+        except TryAgain as error:
+            return GatePolled(step.n, f"waits: {error.summary}")
         open_.pair = found if isinstance(found, AlignedPair) else None
         open_.work = _begin(run, old, new, open_.pair, why)
     if not open_.work.done():
