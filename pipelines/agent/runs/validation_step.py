@@ -32,6 +32,9 @@ STRICT_S = 60.0
 GONE_EVERY_S = 30.0
 """Between two looks whether the files are still there that the serving version had read."""
 
+NO_BATCH = AlignedPair(-1, -1)
+"""Where neither version has a batch."""
+
 log = logging.getLogger(__name__)
 
 _one_at_a_time = Lock()
@@ -99,7 +102,11 @@ def _position(
         histories = version_histories(world, *both)
     except InvalidProject as error:
         return Unaligned(error.summary, final=True)
-    return newest_aligned(histories, both[0], both[1], strict=strict)
+    found = newest_aligned(histories, both[0], both[1], strict=strict)
+    if found == NO_BATCH and any(world.files.sink_batch(each.folder) is not None for each in (old, new)):
+        # A history that cannot be read is empty as well.
+        return Unaligned("it is not known what they had read at their batches")
+    return found
 
 
 def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidation) -> str:
