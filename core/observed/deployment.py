@@ -32,7 +32,7 @@ class OrphanVersion:
     begun: bool = True
     """Whether its query was ever started: one that was not has read nothing and holds nothing."""
     begins_where: tuple[str, ...] = ()
-    """Conditions of its streams, where it does not read everything."""
+    """Conditions of its streams, or what it goes on from, where its rows are not all rows by its text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from ledger_rows import deployment_row
 
 from core.model.names import TableName
@@ -23,6 +24,22 @@ def test_the_version_before_is_what_the_pointer_led_to_whatever_its_number() -> 
     assert found.former and (found.former.version, found.former.running, found.served_by) == (3, False, "back")
     assert found.orphan_versions == (), "a version that was rolled back has served"
     assert seen(second, third | {"served_at": None}).orphan_versions[0].version == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "begins"),
+    [
+        ({}, ()),
+        ({"begins_where": ("raw.ts >= 1",)}, ("raw.ts >= 1",)),
+        ({"begins_after": "batch 7 of a@v1"}, ("batch 7 of a@v1",)),
+        ({"older_rows": "rows that came of a@v1"}, ("rows that came of a@v1",)),
+    ],
+)
+def test_an_orphan_that_was_not_built_from_all_rows_says_so_and_is_not_taken_for_one_that_was(
+    made: dict[str, Any], begins: tuple[str, ...]
+) -> None:
+    (orphan,) = seen({"version": 1, "active": True}, {"version": 2, "served_at": None, **made}).orphan_versions
+    assert orphan.begins_where == begins
 
 
 def test_nothing_goes_back_where_the_version_before_is_gone_or_never_was() -> None:

@@ -115,6 +115,33 @@ def test_without_a_position_it_waits_and_says_how_far_both_have_read(served: Age
     assert step_of(served, run).note == "equal in 7 checks"
 
 
+def test_files_that_cannot_be_reached_for_a_while_are_waited_for(served: AgentContext, pool: Any) -> None:
+    unreachable: set[str] = served.files.unreachable  # type: ignore[attr-defined]  # A double's.
+    place = served.layout.checkpoint_folder(T("a"), 1)
+    unreachable.add(place)
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    thread = threading.Thread(target=drive, args=(served, run))
+    thread.start()
+    wait_until(lambda: "cannot be reached" in step_of(served, run).note)
+    assert step_of(served, run).state == "gate"
+    unreachable.discard(place)
+    thread.join(30)
+    assert step_of(served, run).note == "equal in 7 checks"
+
+
+def test_rows_of_batches_that_nobody_can_read_of_are_never_taken_for_no_rows(served: AgentContext, pool: Any) -> None:
+    has_read(served, 1)
+    has_read(served, 2)
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    thread = threading.Thread(target=drive, args=(served, run))
+    thread.start()
+    wait_until(lambda: "it is not known" in step_of(served, run).note)
+    assert not pool.compared and pool.views["a"] == "a__v1"
+    served.files.sink = None  # type: ignore[attr-defined]  # A double's: now neither has written a batch.
+    thread.join(30)
+    assert step_of(served, run).note == "equal in 7 checks"
+
+
 @pytest.mark.parametrize(
     ("state", "why"),
     [({"state": State.FAILED}, "a@v1 is failed and has read less"),
