@@ -18,6 +18,7 @@ from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Try
 from core.ports.spark import FileView, Pointer, unnoticed
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
+from core.sql.tokens.data_types import quoted_string_literal
 from pipelines.spark.call_deadlines import MissedDeadline, remaining
 from pipelines.spark.session import UNTIMED_S, Session, spark_errors
 
@@ -29,6 +30,8 @@ _PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", r
 _UNLESS_THERE = re.compile(r"^(\s*CREATE TABLE) IF NOT EXISTS\b", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
+NO_FILES = "/_headgate_no_files"
+"""Where a partitioned table is created, below its own place: a folder that is never made."""
 _WORD = re.compile(r"\w+")
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 """Letters of a path that Spark takes for a pattern."""
@@ -51,17 +54,29 @@ class SparkTables:
         """
         if not re.search(r"\bLOCATION\b", ddl, re.IGNORECASE):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
+        parted = _declared(ddl) if "PARTITIONED BY" in ddl else None
+        if parted is not None:
+            ddl = _without_files(ddl, parted)
         if name.lower() not in self._names() and self._made(name, ddl):
+            if parted is not None:
+                self._place(name, parted.location)
             return
         self._run(ddl)
         with spark_errors():
             found = self._described(name)
-        if difference := _difference(_declared(ddl), found):
+        if parted is not None and found.location == _path(parted.location + NO_FILES):
+            self._place(name, parted.location)
+            return
+        declared = parted or _declared(ddl)
+        if difference := _difference(declared, found):
             raise EngineRefused(
                 f"{name} {difference}",
                 remedy="find out who else uses this pool, or give the environment a prefix of its own",
                 error_class=_OTHER_TABLE,
             )
+
+    def _place(self, name: str, location: str) -> None:
+        self._run(f"ALTER TABLE {_quoted(name)} SET LOCATION {quoted_string_literal(location)}")
 
     def _made(self, name: str, ddl: str) -> bool:
         """Return whether a table was made that was not there: another client may have made it since."""
@@ -264,6 +279,17 @@ def _declared(ddl: str) -> TableDdl:
     if found is None:
         raise EngineRefused(f"{problems[0].summary} in {ddl[:80]}", error_class="HEADGATE_UNREADABLE_DDL")
     return found
+
+
+def _without_files(ddl: str, declared: TableDdl) -> str:
+    """Return the DDL of a partitioned table at a place where nothing is.
+
+    Over files CREATE TABLE takes the columns of their folders for overlapping ones, and leaves the table without
+    partition columns: what it writes then lies flat and is passed over by readers, and a stream of it has no other
+    columns (Spark 4.2.0, `CreateDataSourceTableCommand`).
+    """
+    literal, nowhere = (quoted_string_literal(place) for place in (declared.location, declared.location + NO_FILES))
+    return ddl.replace(f"LOCATION {literal}", f"LOCATION {nowhere}", 1)
 
 
 def _difference(declared: TableDdl, found: _Described) -> str:

@@ -67,6 +67,7 @@ class StreamTrial:
             format=statement.ddl.format,
             checkpoint=str(self._folder / "checkpoint"),
             trigger="available now",
+            partitioned_by=statement.ddl.partitioning,
         )
         query = self._queries.launch(start)
         with spark_errors():
