@@ -61,7 +61,8 @@ def _take(observed: ObservedTables, table: TableName, found: ReplacedVersions) -
     elif observed.is_external(table):
         found.refuse(table, f"{table} is external: others write it", "leave it out")
     elif not seen.pointer or not replaced:
-        found.refuse(table, f"no version of {table} was replaced and is still there", "leave it out")
+        remedy = f"headgate show {table} lists its versions"
+        found.refuse(table, f"nothing that {table} replaced is still there", remedy)
     else:
         found.by_table[table] = replaced
 

@@ -85,7 +85,7 @@ def test_an_open_ticket_stands_against_it() -> None:
     [
         ("src", {}, "src is external: others write it"),
         ("c", {}, "c is not deployed"),
-        ("a", {"a": {"kept": (), "former": None}}, "no version of a was replaced and is still there"),
+        ("a", {"a": {"kept": (), "former": None}}, "nothing that a replaced is still there"),
     ],
 )
 def test_what_has_nothing_to_retire_is_refused(table: str, world: dict[str, Any], summary: str) -> None:

@@ -150,7 +150,7 @@ def test_the_word_needs_a_held_run_its_text_and_no_freeze(world: AgentContext) -
     with pytest.raises(Refused, match="nothing is swapped"):
         check_word(world, CALLER, row, text)
     waiting = replace(row, steps=tuple(replace(s, state="waits") if s.do == "hold" else s for s in row.steps))
-    with pytest.raises(Refused, match="have not caught up yet"):
+    with pytest.raises(Refused, match="have not caught up, or are not compared yet"):
         check_word(world, CALLER, waiting, text)
     driven.tell(run_id, OperatorControl("cancel"))
     ended(world, run_id)
