@@ -96,7 +96,9 @@ class VersionComparison:
         equal = frozenset(name.lower() for name, _ in both) - expected.changed.keys()
         declared = _declared_key(pair.new)
         key = declared if declared and set(declared) <= equal else expected.keys
-        own = tuple(c for c in new_columns if c[0].lower() not in equal | expected.volatile)
+        # Where rows are paired, one that has become two is named so, whatever its new columns hold.
+        told = () if not expected.anything else new_columns
+        own = tuple(column for column in told if column[0].lower() not in equal | expected.volatile)
         rows = ComparedRows(views[0].name, views[1].name, both, equal, key, own)
         sides = self._run(profile_query(rows), views)
         counts = [int(side["rows"]) for side in sides] or [0]
