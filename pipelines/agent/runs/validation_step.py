@@ -17,7 +17,7 @@ from core.model.states import State, WantedState
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
 from core.plan.model import Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
-from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words
+from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, figures
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
@@ -204,5 +204,7 @@ def _words(results: tuple[CheckResult, ...]) -> str:
         return f"rows were not compared: {'; '.join(skipped)}"
     if not expected:
         return f"equal in {len(results)} checks"
-    main = next((result for result in expected if result.check == "differences"), expected[0])
-    return f"as expected: {main.check}: {main.summary}"
+    told = [result for result in expected if result.check in ("differences", "duplicates")]
+    others = [result for result in expected if result.check != "rows"]
+    words = "; ".join(f"{result.check}: {result.summary}" for result in told or others[:1])
+    return f"as expected: {figures(results)}{words}".removesuffix("; ")
