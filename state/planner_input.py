@@ -102,7 +102,7 @@ def _observe(
         runs_on=tuple(
             ReplacedVersion(d.version, d.bindings)
             for d in sorted(others, key=lambda d: -d.version)
-            if d.served_at is not None and d.version != serving.served_before and _in_service(d)
+            if d.served_at is not None and d.version != serving.served_before and d.wanted == WantedState.RUNNING
         ),
         begins_where=serving.begins_where,
         begun=serving.active or serving.started_at is not None,

@@ -82,7 +82,7 @@ def _refuse_under_readers(context: PlanningContext, table: TableName, found: Rep
         for version, bindings in stays:
             for reads in _read(bindings, going):
                 name = physical_name(other, version)
-                found.refuse(table, f"{reads} is read by {name}, which still runs", f"retire {other} as well")
+                found.refuse(table, f"{reads} is read by {name}, which is kept running", f"retire {other} as well")
         former = observed.deployment(other).former
         if former is not None and not former.running and former.version not in found.by_table.get(other, ()):
             for reads in _read(former.bindings, going):

@@ -48,6 +48,13 @@ def test_nothing_goes_back_where_the_version_before_is_gone_or_never_was() -> No
     assert seen(second | {"served_before": None}, {"version": 1}).former is None
 
 
+def test_a_replaced_version_that_has_failed_counts_while_it_is_kept_running() -> None:
+    serving: dict[str, Any] = {"version": 3, "active": True, "served_at": 9.0, "served_before": 2}
+    older: dict[str, Any] = {"version": 1, "served_at": 1.0, "state": "failed"}
+    assert [one.version for one in seen(serving, older | {"wanted": "running"}).runs_on] == [1]
+    assert not seen(serving, older | {"wanted": "stopped"}).runs_on
+
+
 def test_of_a_deleted_table_the_version_that_served_last_is_in_the_trash_until_its_files_are_gone() -> None:
     gone: dict[str, Any] = {"drop_after": 99.0, "trash": "/trash/a", "wanted": "stopped", "state": "absent"}
     versions = [gone | {"version": n, "served_at": at} for n, at in ((1, 1.0), (2, 30.0), (3, None))]
