@@ -102,7 +102,7 @@ def _observe(
         runs_on=tuple(
             ReplacedVersion(d.version, d.bindings)
             for d in sorted(others, key=lambda d: -d.version)
-            if d.served_at is not None and d.version != serving.served_before and _in_service(d)
+            if d.served_at is not None and d.version != serving.served_before and d.wanted == WantedState.RUNNING
         ),
         begins_where=serving.begins_where,
         begun=serving.active or serving.started_at is not None,
@@ -118,7 +118,8 @@ def _spare(d: Deployment) -> OrphanVersion:
     """Return a version that never served; one that was made and never started has no query, whatever is wanted."""
     begun = d.started_at is not None
     running = begun and _in_service(d)
-    return OrphanVersion(d.version, d.revision, d.bindings, running, d.checkpoint_ok, begun, d.begins_where)
+    begins = (*d.begins_where, *filter(None, (d.begins_after, d.older_rows)))
+    return OrphanVersion(d.version, d.revision, d.bindings, running, d.checkpoint_ok, begun, begins)
 
 
 def _former(d: Deployment) -> FormerVersion:

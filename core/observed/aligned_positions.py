@@ -182,7 +182,9 @@ class _Side:
         if not self.expands(source):
             return [_Position({(name,): mark}, {})]
         held = self._histories[source].history.held
-        first, last = (-1, -1) if mark == NOTHING and mark not in held else held.get(mark, (0, -1))
+        first, last = held.get(mark, (0, -1))
+        if mark == NOTHING:
+            first, last = -1, max(last, -1)
         above = [one for batch in range(last, first - 1, -1) for one in self._positions(source, batch)]
         return [
             _Position(

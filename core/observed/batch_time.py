@@ -5,7 +5,7 @@ from collections.abc import Mapping
 _KEYS_BY_PART: Mapping[str, tuple[str, ...]] = {
     "planning": ("queryPlanning",),
     "reading": ("latestOffset", "getBatch"),
-    "running": ("addBatch",),
+    "computing": ("addBatch",),
     "committing": ("walCommit", "commitOffsets", "commitBatch"),
 }
 
@@ -18,6 +18,6 @@ def batch_shares(durations_ms: Mapping[str, int]) -> dict[str, float]:
 
 
 def slowest_part(durations_ms: Mapping[str, int]) -> str:
-    """Return what a batch spends most of its time on: planning, reading, running or committing; empty if unknown."""
+    """Return what a batch spends most of its time on: planning, reading, computing or committing; empty if unknown."""
     shares = batch_shares(durations_ms)
     return max(shares, key=lambda part: shares[part], default="")

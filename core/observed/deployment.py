@@ -32,7 +32,7 @@ class OrphanVersion:
     begun: bool = True
     """Whether its query was ever started: one that was not has read nothing and holds nothing."""
     begins_where: tuple[str, ...] = ()
-    """Conditions of its streams, where it does not read everything."""
+    """Conditions of its streams, or what it goes on from, where its rows are not all rows by its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class OpenTicket:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedVersion:
-    """A version that served before the former one and still runs: until its time is over, or while it is read."""
+    """A version that served before the former one and is kept running: until its time is over, or while it is read."""
 
     version: int
     bindings: tuple[Binding, ...] = ()
@@ -97,7 +97,7 @@ class ObservedDeployment:
     serial: int = 0
     """Counts the acts on the table: what changed its text, its version or its wanted state."""
     retained: tuple[int, ...] = ()
-    """Older versions whose query still runs because something is bound to them."""
+    """Other versions that are kept running, also where they have failed: something is bound to them, or waits."""
     kept: tuple[int, ...] = ()
     """Every other version that exists, running or not: a delete sets all of them aside."""
     orphan_versions: tuple[OrphanVersion, ...] = ()
@@ -107,7 +107,7 @@ class ObservedDeployment:
     former: FormerVersion | None = None
     """What the pointer led to before; None where it was the first, or its files are gone."""
     runs_on: tuple[ReplacedVersion, ...] = ()
-    """What served before `former` and still runs, newest first."""
+    """What served before `former` and is kept running, newest first."""
     in_trash: FormerVersion | None = None
     """Of a deleted table, the version that served last, while its files are kept."""
     tickets: tuple[OpenTicket, ...] = ()

@@ -89,9 +89,12 @@ class ObservedTables:
         return self.deployments.get(table, _ABSENT)
 
     def runs_on(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
-        """Return the versions of a table that were replaced and still run, with what they read."""
+        """Return the versions of a table that were replaced and are kept running, with what they read.
+
+        One that has failed is among them: it is started again.
+        """
         seen = self.deployment(table)
-        former = (seen.former,) if seen.former is not None and seen.former.running else ()
+        former = (seen.former,) if seen.former is not None and seen.former.version in seen.retained else ()
         return tuple((version.version, version.bindings) for version in (*former, *seen.runs_on))
 
     def is_deployed(self, table: TableName) -> bool:

@@ -158,7 +158,7 @@ def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions)
             for table in sorted({b.parent for b in bindings} & found.tables):
                 found.refuse(
                     table,
-                    f"{table} is read by {physical_name(other, version)}, which was replaced and still runs",
+                    f"{table} is read by {physical_name(other, version)}, which was replaced and is kept running",
                     f"plan again once it has stopped: headgate show {other}",
                 )
 

@@ -61,7 +61,8 @@ def _take(observed: ObservedTables, table: TableName, found: ReplacedVersions) -
     elif observed.is_external(table):
         found.refuse(table, f"{table} is external: others write it", "leave it out")
     elif not seen.pointer or not replaced:
-        found.refuse(table, f"no version of {table} was replaced and is still there", "leave it out")
+        remedy = f"headgate show {table} lists its versions"
+        found.refuse(table, f"nothing that {table} replaced is still there", remedy)
     else:
         found.by_table[table] = replaced
 
@@ -81,7 +82,7 @@ def _refuse_under_readers(context: PlanningContext, table: TableName, found: Rep
         for version, bindings in stays:
             for reads in _read(bindings, going):
                 name = physical_name(other, version)
-                found.refuse(table, f"{reads} is read by {name}, which still runs", f"retire {other} as well")
+                found.refuse(table, f"{reads} is read by {name}, which is kept running", f"retire {other} as well")
         former = observed.deployment(other).former
         if former is not None and not former.running and former.version not in found.by_table.get(other, ()):
             for reads in _read(former.bindings, going):

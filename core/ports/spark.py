@@ -22,8 +22,8 @@ class QueryStart:
     """Absolute folder."""
     trigger: str
     mode: str = "append"
-    partitioned: bool = True
-    """False where the target is known to have no partitions; the pool is not asked for them then."""
+    partitioned_by: tuple[str, ...] = ()
+    """Columns by which the target is partitioned, as declared: a catalog that was filled again may not know them."""
 
 
 @dataclass(frozen=True, slots=True)

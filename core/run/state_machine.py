@@ -86,9 +86,13 @@ RunIntent = PerformStep | PollGate | AbortVersions
 
 
 def recover_run(run: Run) -> Run:
-    """Return a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe."""
+    """Return a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe.
+
+    A hold goes on waiting: a word that was let in before the run is taken up would otherwise be lost.
+    """
+    held = held_steps(run)
     for progress in run.steps:
-        if progress.state in (StepState.RUNNING, StepState.GATE):
+        if progress not in held and progress.state in (StepState.RUNNING, StepState.GATE):
             run = run.put(
                 StepProgress(progress.step, StepState.WAITS, progress.tries, "resumed after the agent stopped")
             )
@@ -191,7 +195,8 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
         (str(p.step.table), p.step.version)
         for p in run.steps
         if p.step.do in READABLE_ONCE_STARTED
-        and p.state is not StepState.WAITS
+        # One that waits may have been started by an agent that was killed, or before a retry.
+        and (p.state is not StepState.WAITS or p.tries)
         and p.step.table not in serving
         and _awaits_swap(run, p.step)
     )

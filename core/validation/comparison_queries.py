@@ -4,8 +4,9 @@ Rows are compared as JSON of the columns that must be equal: NULLs are equal, an
 digits, because a sum depends on its order.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.sql.tokens.data_types import quoted_name, quoted_string_literal
@@ -30,6 +31,8 @@ class ComparedRows:
     """Those, in lower case, in which rows must be equal."""
     key: tuple[str, ...] = ()
     """Those, in lower case, that tell rows apart; empty where nothing is known to."""
+    own: tuple[tuple[str, str], ...] = ()
+    """Those, with their types, that tell rows of the new version apart besides: it alone has them, or other values."""
     one_in: int = 1
     """One of so many keys is looked at."""
 
@@ -47,10 +50,15 @@ def profile_query(rows: ComparedRows) -> str:
 def duplicates_query(rows: ComparedRows) -> str:
     """Give for each side that has any: `side`, `keys` that stand more than once, rows that are too many, and two of
     the keys as JSON, `least` and `most`.
+
+    Without a key, rows of the new version are the same only where its own columns are too; the old version is looked
+    at without what the new one lacks.
     """
-    return f"""SELECT side, count(*) AS keys, sum(n - 1) AS excess, min(k) AS least, max(k) AS most FROM (
-SELECT side, k, count(*) AS n FROM ({_sides(rows, f"{_key(rows)} AS k")}) GROUP BY side, k HAVING count(*) > 1
-) GROUP BY side"""
+    own = "''" if rows.key else f"md5({_fields(rows.own)})"
+    sides = _sides(rows, f"{_key(rows)} AS k", {RowSide.OLD: ", '' AS w", RowSide.NEW: f", {own} AS w"})
+    return f"""SELECT side, count(*) AS keys, sum(n - d) AS excess, min(k) AS least, max(k) AS most FROM (
+SELECT side, k, count(*) AS n, count(DISTINCT w) AS d FROM ({sides}) GROUP BY side, k
+) WHERE n > d GROUP BY side"""
 
 
 def differences_query(rows: ComparedRows, effects: Sequence[RowEffect]) -> str:
@@ -117,10 +125,10 @@ def _profiles(columns: Iterable[tuple[str, str]]) -> str:
     return ", ".join(parts)
 
 
-def _sides(rows: ComparedRows, selected: str) -> str:
+def _sides(rows: ComparedRows, selected: str, more: Mapping[RowSide, str] = MappingProxyType({})) -> str:
     chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({_key(rows)}), {rows.one_in}) = 0"
     return " UNION ALL ".join(
-        f"SELECT {quoted_string_literal(side)} AS side, {selected} FROM {view}{chosen}"
+        f"SELECT {quoted_string_literal(side)} AS side, {selected}{more.get(side, '')} FROM {view}{chosen}"
         for side, view in ((RowSide.OLD, rows.old), (RowSide.NEW, rows.new))
     )
 
@@ -131,11 +139,11 @@ def _key(rows: ComparedRows) -> str:
 
 def _json(rows: ComparedRows, names: Collection[str]) -> str:
     """Write columns as one text: equal exactly where all of them are."""
-    fields = [
-        f"{_normal(quoted_name(name), kind)} AS {quoted_name(name)}"
-        for name, kind in rows.columns
-        if name.lower() in names
-    ]
+    return _fields((name, kind) for name, kind in rows.columns if name.lower() in names)
+
+
+def _fields(columns: Iterable[tuple[str, str]]) -> str:
+    fields = [f"{_normal(quoted_name(name), kind)} AS {quoted_name(name)}" for name, kind in columns]
     if not fields:
         return "'{}'"
     return f"to_json(struct({', '.join(fields)}), map('ignoreNullFields', 'false'))"

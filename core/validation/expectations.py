@@ -39,6 +39,10 @@ class Expectation:
     rows: tuple[RowEffect, ...] = ()
     anything: str = ""
     """Why rows cannot be paired at all; empty where they can."""
+    alike: str = ""
+    """Why rows may be equal that were told apart before; empty where nothing that told them apart was removed."""
+    volatile: frozenset[str] = frozenset()
+    """Columns whose values are others each time: they tell no rows apart."""
     keys: tuple[str, ...] = ()
     """Columns that tell one row of a group from another; empty where the statement does not group."""
 
@@ -77,13 +81,14 @@ def expected_differences(
     )
     reached.changed.update(effects.changed)
     reached.nulls |= effects.nulls
-    reached.anything = effects.anything
+    reached.anything, reached.alike = effects.anything, effects.alike
     reached.rows += effects.rows
     for name, why in effects.within:
         reached.through(name, why)
     for column, words in _volatile(lineage):
         reached.changed.setdefault(column, words)
         reached.nulls.add(column)
+        reached.volatile.add(column.lower())
     if _delays(old.parsed) != _delays(new.parsed):
         words = f"watermark: {_delays(old.parsed) or 'none'} → {_delays(new.parsed) or 'none'}"
         reached.rows += [RowEffect(side, words) for side in RowSide]
@@ -106,6 +111,8 @@ def expected_differences(
         nulls=frozenset(reached.nulls & changed.keys()),
         rows=rows,
         anything=reached.anything,
+        alike=reached.alike,
+        volatile=frozenset(reached.volatile),
         keys=effects.keys if set(effects.keys) <= {*both} - changed.keys() else (),
     )
 
@@ -127,6 +134,7 @@ def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectatio
         nulls=expected.nulls | earlier.nulls | came.keys(),
         rows=tuple(_without_predicate_on(gone, row) for row in (*expected.rows, *rows)),
         anything=expected.anything or (earlier.anything and f"{lead}{earlier.anything}"),
+        alike=expected.alike or (earlier.alike and f"{lead}{earlier.alike}"),
         keys=expected.keys if not set(expected.keys) & gone else (),
     )
 
@@ -144,9 +152,16 @@ class _Reached:
     nulls: set[str] = field(default_factory=set)
     rows: list[RowEffect] = field(default_factory=list)
     anything: str = ""
+    alike: str = ""
+    volatile: set[str] = field(default_factory=set)
 
     def take(self, table: TableName, parent: Expectation) -> None:
         """Carry down what is expected of a table that the statement reads."""
+        for output in self.lineage.outputs:
+            if any(one.origin.table == table and one.origin.column.lower() in parent.volatile for one in output.inputs):
+                self.volatile.add(output.name.lower())
+        if parent.alike and not self.grouped:
+            self.alike = self.alike or f"{table}: {parent.alike}"
         if parent.anything:
             self.anything = self.anything or f"{table}: {parent.anything}"
             return

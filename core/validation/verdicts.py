@@ -20,6 +20,8 @@ _MOST_WORDS = 20
 """Columns that one check names."""
 _SHORT = 200
 """Characters of one check in the note of a step."""
+_MORE = 0.01
+"""By how much of what there was duplicates must be more, where rows cannot be paired, to be clearly more."""
 _NEARLY = 1e-9
 """By how much of itself a sum of floating numbers may differ."""
 
@@ -61,17 +63,20 @@ def schema_result(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]]
 
 
 def profile_results(
-    rows: ComparedRows, sides: Iterable[Row], expected: Expectation, differences: CheckResult
+    rows: ComparedRows, sides: Iterable[Row], expected: Expectation, differences: CheckResult, *, doubled: bool = False
 ) -> tuple[CheckResult, ...]:
-    """Judge counts, NULLs, sums and the profile of columns, by what the comparison of rows has found."""
+    """Judge counts, NULLs, sums and the profile of columns, by what the comparison of rows has found.
+
+    Where rows cannot be paired, figures of a version that has `doubled` rows are not explained.
+    """
     by_side = {side["side"]: side for side in sides}
     old, new = by_side.get(RowSide.OLD, {}), by_side.get(RowSide.NEW, {})
     few = differences.verdict in (CheckVerdict.OK, CheckVerdict.EXPECTED)
-    explained = bool(expected.anything or expected.rows) and few
+    explained = bool(expected.anything or expected.rows) and few and not (expected.anything and doubled)
     counts = {"old": _number(old.get("rows")), "new": _number(new.get("rows"))}
     same = counts["old"] == counts["new"]
     verdict = CheckVerdict.OK if same else CheckVerdict.EXPECTED if explained else CheckVerdict.UNEXPECTED
-    found = [CheckResult("rows", verdict, f"{counts['old']:,} and {counts['new']:,} rows", counts)]
+    found = [CheckResult("rows", verdict, f"{counts['old']:,} → {counts['new']:,}", counts)]
     only_new = _number(differences.counts.get("only_new"))
     found.append(_nulls(rows, old, new, expected, only_new=only_new, explained=explained))
     found.append(_sums(rows, old, new, expected, explained=explained))
@@ -82,20 +87,38 @@ def profile_results(
 def duplicates_result(rows: ComparedRows, sides: Iterable[Row], expected: Expectation, declared: bool) -> CheckResult:
     """Judge rows that stand more than once by their key: more than before is unexpected, however it came.
 
-    Without a declared key whole rows are counted, and rows that only the new version has may be equal to others.
+    Without a declared key whole rows are counted; what told them apart may be gone, and rows that only the new version
+    has may be equal to others. That rows cannot be paired explains no duplicates that are clearly more.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = (_number(by_side.get(side, {}).get("excess")) for side in (RowSide.OLD, RowSide.NEW))
-    by = ", ".join(rows.key) if rows.key else "all columns"
-    summary = f"{old:,} and {new:,} duplicate rows by {by}"
-    more = any(row.side is RowSide.NEW for row in expected.rows) or bool(expected.anything)
+    apart = ", of the old version by those that are compared" if rows.own else ""
+    by = ", ".join(rows.key) if rows.key else f"all columns{apart}"
+    summary = f"{old:,} → {new:,} duplicate rows by {by}"
+    why = "" if declared else _why_alike(expected, old, new)
     if new <= old:
-        verdict = CheckVerdict.OK
+        verdict, why = CheckVerdict.OK, "the old version has as many"
     else:
-        verdict = CheckVerdict.EXPECTED if more and not declared else CheckVerdict.UNEXPECTED
+        verdict = CheckVerdict.EXPECTED if why else CheckVerdict.UNEXPECTED
+        summary += f": {why}" if why else ""
     examples = [by_side.get(RowSide.NEW, {}).get(name) for name in ("least", "most")] if new else []
-    shown = tuple({"why": "", "old": None, "new": _row(text)} for text in dict.fromkeys(examples) if text)
+    shown = tuple({"why": why, "old": None, "new": _row(text)} for text in dict.fromkeys(examples) if text)
     return CheckResult("duplicates", verdict, summary, {"old": old, "new": new}, shown)
+
+
+def _why_alike(expected: Expectation, old: int, new: int) -> str:
+    """Return what explains more duplicates of whole rows than before; empty where nothing does."""
+    if expected.alike:
+        return expected.alike
+    if expected.anything:
+        return expected.anything if new <= old * (1 + _MORE) else ""
+    return next((row.why for row in expected.rows if row.side is RowSide.NEW), "")
+
+
+def figures(results: Iterable[CheckResult]) -> str:
+    """Return how many rows the versions have, to be put before what was found; empty where they have as many."""
+    rows = next((result for result in results if result.check == "rows"), None)
+    return f"rows {rows.summary}; " if rows is not None and rows.verdict is not CheckVerdict.OK else ""
 
 
 def differences_result(
@@ -136,12 +159,13 @@ def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Seque
     return CheckResult(f"check {name}", CheckVerdict.FAILED, f"it gives rows, such as {found[:200]}", {}, (example,))
 
 
-def blocking_words(results: Iterable[CheckResult]) -> str:
+def blocking_words(results: Sequence[CheckResult]) -> str:
     """Return what blocks a release, in one line with one example; empty where nothing does."""
     found = [result for result in results if result.verdict in BLOCKING]
     if not found:
         return ""
-    words = "; ".join(f"{result.check}: {_cut(result.summary)}" for result in found)
+    words = "; ".join(f"{result.check}: {_cut(result.summary)}" for result in found if result.check != "rows")
+    words = f"{figures(results)}{words}".removesuffix("; ")
     example = next((one for result in found for one in result.examples if not one["why"]), None)
     return f"{words}; for example {_example_words(example)}" if example is not None else words
 

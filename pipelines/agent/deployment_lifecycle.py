@@ -12,6 +12,7 @@ from core.model.states import State, WantedState
 from core.ports.spark import QueryStart, ReportedQuery, unheard
 from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
+from pipelines.agent.deployment_compiler import parsed_ddl
 from pipelines.agent.registry_records import keep_record
 from pipelines.agent.table_identities import refuse_other_tables
 from state.row_types import Deployment
@@ -246,5 +247,5 @@ def _start_of(world: AgentContext, deployment: Deployment) -> QueryStart:
         checkpoint=deployment.checkpoint,
         trigger=deployment.trigger,
         mode=deployment.mode,
-        partitioned="PARTITIONED BY" in deployment.compiled_ddl,
+        partitioned_by=parsed_ddl(deployment).partitioning if "PARTITIONED BY" in deployment.compiled_ddl else (),
     )

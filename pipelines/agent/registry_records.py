@@ -39,7 +39,7 @@ _OBSERVED = (
 
 _DURABLE = attrgetter(*(name for name in field_names(Deployment) if name not in _OBSERVED))
 
-_TEXTS = ("texts", "compiled", "compiled_ddl")
+_TEXTS = ("texts", "compiled", "compiled_ddl", "before_ddl")
 
 _SERVING = threading.Lock()
 """What serves is read and written again: two runs may swap at one time."""
@@ -194,7 +194,9 @@ def _without_secrets(row: Deployment) -> RegistryRecord:
     """Return what is recorded of a version; texts that hold what looks like a secret are not."""
     values = durable(row)
     try:
-        refuse_secrets({"ddl.sql": row.texts.ddl, "dml.sql": row.texts.dml, "yml": row.texts.yml})
+        refuse_secrets(
+            {"ddl.sql": row.texts.ddl, "before.sql": row.before_ddl, "dml.sql": row.texts.dml, "yml": row.texts.yml}
+        )
     except Refused:
         kept = {key: value for key, value in values.items() if key not in _TEXTS}
         return RegistryRecord("", 0, kept, withheld="its texts hold what looks like a secret")

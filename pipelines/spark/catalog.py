@@ -33,6 +33,8 @@ _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
 """What Delta says of a table of the catalog whose files are gone: a drop has nothing to delete (4.4.0)."""
+NO_FILES = "/_headgate_no_files"
+"""Where a partitioned table is created, below its own place: a folder that is never made."""
 _WORD = re.compile(r"\w+")
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 """Letters of a path that Spark takes for a pattern."""
@@ -58,20 +60,32 @@ class SparkTables:
         """
         if not re.search(r"\bLOCATION\b", ddl, re.IGNORECASE):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
-        declared = _declared(ddl) if exists else None
-        made = ddl if declared is None else _registration(name, declared)
+        declared = _declared(ddl) if exists or "PARTITIONED BY" in ddl else None
+        placed = declared is not None and not table_format(declared.format).transaction_log
+        made = ddl
+        if declared is not None:
+            made = _without_files(ddl, declared) if placed else _registration(name, declared) if exists else ddl
         if name.lower() in self._names() or not self._made(name, made):
             self._run(made)
         elif not exists:
+            if declared is not None and placed:
+                self._place(name, declared.location)
             return
         with spark_errors():
             found = self._described(name)
-        if difference := _difference(_declared(ddl), found):
+        declared = declared or _declared(ddl)
+        if placed and found.location == _path(declared.location + NO_FILES):
+            self._place(name, declared.location)
+            return
+        if difference := _difference(declared, found):
             raise EngineRefused(
                 f"{name} {difference}",
                 remedy="find out who else uses this pool, or give the environment a prefix of its own",
                 error_class=_OTHER_TABLE,
             )
+
+    def _place(self, name: str, location: str) -> None:
+        self._run(f"ALTER TABLE {_quoted(name)} SET LOCATION {quoted_string_literal(location)}")
 
     def _made(self, name: str, ddl: str) -> bool:
         """Return whether a table was made that was not there: another client may have made it since."""
@@ -294,6 +308,17 @@ def _declared(ddl: str) -> TableDdl:
 def _registration(name: str, declared: TableDdl) -> str:
     location = quoted_string_literal(declared.location)
     return f"CREATE TABLE IF NOT EXISTS {_quoted(name)} USING {declared.format} LOCATION {location}"
+
+
+def _without_files(ddl: str, declared: TableDdl) -> str:
+    """Return the DDL of a partitioned table at a place where nothing is.
+
+    Over files CREATE TABLE takes the columns of their folders for overlapping ones, and leaves the table without
+    partition columns: what it writes then lies flat and is passed over by readers, and a stream of it has no other
+    columns (Spark 4.2.0, `CreateDataSourceTableCommand`).
+    """
+    literal, nowhere = (quoted_string_literal(place) for place in (declared.location, declared.location + NO_FILES))
+    return ddl.replace(f"LOCATION {literal}", f"LOCATION {nowhere}", 1)
 
 
 def _difference(declared: TableDdl, found: _Described) -> str:

@@ -67,11 +67,10 @@ class SparkQueries:
             # Without a format a missing table is silently created as parquet (Spark 4.2.0): always say it.
             writer = frame.writeStream.format(start.format).queryName(start.name).outputMode(start.mode)
             writer = writer.option("checkpointLocation", start.checkpoint)
-            if start.partitioned:
-                # `toTable` does not take the table's partitioning over (Spark 4.2.0): its files would lie flat.
-                columns = self._session.spark.catalog.listColumns(start.target)
-                if parts := [column.name for column in columns if column.isPartition]:
-                    writer = writer.partitionBy(*parts)
+            if start.partitioned_by:
+                # `toTable` does not take the table's partitioning over, and a table that is created over files has no
+                # partition columns in the catalog (Spark 4.2.0): files would lie flat, and readers pass them over.
+                writer = writer.partitionBy(*start.partitioned_by)
             query: StreamingQuery = _triggered(writer, start.trigger).toTable(start.target)
         return query
 

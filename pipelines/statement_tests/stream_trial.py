@@ -68,6 +68,7 @@ class StreamTrial:
             format=_written_as(statement.ddl),
             checkpoint=str(self._folder / "checkpoint"),
             trigger="available now",
+            partitioned_by=statement.ddl.partitioning,
         )
         query = self._queries.launch(start)
         with spark_errors():

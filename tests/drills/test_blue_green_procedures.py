@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pizzeria_orders import STATEMENTS, OrderFeed, OrdersProject, orders_project
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 Pizzeria = tuple[OrdersProject, OrderFeed]
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as parquet
 import pytest
 from tiny_project import DML, Tiny, alive, committed, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 EDITED = DML["kept"].replace("kind FROM", "concat(kind, '!') AS kind FROM")
 TIMED = "CREATE TABLE landed (id BIGINT, kind STRING, ts TIMESTAMP) USING json LOCATION 'landing';"

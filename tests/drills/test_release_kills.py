@@ -18,7 +18,7 @@ from release_project import (
     rows_of,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

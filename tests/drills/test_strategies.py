@@ -19,7 +19,7 @@ import pyarrow.parquet as parquet
 import pytest
 from live_project import Driven, alive, committed, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 HEAD = """project: strategies
 id: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3e

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from ledger_rows import deployment_row
 
 from core.model.names import TableName
@@ -25,10 +26,33 @@ def test_the_version_before_is_what_the_pointer_led_to_whatever_its_number() -> 
     assert seen(second, third | {"served_at": None}).orphan_versions[0].version == 3
 
 
+@pytest.mark.parametrize(
+    ("made", "begins"),
+    [
+        ({}, ()),
+        ({"begins_where": ("raw.ts >= 1",)}, ("raw.ts >= 1",)),
+        ({"begins_after": "batch 7 of a@v1"}, ("batch 7 of a@v1",)),
+        ({"older_rows": "rows that came of a@v1"}, ("rows that came of a@v1",)),
+    ],
+)
+def test_an_orphan_that_was_not_built_from_all_rows_says_so_and_is_not_taken_for_one_that_was(
+    made: dict[str, Any], begins: tuple[str, ...]
+) -> None:
+    (orphan,) = seen({"version": 1, "active": True}, {"version": 2, "served_at": None, **made}).orphan_versions
+    assert orphan.begins_where == begins
+
+
 def test_nothing_goes_back_where_the_version_before_is_gone_or_never_was() -> None:
     second: dict[str, Any] = {"version": 2, "active": True, "served_at": 9.0, "served_before": 1}
     assert seen(second, {"version": 1, "served_at": 1.0, "drop_after": 9.0}).former is None
     assert seen(second | {"served_before": None}, {"version": 1}).former is None
+
+
+def test_a_replaced_version_that_has_failed_counts_while_it_is_kept_running() -> None:
+    serving: dict[str, Any] = {"version": 3, "active": True, "served_at": 9.0, "served_before": 2}
+    older: dict[str, Any] = {"version": 1, "served_at": 1.0, "state": "failed"}
+    assert [one.version for one in seen(serving, older | {"wanted": "running"}).runs_on] == [1]
+    assert not seen(serving, older | {"wanted": "stopped"}).runs_on
 
 
 def test_of_a_deleted_table_the_version_that_served_last_is_in_the_trash_until_its_files_are_gone() -> None:

@@ -54,7 +54,7 @@ def test_e_opens_the_editor_and_returns_to_the_diff(tmp_path: Path) -> None:
     edited = tmp_path / "dml.oven load.sql"
     edited.write_text("SELECT 1")
     editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\nprintf "EDITING %s" "$2"; read -r answer; echo "-- $1 $answer" >> "$2"\n')
+    editor.write_text('#!/bin/sh\nprintf "\\nEDITING %s" "$2"; read -r answer; echo "-- $1 $answer" >> "$2"\n')
     editor.chmod(0o755)
     environ = {"EDITOR": f"{editor} -w", "VISUAL": "", "EDITED_FILE": str(edited)}
     with console(80, 24, "--still", environ=environ) as terminal:
@@ -62,7 +62,7 @@ def test_e_opens_the_editor_and_returns_to_the_diff(tmp_path: Path) -> None:
         terminal.send("jj")
         terminal.quiet()
         terminal.send("e")
-        terminal.wait(lambda text: "DITING" in text)
+        terminal.wait(lambda text: "EDITING" in text)
         assert line_mode(terminal)
         terminal.send("said\n")
         terminal.wait(lambda text: "table v0" in text)

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from core.model.actions import StepKind
 from core.model.errors import Refused, UsageError
 from core.model.names import TableName, parse_table_name
 from core.observed.serving import serving_versions
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
+from core.run.model import RunState, StepState
 from state.ledger import LedgerReader
 from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
 from state.migrations import SCHEMA_VERSION
@@ -130,6 +132,10 @@ class EnvironmentService:
     def _served_by(self, id_prefix: str) -> tuple[TableName, ...]:
         run = self.run(id_prefix)
         found = tuple(d.table for d in self.reader.deployments() if d.active and d.served_by == run.id)
+        if not found and not any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps):
+            is_open = run.state in (RunState.RUNNING, RunState.PAUSED, RunState.FAILED)
+            remedy = f"headgate runs cancel {run.id} ends it" if is_open else f"headgate runs {run.id}"
+            raise Refused(f"run {run.id} has swapped nothing in", remedy=remedy)
         if not found:
             raise Refused(f"nothing that run {run.id} swapped in serves any more", remedy=f"headgate runs {run.id}")
         return found

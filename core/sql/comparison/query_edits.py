@@ -1,5 +1,6 @@
 """What was edited between two canonical queries, in words, clause by clause; nothing is decided from these words."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
@@ -15,6 +16,9 @@ from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 LONGEST_EDIT = 90
 """Characters of one expression before it is cut."""
+
+NUMBERED_ALIAS = re.compile(r"(?<=\)) _t\d+\b")
+"""The alias that a canonical text gives a lateral view in place of its author's."""
 
 _FLIPPED: Mapping[type[Any], type[Any]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ,
@@ -160,7 +164,9 @@ def _keys(select: Any) -> Counter[str]:
 def _listed(select: Any, key: str) -> Counter[str]:
     value = select.args.get(key)
     found = value if isinstance(value, list) else [] if value is None else [value]
-    return Counter(sql_of(each.expression if key == "limit" else each).strip() for each in found)
+    return Counter(
+        NUMBERED_ALIAS.sub("", sql_of(each.expression if key == "limit" else each).strip()) for each in found
+    )
 
 
 def _said(node: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from core.sql.comparison.query_edits import query_blocks, terms_of
+from core.sql.comparison.query_edits import NUMBERED_ALIAS, query_blocks, terms_of
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.parsing.function_names import plain_function_name
 from core.sql.parsing.parser import parse_expression
@@ -57,6 +57,8 @@ class StatementEffects:
     rows: tuple[RowEffect, ...] = ()
     anything: str = ""
     """The edit after which rows cannot be paired; empty where they can."""
+    alike: str = ""
+    """The edit that removes what told rows apart, a key of a group or DISTINCT; empty where there is none."""
     keys: tuple[str, ...] = ()
     """Columns of the output that are a row's group; empty where rows are not grouped, or a key is not in the output."""
 
@@ -83,8 +85,9 @@ def row_effects(old: str, new: str) -> StatementEffects:
                  for r in found.rows)  # fmt: skip
     same_keys = keys if not changed.keys() & set(keys) else ()
     return StatementEffects(
-        changed, frozenset(found.nulls), tuple(found.within), tuple(dict.fromkeys(kept)), found.anything, same_keys
-    )
+        changed, frozenset(found.nulls), tuple(found.within), tuple(dict.fromkeys(kept)), found.anything, found.alike,
+        same_keys,
+    )  # fmt: skip
 
 
 def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
@@ -121,6 +124,7 @@ class _Effects:
     values: str = ""
     """Why what is computed over groups has other values; empty where it has not."""
     anything: str = ""
+    alike: str = ""
 
     def values_of(self, select: Any) -> Iterator[tuple[str, str]]:
         """Give each output that is no key of a group, and why it has other values."""
@@ -145,12 +149,16 @@ def _compare(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
     _joins(old, new, found)
     for word, was, now in _regrouping(old, new):
         if was != now:
-            found.anything = found.anything or f"{word} changed: {_cut(was or 'none')} → {_cut(now or 'none')}"
+            words = f"{word} changed: {_cut(was or 'none')} → {_cut(now or 'none')}"
+            found.anything = found.anything or words
+            if word == "GROUP BY" and _keys(old) - _keys(new):
+                found.alike = found.alike or words
     if (old.args.get("distinct") is None) != (new.args.get("distinct") is None):
         added = old.args.get("distinct") is None
         words = f"DISTINCT {'added' if added else 'removed'}"
         found.rows.append(RowEffect(RowSide.OLD if added else RowSide.NEW, words))
         found.values = found.values or (words if found.grouped else "")
+        found.alike = found.alike or ("" if added else words)
 
 
 def _drop_qualifier(select: Any) -> None:
@@ -207,7 +215,7 @@ def _regrouping(old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
         if key == "from_":
             was, now = (_source(select) for select in (old, new))
         else:
-            was, now = (_text(select.args.get(key)) for select in (old, new))
+            was, now = (NUMBERED_ALIAS.sub("", _text(select.args.get(key))) for select in (old, new))
         yield word, was, now
     yield "GROUP BY", ", ".join(sorted(_keys(old))), ", ".join(sorted(_keys(new)))
     if not _keys(old) and not _keys(new):

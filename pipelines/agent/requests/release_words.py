@@ -20,7 +20,9 @@ def check_word(world: AgentContext, caller: Caller, row: RunRow, confirm: str) -
     """
     held = [step for step in row.steps if step.do == StepKind.HOLD]
     if not any(step.state == StepState.GATE for step in held):
-        waits = "its new versions have not caught up yet" if _is_to_come(row) else "it does not wait for a word"
+        waits = "it does not wait for a word"
+        if _is_to_come(row):
+            waits = "its new versions have not caught up, or are not compared yet"
         raise Refused(f"run {row.id}: {waits}", remedy=f"headgate release show {row.id}")
     here = world.layout.environment
     policy = world.ledger.recorded_policy() or here.policy

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from threading import Lock, Thread
 
 from core.model.actions import Action
-from core.model.errors import EngineRefused, HeadgateError, InvalidProject, PoolUnreachable
+from core.model.errors import EngineRefused, HeadgateError, InvalidProject, PoolUnreachable, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
 from core.plan.model import Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
-from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words
+from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, figures
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
@@ -31,6 +31,9 @@ STRICT_S = 60.0
 
 GONE_EVERY_S = 30.0
 """Between two looks whether the files are still there that the serving version had read."""
+
+NO_BATCH = AlignedPair(-1, -1)
+"""Where neither version has a batch."""
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +74,15 @@ def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
         return StepFailed(step.n, f"it failed: {new.error_class} {new.error}".strip())
     old = world.ledger.deployment(step.table, run.nodes[step.table].from_version)
     if open_.work is None:
-        found = _position(world, old, new, open_)
         why = ""
-        if isinstance(found, Unaligned) and not (why := found.why if found.final else _why_never(world, old, open_)):
-            return GatePolled(step.n, f"no position yet that both have read: {found.why}")
+        try:
+            found = _position(world, old, new, open_)
+            if isinstance(found, Unaligned) and not (
+                why := found.why if found.final else _why_never(world, old, open_)
+            ):
+                return GatePolled(step.n, f"no position yet that both have read: {found.why}")
+        except TryAgain as error:
+            return GatePolled(step.n, f"waits: {error.summary}")
         open_.pair = found if isinstance(found, AlignedPair) else None
         open_.work = _begin(run, old, new, open_.pair, why)
     if not open_.work.done():
@@ -94,7 +102,11 @@ def _position(
         histories = version_histories(world, *both)
     except InvalidProject as error:
         return Unaligned(error.summary, final=True)
-    return newest_aligned(histories, both[0], both[1], strict=strict)
+    found = newest_aligned(histories, both[0], both[1], strict=strict)
+    if found == NO_BATCH and any(world.files.sink_batch(each.folder) is not None for each in (old, new)):
+        # A history that cannot be read is empty as well.
+        return Unaligned("it is not known what they had read at their batches")
+    return found
 
 
 def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidation) -> str:
@@ -192,5 +204,7 @@ def _words(results: tuple[CheckResult, ...]) -> str:
         return f"rows were not compared: {'; '.join(skipped)}"
     if not expected:
         return f"equal in {len(results)} checks"
-    main = next((result for result in expected if result.check == "differences"), expected[0])
-    return f"as expected: {main.check}: {main.summary}"
+    told = [result for result in expected if result.check in ("differences", "duplicates")]
+    others = [result for result in expected if result.check != "rows"]
+    words = "; ".join(f"{result.check}: {result.summary}" for result in told or others[:1])
+    return f"as expected: {figures(results)}{words}".removesuffix("; ")

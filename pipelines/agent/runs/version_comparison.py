@@ -33,6 +33,7 @@ from core.validation.comparison_queries import (
 )
 from core.validation.expectations import ComparedStatement, Expectation, expected_differences, with_earlier_text
 from core.validation.verdicts import (
+    BLOCKING,
     CheckResult,
     CheckVerdict,
     differences_result,
@@ -95,7 +96,10 @@ class VersionComparison:
         equal = frozenset(name.lower() for name, _ in both) - expected.changed.keys()
         declared = _declared_key(pair.new)
         key = declared if declared and set(declared) <= equal else expected.keys
-        rows = ComparedRows(views[0].name, views[1].name, both, equal, key)
+        # Where rows are paired, one that has become two is named so, whatever its new columns hold.
+        told = () if not expected.anything else new_columns
+        own = tuple(column for column in told if column[0].lower() not in equal | expected.volatile)
+        rows = ComparedRows(views[0].name, views[1].name, both, equal, key, own)
         sides = self._run(profile_query(rows), views)
         counts = [int(side["rows"]) for side in sides] or [0]
         rows = replace(rows, one_in=sampling(min(counts), max(counts)))
@@ -107,7 +111,9 @@ class VersionComparison:
         else:
             found = self._run(differences_query(rows, expected.rows), views)
             differences = differences_result(rows, found, expected.rows, expected)
-        return (schema, differences, duplicates, *profile_results(rows, sides, expected, differences))
+        doubled = duplicates.verdict in BLOCKING
+        profile = profile_results(rows, sides, expected, differences, doubled=doubled)
+        return (schema, differences, duplicates, *profile)
 
     def check(self, new: Deployment, upto: int | None, names: Mapping[TableName, str]) -> tuple[CheckResult, ...]:
         """Run the project's checks over the rows of the new version up to a batch, all that are there without one.

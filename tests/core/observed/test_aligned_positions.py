@@ -169,6 +169,16 @@ def test_a_reader_of_nothing_is_a_position_before_the_first_batch_of_its_parent(
     assert aligned(histories, "b@1", "b@2") == (0, 0)
 
 
+def test_a_reader_of_nothing_may_stand_before_batches_of_its_parent_that_wrote_nothing() -> None:
+    histories = {
+        "a@1": known("raw", {0: "1:r1"}, {NOTHING: (0, 0)}),
+        "a@2": known("raw", {}),
+        "b@1": known("a@1", {0: NOTHING}),
+        "b@2": known("a@2", {0: NOTHING}),
+    }
+    assert aligned(histories, "b@1", "b@2") == (0, 0)
+
+
 @dataclass
 class SimulatedVersion:
     """A version that keeps every third row of one parent, or of a source; remembers the rows at each batch."""

@@ -58,10 +58,16 @@ def test_a_version_that_is_read_stays_with_its_readers_named() -> None:
 
 def test_a_version_that_runs_on_and_reads_it_stands_against_it_and_one_at_rest_is_warned_of() -> None:
     (refused,) = retired("a", world=released(**running_on())).refusals
-    assert (refused.summary, refused.remedy) == ("a__v1 is read by b__v1, which still runs", "retire b as well")
+    assert (refused.summary, refused.remedy) == ("a__v1 is read by b__v1, which is kept running", "retire b as well")
     found = retired("a")
     assert not found.refusals
     assert any(w.summary == "b cannot be rolled back to v1, which reads a__v1" for w in found.warnings)
+
+
+def test_a_replaced_version_that_has_failed_and_is_kept_running_stands_against_it_too() -> None:
+    failed = {name: {"former": former(name, 1), "retained": (1,)} for name in ("a", "b")}
+    (refused,) = retired("a", world=released(**failed)).refusals
+    assert refused.summary == "a__v1 is read by b__v1, which is kept running"
 
 
 def test_rows_that_only_a_retired_version_holds_are_warned_of() -> None:
@@ -85,7 +91,7 @@ def test_an_open_ticket_stands_against_it() -> None:
     [
         ("src", {}, "src is external: others write it"),
         ("c", {}, "c is not deployed"),
-        ("a", {"a": {"kept": (), "former": None}}, "no version of a was replaced and is still there"),
+        ("a", {"a": {"kept": (), "former": None}}, "nothing that a replaced is still there"),
     ],
 )
 def test_what_has_nothing_to_retire_is_refused(table: str, world: dict[str, Any], summary: str) -> None:

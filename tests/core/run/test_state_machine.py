@@ -124,6 +124,22 @@ def test_cancel_before_the_swap_stops_what_stands_beside_the_serving_versions() 
     assert states(run)[7] == "cancelled"
 
 
+def test_cancel_stops_what_an_agent_that_was_killed_had_started_and_the_next_one_has_not_begun_again() -> None:
+    run = rebuild()
+    for n, state in ((1, StepState.DONE), (2, StepState.GATE), (4, StepState.DONE), (5, StepState.GATE)):
+        run = run.put(replace(run.step(n), state=state, tries=1))
+    paused = recover_run(run.become(RunState.PAUSED))
+    _, intents = advance_run(paused, [OperatorControl("cancel")])
+    assert intents == (AbortVersions((("a", 2), ("b", 2))),)
+
+
+def test_a_new_agent_finds_a_hold_as_it_was_and_hears_the_word_at_once() -> None:
+    word, swap = step(1, StepKind.HOLD, "a"), step(2, StepKind.SWAP, "a", 1)
+    held = Run("r", RunState.RUNNING, (StepProgress(word, StepState.GATE, 1), StepProgress(swap)))
+    _, intents = advance_run(recover_run(held), [OperatorControl("swap", by="bob")])
+    assert intents == (PerformStep(swap),)
+
+
 def test_cancel_after_the_swap_stops_nothing() -> None:
     run, _ = drive(rebuild(), {8: StepFailed(8, "pool gone")})
     run, intents = advance_run(run, [OperatorControl("cancel")])

@@ -111,6 +111,18 @@ def test_what_cannot_be_paired_above_cannot_be_paired_below() -> None:
     assert found.anything == "a: GROUP BY changed: x → y"
 
 
+def test_what_makes_rows_alike_above_does_so_below_unless_they_are_grouped() -> None:
+    parent = Expectation(anything="GROUP BY changed: x → y", alike="GROUP BY changed: x → y")
+    assert below("SELECT id FROM STREAM a", parent, "id BIGINT").alike == "a: GROUP BY changed: x → y"
+    assert below("SELECT id, count(*) AS n FROM STREAM a GROUP BY id", parent, "id BIGINT, n BIGINT").alike == ""
+
+
+def test_what_is_another_one_each_time_above_is_so_below() -> None:
+    parent = of_a(A.replace("kind,", "uuid() AS kind,"))
+    assert parent.volatile == {"kind"}
+    assert below("SELECT id, kind AS k FROM STREAM a", parent, "id BIGINT, k STRING").volatile == {"k"}
+
+
 def test_another_watermark_may_keep_or_drop_late_rows() -> None:
     grouped = (
         "SELECT window(ts, '5 minutes').start AS w, count(*) AS n FROM STREAM raw WATERMARK ts DELAY OF INTERVAL {} "

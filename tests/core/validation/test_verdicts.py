@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from core.sql.comparison.row_effects import RowEffect, RowSide
-from core.validation.comparison_queries import ComparedRows, sampling
+from core.validation.comparison_queries import ComparedRows, duplicates_query, sampling
 from core.validation.expectations import Expectation
 from core.validation.verdicts import (
     EXAMPLE_CHARACTERS,
@@ -74,14 +74,40 @@ def test_new_nulls_are_counted_beyond_the_rows_that_came() -> None:
         (0, 1, FILTER, False, "unexpected"),
         (0, 1, Expectation(rows=(RowEffect(RowSide.NEW, "filter removed"),)), False, "expected"),
         (0, 1, Expectation(rows=(RowEffect(RowSide.NEW, "filter removed"),)), True, "unexpected"),
-        (0, 1, Expectation(anything="GROUP BY changed"), False, "expected"),
+        (0, 1, Expectation(anything="lateral view changed"), False, "unexpected"),
+        (9, 1944, Expectation(anything="lateral view changed"), False, "unexpected"),
+        (1000, 1005, Expectation(anything="source changed"), False, "expected"),
+        (0, 1, Expectation((), anything="GROUP BY changed", alike="GROUP BY changed"), False, "expected"),
+        (0, 1, Expectation((), anything="GROUP BY changed", alike="GROUP BY changed"), True, "unexpected"),
     ],
 )
 def test_more_duplicates_than_before_need_rows_that_may_be_equal(
     old: int, new: int, expected: Expectation, declared: bool, verdict: str
 ) -> None:
     sides = [{"side": "old", "excess": old}, {"side": "new", "excess": new, "least": '{"id":1}', "most": '{"id":1}'}]
-    assert duplicates_result(ROWS, sides, expected, declared).verdict == verdict
+    found = duplicates_result(ROWS, sides, expected, declared)
+    assert found.verdict == verdict
+    assert all(bool(example["why"]) is (verdict != "unexpected") for example in found.examples)
+
+
+def test_where_rows_cannot_be_paired_doubled_rows_leave_counts_and_sums_unexplained() -> None:
+    exploded = Expectation(anything="lateral view changed")
+    old, new = side("old", 1944), side("new", 3888, sum_0="12")
+    for doubled, verdict in ((True, "unexpected"), (False, "expected")):
+        found = profile_results(ROWS, (old, new), exploded, SAME, doubled=doubled)
+        assert {r.check: str(r.verdict) for r in found if r.check in ("rows", "sums")} == dict.fromkeys(
+            ("rows", "sums"), verdict
+        )
+    found = profile_results(ROWS, (old, new), exploded, SAME, doubled=True)
+    assert blocking_words(found).startswith("rows 1,944 → 3,888; sums: ")
+
+
+def test_rows_of_the_new_version_are_the_same_only_with_its_own_columns() -> None:
+    told = replace(ROWS, own=(("item", "string"),))
+    assert "struct(item AS item)" in duplicates_query(told)
+    assert "item" not in duplicates_query(replace(told, key=("id",)))
+    shown = duplicates_result(told, [], NONE, False).summary
+    assert shown == "0 → 0 duplicate rows by all columns, of the old version by those that are compared"
 
 
 def test_differences_say_what_explains_them_and_what_does_not() -> None:

@@ -8,6 +8,7 @@ from ledger_rows import deployment_row
 from core.model.errors import PoolUnreachable
 from core.model.names import TableName
 from core.project.model import Environment, Pool
+from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.deployment_lifecycle import start
@@ -71,12 +72,15 @@ def test_an_engine_that_does_not_say_its_version_keeps_no_statement_from_startin
     assert (found.state, found.engine) == ("starting", "4.2.0")
 
 
-@pytest.mark.parametrize(("clause", "partitioned"), [("", False), (" PARTITIONED BY (`day`)", True)])
-def test_the_pool_is_asked_for_partitions_only_where_a_table_has_some(
-    clause: str, partitioned: bool, world: AgentContext, pool: ScriptedPool
+@pytest.mark.parametrize(("clause", "columns"), [("", ()), (" PARTITIONED BY (day)", ("day",))])
+def test_a_query_is_told_the_partitions_of_its_table_by_the_declaration(
+    clause: str, columns: tuple[str, ...], world: AgentContext, pool: ScriptedPool
 ) -> None:
-    found = deployment_row(compiled_ddl=f"CREATE TABLE IF NOT EXISTS `a__v1` (`day` STRING) USING parquet{clause}")
+    ddl = f"(day STRING) USING parquet{clause}"
+    found = deployment_row(
+        compiled_ddl=f"CREATE TABLE IF NOT EXISTS a__v1 {ddl}", texts=RevisionTexts(f"CREATE TABLE a {ddl}", "", "")
+    )
     world.ledger.put_deployment(found)
     world.files.prepare("/c/a__v1", {})
     start(world, found, stops=world.locks.stops(A))
-    assert pool.running["a@v1"].partitioned is partitioned
+    assert pool.running["a@v1"].partitioned_by == columns

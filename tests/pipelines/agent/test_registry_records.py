@@ -145,6 +145,14 @@ def test_texts_with_a_secret_are_not_recorded(world: AgentContext) -> None:
         recorded_row(record(world, "a@v1"), 0.0)
 
 
+def test_a_secret_of_the_table_that_a_chain_goes_on_from_is_not_recorded(world: AgentContext) -> None:
+    world.ledger.put_deployment(deployment_row(before_ddl="CREATE TABLE b OPTIONS (password = 'hunter2')"))
+    RegistryRecords(world).round()
+    assert "hunter2" not in Path(world.layout.data, "_headgate_registry", "a@v1.json").read_text()
+    with pytest.raises(ValueError, match="not whole"):
+        recorded_row(record(world, "a@v1"), 0.0)
+
+
 def test_a_swap_is_recorded_after_the_pointers_and_before_the_ledger(world: AgentContext, pool: Any) -> None:
     class KillAtCommit:
         def pass_by(self, label: str) -> None:

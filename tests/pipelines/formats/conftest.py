@@ -62,13 +62,13 @@ class Lake:
         self.sql(f"INSERT INTO {self.name(table)} SELECT {at} + id, concat('v', id) FROM range(0, {rows}, 1, {files})")
 
     def start(
-        self, table: str, select: str, *, checkpoint: str = "", trigger: str = "0 seconds", partitioned: bool = False
+        self, table: str, select: str, *, checkpoint: str = "", trigger: str = "0 seconds", parts: tuple[str, ...] = ()
     ) -> ReportedQuery:
         """Start the query that fills a table."""
         place = self.checkpoint(checkpoint or table)
         self.files.prepare(place, {"run": "r"})
         return self.queries.start(
-            QueryStart(self.query(table), select, self.name(table), "delta", place, trigger, partitioned=partitioned)
+            QueryStart(self.query(table), select, self.name(table), "delta", place, trigger, partitioned_by=parts)
         )
 
     def run(self, table: str, select: str, *, checkpoint: str = "") -> None:

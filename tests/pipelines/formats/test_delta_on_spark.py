@@ -277,7 +277,7 @@ def test_partitions_of_a_table_are_kept_by_its_query(lake: Any) -> None:
     lake.table("p")
     lake.table("c", rest="USING delta PARTITIONED BY (v)")
     lake.insert("p", 2)
-    query = lake.start("c", f"SELECT id, v FROM STREAM {lake.name('p')}", trigger="available now", partitioned=True)
+    query = lake.start("c", f"SELECT id, v FROM STREAM {lake.name('p')}", trigger="available now", parts=("v",))
     lake.until(lambda: query.name not in lake.mine())
     assert sorted(path.name for path in Path(lake.place("c"), "delta").glob("v=*")) == ["v=v0", "v=v1"]
     assert lake.files.rows(lake.place("c"), "delta") == 2
@@ -288,7 +288,7 @@ def test_without_its_format_a_query_does_not_write_into_the_table(lake: Any) -> 
     lake.table("c")
     start = QueryStart(
         lake.query("c"), f"SELECT id, v FROM STREAM {lake.name('p')}", lake.name("c"), "delta",
-        lake.checkpoint("c"), "0 seconds", partitioned=False,
+        lake.checkpoint("c"), "0 seconds",
     )  # fmt: skip
     with pytest.raises(EngineRefused, match="data source provider"):
         lake.queries.start(replace(start, format="parquet"))

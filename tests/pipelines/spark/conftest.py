@@ -28,6 +28,8 @@ class Field:
     folder: Path
     session: Session
     mark: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
+    parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Columns by which a table is partitioned, by its name."""
 
     def __post_init__(self) -> None:
         self.queries = SparkQueries(self.session)
@@ -53,6 +55,7 @@ class Field:
     def table(self, name: str, columns: str = "a BIGINT, b STRING", partitioned: str = "") -> str:
         """Make a table, empty, and return its physical name."""
         physical = f"{name}_{self.mark}__v1"
+        self.parts[name] = (partitioned,) if partitioned else ()
         parts = f"PARTITIONED BY ({partitioned})" if partitioned else ""
         self.files.prepare(self.place(name), {"table": name})
         self.tables.create(
@@ -66,7 +69,15 @@ class Field:
         physical = f"{name}_{self.mark}__v1"
         self.files.prepare(self.checkpoint(name), {"table": name})
         return self.queries.start(
-            QueryStart(self.query(name), select, physical, "parquet", self.checkpoint(name), trigger)
+            QueryStart(
+                self.query(name),
+                select,
+                physical,
+                "parquet",
+                self.checkpoint(name),
+                trigger,
+                partitioned_by=self.parts.get(name, ()),
+            )
         )
 
     def query(self, name: str) -> str:

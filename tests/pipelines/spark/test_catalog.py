@@ -251,6 +251,24 @@ def test_a_partitioned_table_is_written_partitioned(ground: Any) -> None:
     assert ground.count(f"SELECT count(*) FROM {physical} WHERE b = 'b1'") == 2
 
 
+def test_a_partitioned_table_is_written_partitioned_also_after_it_was_registered_again(ground: Any) -> None:
+    physical = ground.table("t", "a BIGINT, b STRING", partitioned="b")
+    ground.land(6)
+    ground.start("t", f"SELECT a, b FROM STREAM {ground.source}")
+    ground.until(lambda: ground.count(f"SELECT count(*) FROM {physical}") == 6)
+    ground.queries.stop(ground.query("t"))
+    ground.tables.forget(physical)
+    assert ground.table("t", "a BIGINT, b STRING", partitioned="b") == physical
+    ground.land(6)
+    ground.start("t", f"SELECT a, b FROM STREAM {ground.source}")
+    ground.until(lambda: len(list(Path(ground.place("t"), "_spark_metadata").glob("[0-9]*"))) == 2)
+    assert not list(Path(ground.place("t")).glob("*.parquet"))
+    assert ground.count(f"SELECT count(*) FROM {physical} WHERE b = 'b1'") == 4
+    ground.table("u")
+    ground.start("u", f"SELECT a, b FROM STREAM {physical}")
+    ground.until(lambda: ground.count(f"SELECT count(*) FROM u_{ground.mark}__v1 WHERE b = 'b1'") == 4)
+
+
 def _running_operations(session: Session) -> int:
     """Operations of a session that an interrupt still finds."""
     return len(session.spark.interruptAll())

@@ -45,7 +45,8 @@ def ready(ground: Any, name: str, columns: str = "a BIGINT, b STRING", partition
 
 def start(ground: Any, name: str, select: str, queries: Any = None, *, trigger: str = "0 seconds") -> None:
     physical = f"{name}_{ground.mark}__v1"
-    given = QueryStart(ground.query(name), select, physical, "parquet", ground.checkpoint(name), trigger)
+    parts, checkpoint = ground.parts.get(name, ()), ground.checkpoint(name)
+    given = QueryStart(ground.query(name), select, physical, "parquet", checkpoint, trigger, partitioned_by=parts)
     (queries or ground.queries).start(given)
 
 

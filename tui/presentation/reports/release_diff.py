@@ -59,7 +59,7 @@ def _head(result: CheckResultRow) -> str:
 def _examples(result: CheckResultRow) -> Iterator[str]:
     indent = " " * 28
     for example in sorted(result.examples, key=lambda one: bool(one["why"])):
-        yield f"{indent}{example['why'] or 'not expected'}"
+        yield f"{indent}{example['why'] or ('not expected' if blocks(result) else result.verdict)}"
         old, new = example["old"], example["new"]
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             apart = (

@@ -63,7 +63,8 @@ def _catching_up(release: Release) -> str:
     last = max(behind, key=lambda pair: (pair.new.eta_s is None, pair.new.eta_s or 0.0, pair.new.lag_rows or 0))
     new = last.new
     limit = f"; {new.slowest} takes most of its batches" if new.slowest else ""
-    words = f"{last.table} v{new.version} is behind by {lag_words(new)}, {trend_of(new)}{limit}."
+    trend = "" if new.trend == Trend.UNKNOWN else f", {trend_of(new)}"
+    words = f"{last.table} v{new.version} is behind by {lag_words(new)}{trend}{limit}."
     if new.in_rows_s is not None and new.out_rows_s is not None and new.out_rows_s < new.in_rows_s:
         words += " More arrives than it processes."
     return words

@@ -142,7 +142,7 @@ def step_detail(step: StepRow, why: str, width: int, glyphs: Glyphs) -> tuple[Li
         lines.extend(wrap(why, width - 4, Tone.DIM, "   "))
     if step.note:
         lines.extend(wrap(step.note, width - 4, Tone.BAD if step.state in ("failed", "blocked") else Tone.PLAIN, "   "))
-    if step.predicted_low_s is not None and step.predicted_high_s is not None:
+    if step.do != StepKind.HOLD and step.predicted_low_s is not None and step.predicted_high_s is not None:
         lines.append(line(("   predicted ", Tone.DIM), duration_range(step.predicted_low_s, step.predicted_high_s)))
     if step.tries > 1:
         lines.append(line((f"   tried {step.tries} times", Tone.CHANGING)))

@@ -107,6 +107,18 @@ def test_what_decides_what_a_row_is_leaves_nothing_to_be_paired(new: str, why: s
     assert effects(GROUPED, new).anything.startswith(why)
 
 
+def test_a_lateral_view_is_named_without_the_alias_of_the_canonical_text() -> None:
+    found = effects(PLAIN, f"{PLAIN} LATERAL VIEW explode(array(1, 2)) twice")
+    assert found.anything == "lateral view changed: none → LATERAL VIEW explode(array(1, 2))" and not found.alike
+
+
+def test_only_what_removes_a_key_of_a_group_or_distinct_makes_rows_alike() -> None:
+    assert effects(GROUPED, GROUPED.replace(", kind", "")).alike.startswith("GROUP BY changed")
+    assert effects(GROUPED, f"{GROUPED}, v").alike == ""
+    distinct = PLAIN.replace("SELECT", "SELECT DISTINCT")
+    assert (effects(distinct, PLAIN).alike, effects(PLAIN, distinct).alike) == ("DISTINCT removed", "")
+
+
 def test_an_edit_below_a_part_of_with_is_named_with_its_column_or_its_filter() -> None:
     unfolded = "SELECT c.id, c.m, p.name FROM (SELECT id, rand() * amount AS m FROM STREAM a) c JOIN p ON p.id = c.id"
     assert effects(unfolded, unfolded.replace("* amount", "* 3")).within == (

@@ -93,7 +93,7 @@ def test_what_was_replaced_goes_into_the_trash_and_is_purged_after_its_time(worl
     assert [(d.table, d.version, d.trash != "") for d in gone] == [("a", 1, True), ("b", 1, True), ("c", 1, True)]
     assert world.ledger.deleted_tables() == (), "the tables themselves are there"
     again = planned(world, "a", files=files)
-    assert refusals(again) == ["no version of a was replaced and is still there"]
+    assert refusals(again) == ["nothing that a replaced is still there"]
     back = make_plan(
         small_project.project(files), "dev", observe(world.ledger.deployments(include_deleted=True)),
         PlanRequest(verb="rollback", tables=(T("a"),)),

@@ -90,6 +90,41 @@ def test_unexpected_differences_block_and_leave_what_serves_alone_until_a_retry_
     assert results(served, run)["differences"].verdict == "ok" and pool.views["a"] == "a__v2"
 
 
+def test_a_lateral_view_that_doubles_rows_blocks_here_and_downstream_with_figures_first(
+    served: AgentContext, pool: Any
+) -> None:
+    pool.answered["count(*) AS rows"] = (("side", "rows"), (("old", 1944), ("new", 3888)))
+    pool.answered["sum(n - d)"] = (
+        ("side", "keys", "excess", "least", "most"),
+        (("new", 1944, 1944, '{"id":1}', '{"id":2}'),),
+    )
+    exploded = small_project.texts(a="SELECT id, kind FROM STREAM landed LATERAL VIEW explode(array(1, 2)) twice")
+    run = submit(served, plan(served, exploded, PlanRequest(tables=(T("a"),), rebuild=True)))
+    assert drive(served, run) == "failed"
+    assert step_of(served, run).note.startswith(
+        "rows 1,944 → 3,888; duplicates: 0 → 1,944 duplicate rows by all columns"
+    )
+    by_table = {(r.table, r.check): r for r in served.ledger.check_results(run)}
+    assert "_t" not in by_table[T("a"), "differences"].summary
+    assert by_table[T("a"), "duplicates"].verdict == by_table[T("a"), "rows"].verdict == "unexpected"
+    n = step_of(served, run).n
+    assert drive(served, run, OperatorControl("skip", n)) == "failed"
+    below = {r.check: r for r in served.ledger.check_results(run) if r.table != T("a")}
+    assert below["duplicates"].verdict == "unexpected"
+    assert below["differences"].summary.startswith("rows cannot be paired: a: lateral view changed")
+    assert pool.views["a"] == "a__v1"
+
+
+def test_where_nothing_blocks_the_note_names_the_figures_first(served: AgentContext, pool: Any) -> None:
+    pool.answered["count(*) AS rows"] = (("side", "rows"), (("old", 10), ("new", 20)))
+    exploded = small_project.texts(a="SELECT id, kind FROM STREAM landed LATERAL VIEW explode(array(1, 2)) twice")
+    run = submit(served, plan(served, exploded, REBUILD_A))
+    assert drive(served, run) == "done"
+    assert step_of(served, run).note.startswith(
+        "as expected: rows 10 → 20; differences: rows cannot be paired: lateral"
+    )
+
+
 def test_who_has_looked_at_differences_may_skip_the_step(served: AgentContext, pool: Any) -> None:
     pool.answered["WITH uneven"] = (DIFFERENCE, DOUBLED)
     run = submit(served, plan(served, UPPER, REBUILD_A))
@@ -111,6 +146,33 @@ def test_without_a_position_it_waits_and_says_how_far_both_have_read(served: Age
     assert step_of(served, run).note == ("no position yet that both have read: a@v1 has read 3 files of landed, a@v2 2")
     assert not pool.compared
     has_read(served, 2, "2:y", "3:z")
+    thread.join(30)
+    assert step_of(served, run).note == "equal in 7 checks"
+
+
+def test_files_that_cannot_be_reached_for_a_while_are_waited_for(served: AgentContext, pool: Any) -> None:
+    unreachable: set[str] = served.files.unreachable  # type: ignore[attr-defined]  # A double's.
+    place = served.layout.checkpoint_folder(T("a"), 1)
+    unreachable.add(place)
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    thread = threading.Thread(target=drive, args=(served, run))
+    thread.start()
+    wait_until(lambda: "cannot be reached" in step_of(served, run).note)
+    assert step_of(served, run).state == "gate"
+    unreachable.discard(place)
+    thread.join(30)
+    assert step_of(served, run).note == "equal in 7 checks"
+
+
+def test_rows_of_batches_that_nobody_can_read_of_are_never_taken_for_no_rows(served: AgentContext, pool: Any) -> None:
+    has_read(served, 1)
+    has_read(served, 2)
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    thread = threading.Thread(target=drive, args=(served, run))
+    thread.start()
+    wait_until(lambda: "it is not known" in step_of(served, run).note)
+    assert not pool.compared and pool.views["a"] == "a__v1"
+    served.files.sink = None  # type: ignore[attr-defined]  # A double's: now neither has written a batch.
     thread.join(30)
     assert step_of(served, run).note == "equal in 7 checks"
 

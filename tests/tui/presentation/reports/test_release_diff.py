@@ -39,6 +39,12 @@ def test_unexpected_differences_come_first_and_each_row_says_which_version_has_i
     assert result_lines(()) == ()
 
 
+def test_the_label_of_an_example_agrees_with_its_check() -> None:
+    row = {"why": "", "old": None, "new": {"id": 1}}
+    labels = [result_lines((result("duplicates", v, "x", row),))[2].strip() for v in ("unexpected", "expected", "ok")]
+    assert labels == ["not expected", "expected", "ok"]
+
+
 def test_only_what_is_unexpected_or_failed_blocks() -> None:
     verdicts = ("ok", "expected", "skipped", "unexpected", "failed")
     assert [blocks(result("x", verdict, "")) for verdict in verdicts] == [False, False, False, True, True]
