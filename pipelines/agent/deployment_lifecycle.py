@@ -137,6 +137,12 @@ def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
     _refuse_other_world(world, deployment)
 
 
+def written_batch(world: AgentContext, deployment: Deployment) -> int | None:
+    """Return the newest batch of its own statement that a version's table has; None where it has none."""
+    query = deployment.checkpoint_id or _query_of(world, deployment)
+    return world.files.sink_batch(deployment.folder, format=deployment.format, query=query)
+
+
 def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
     """Refuse a checkpoint that is not the one that this deployment had: Spark would begin anew.
 
@@ -144,8 +150,7 @@ def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owne
     read before the checkpoint, because a query that runs already writes it second.
     """
     name = query_name(deployment.table, deployment.version)
-    query = deployment.checkpoint_id or _query_of(world, deployment)
-    sink = world.files.sink_batch(deployment.folder, format=deployment.format, query=query)
+    sink = written_batch(world, deployment)
     found = world.files.read(deployment.checkpoint)
     if found is None:
         raise Refused(
@@ -163,7 +168,7 @@ def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owne
             remedy=f"restore it, or headgate plan {deployment.table} --rebuild",
         )
     if found.batch is not None and (sink is None or sink < found.batch):
-        sink = world.files.sink_batch(deployment.folder, format=deployment.format, query=query or found.id)
+        sink = written_batch(world, deployment)
     refuse_other_age(name, found.planned, found.batch, sink)
     return found.batch
 

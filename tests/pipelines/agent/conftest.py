@@ -195,6 +195,8 @@ class ScriptedFiles:
     """Batch 1 is committed everywhere."""
     sink: int | None = 1
     """The newest batch in the record of every table."""
+    asked_records: set[tuple[str, str, str]] = field(default_factory=set)
+    """(folder, format, query) of each record that was asked for."""
     told: dict[str, Any] = field(default_factory=dict)
     """What every owner file says beyond its ledger."""
     epoch: int = 1
@@ -225,6 +227,7 @@ class ScriptedFiles:
         self.taken_over.append(folder)
 
     def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
+        self.asked_records.add((Path(folder).name, format, query))
         return self.sink
 
     def identity(self, folder: str, format: str) -> str:
