@@ -1,5 +1,6 @@
 """Files of tables of every format: what has a transaction log is asked of it, everything else of its own files."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from pipelines.formats.delta_offsets import DeltaOffset, mark_of
 from pipelines.formats.delta_tables import DeltaTables
 from pipelines.storage.batch_histories import BatchHistories
 from pipelines.storage.checkpoints import FileCheckpoints
+from pipelines.storage.file_stream_logs import local_path
 from pipelines.storage.json_files import reachable
 
 Sources = tuple[tuple[int, TableName, str, str], ...]
@@ -39,7 +41,9 @@ class TableCheckpoints(FileCheckpoints):
         if not table_format(format).transaction_log:
             return ""
         with _reading(folder):
-            return self._delta.identity(folder)
+            if not (found := self._delta.identity(folder)):
+                _refuse_unmounted(folder)
+            return found
 
     def why_other_source(self, checkpoint: str, sources: Sources) -> tuple[TableName, str] | None:
         """Return the first source that is not what a statement has read, and why; None where all are."""
@@ -47,6 +51,7 @@ class TableCheckpoints(FileCheckpoints):
             offsets = self._delta_offsets(checkpoint)
             for ordinal, table, folder, _ in sources:
                 if (offset := offsets.get(ordinal)) and (why := self._delta.why_other(offset, folder)):
+                    _refuse_unmounted(folder)
                     return table, why
         return None
 
@@ -71,6 +76,13 @@ class TableCheckpoints(FileCheckpoints):
             return super().rows(folder, format)
         with _reading(folder):
             return self._delta.rows(folder)
+
+    def rows_since(self, folder: str, format: str, moment: float) -> int | None:
+        """Count the rows that a written table has got since a moment; None where they cannot be counted."""
+        if not table_format(format).transaction_log:
+            return super().rows_since(folder, format, moment)
+        with _reading(folder):
+            return self._delta.rows_since(folder, moment)
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
         """Return size and range of what a table holds; None if it does not exist on this machine."""
@@ -114,3 +126,10 @@ def _reading(folder: str) -> Iterator[None]:
             yield
         except (ValueError, KeyError, TypeError) as error:
             raise TryAgain(f"the log of {folder} cannot be read: {error}", remedy="check what wrote it") from error
+
+
+def _refuse_unmounted(folder: str) -> None:
+    """Raise TryAgain where the folder that holds a version's folder is not there: what is below it is not gone."""
+    above = os.path.dirname(local_path(folder.rstrip("/")))
+    if not os.path.isdir(above):
+        raise TryAgain(f"{above} is not there", remedy="mount it, or check its permissions")

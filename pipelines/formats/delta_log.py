@@ -19,6 +19,7 @@ _DIGITS = 20
 _CHECKPOINT_COLUMNS = (
     "add.path", "add.size", "add.modificationTime", "add.stats", "add.deletionVector.cardinality",
     "txn.appId", "txn.version", "metaData.id",
+    "metaData.configuration",
 )  # fmt: skip
 
 
@@ -39,6 +40,8 @@ class DataFile(NamedTuple):
     """None where the writer has recorded no statistics."""
     at: float
     """When it was written, epoch seconds."""
+    deleted: int = 0
+    """Rows that it still holds and that were taken out of the table (deletion vectors)."""
 
 
 class Commit(NamedTuple):
@@ -51,6 +54,8 @@ class Commit(NamedTuple):
     """Added with new rows: what OPTIMIZE writes is not counted."""
     bytes: int
     rows: int | None
+    took_out: str = ""
+    """What took rows out or changed them (`UPDATE`), empty where nothing did; what OPTIMIZE does is none of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +93,11 @@ class _Actions:
     """With new rows, in the order in which a stream counts them."""
     rewritten: list[DataFile] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    took_out: bool = False
+    operation: str = ""
     batches: dict[str, int] = field(default_factory=dict)
     id: str = ""
+    maps_columns: bool = False
 
 
 class DeltaLog:
@@ -103,6 +111,8 @@ class DeltaLog:
 
     def _forget(self) -> None:
         self.id = ""
+        self.maps_columns = False
+        """Whether columns have other names in the files (`delta.columnMapping.mode`)."""
         self.head = -1
         """Newest version."""
         self.batches: dict[str, int] = {}
@@ -179,7 +189,8 @@ class DeltaLog:
         for table in self._tables_of(newest):
             state |= {file.path: file for file in _added_files(table.get("add"))}
             self.batches |= {str(txn["appId"]): int(txn["version"]) for txn in _structs(table.get("txn"))}
-            self.id = next((str(found["id"]) for found in _structs(table.get("metaData"))), self.id)
+            for found in _structs(table.get("metaData")):
+                self.id, self.maps_columns = str(found["id"]), _maps_columns(dict(found["configuration"] or ()))
         self._active = self.produced = Totals.of(state.values())
         self.newest_at = max((file.at for file in state.values()), default=None)
         self.head = newest
@@ -189,7 +200,8 @@ class DeltaLog:
         self._commits[version] = commit
         self._commits.pop(version - KEPT_COMMITS, None)
         self.head = version
-        self.id = actions.id or self.id
+        if actions.id:
+            self.id, self.maps_columns = actions.id, actions.maps_columns
         self.produced = self.produced.plus(commit.files, commit.bytes, commit.rows, commit.at)
         for query, batch in actions.batches.items():
             self.batches[query] = batch
@@ -207,7 +219,8 @@ class DeltaLog:
     def _commit(self, version: int, actions: _Actions) -> Commit:
         found = Totals.of(actions.added)
         at = actions.at if actions.at is not None else found.earliest or 0.0
-        return Commit(version, at, found.files, found.bytes, found.rows)
+        what = (actions.operation or "a commit") if actions.took_out else ""
+        return Commit(version, at, found.files, found.bytes, found.rows, what)
 
     def _there(self, version: int) -> _Actions:
         found = self._read(version)
@@ -277,14 +290,20 @@ def _actions(lines: Iterable[str]) -> _Actions:
             (found.added if add.get("dataChange", True) else found.rewritten).append(_data_file(add))
         elif remove := action.get("remove"):
             found.removed.append(_key(remove))
+            found.took_out |= bool(remove.get("dataChange", True))
         elif txn := action.get("txn"):
             found.batches[str(txn["appId"])] = int(txn["version"])
         elif meta := action.get("metaData"):
-            found.id = str(meta["id"])
+            found.id, found.maps_columns = str(meta["id"]), _maps_columns(meta.get("configuration") or {})
         elif info := action.get("commitInfo"):
+            found.operation = str(info.get("operation", ""))
             at = info.get("inCommitTimestamp") or info.get("timestamp")
             found.at = None if at is None else float(at) / 1000
     return found
+
+
+def _maps_columns(configuration: Mapping[str, str]) -> bool:
+    return configuration.get("delta.columnMapping.mode", "none") != "none"
 
 
 def _added_files(column: list[Any] | None) -> Iterator[DataFile]:
@@ -301,7 +320,8 @@ def _data_file(add: Mapping[str, Any]) -> DataFile:
     rows = json.loads(stats).get("numRecords") if stats else None
     deleted = (add.get("deletionVector") or {}).get("cardinality") or 0
     at = float(add.get("modificationTime") or 0) / 1000
-    return DataFile(_key(add), int(add.get("size") or 0), None if rows is None else int(rows) - int(deleted), at)
+    left = None if rows is None else int(rows) - int(deleted)
+    return DataFile(_key(add), int(add.get("size") or 0), left, at, int(deleted))
 
 
 def _key(action: Mapping[str, Any]) -> str:

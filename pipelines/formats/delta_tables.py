@@ -6,12 +6,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import islice
+from urllib.parse import unquote
 
 from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
 from core.ports.storage import FolderContents, SourceLag
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog
-from pipelines.formats.delta_log import CommitsGone, DeltaLog, NoDeltaLog
+from pipelines.formats.delta_log import Commit, CommitsGone, DeltaLog, NoDeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
 from pipelines.storage.file_stream_logs import local_path
 
@@ -114,13 +116,32 @@ class DeltaTables:
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
         """Return the files that a table held after a batch of its writer; None where its log does not say it any more.
 
-        A batch below 0 has written none.
+        A batch below 0 has written none. Raises ValueError where the rows of the table are not those of its files.
         """
         with self._lock, suppress(NoDeltaLog, CommitsGone):
             log = self._log(folder, newest=True)
             at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
-            if at or upto < 0:
-                return tuple(f"{log.folder}/{file.path}" for file in log.files_at(at[-1])) if at else ()
+            if not at and upto >= 0:
+                return None
+            files = log.files_at(at[-1]) if at else []
+            if log.maps_columns or any(file.deleted for file in files):
+                what = "columns have other names" if log.maps_columns else "rows that were deleted are still there"
+                raise ValueError(f"in its files {what}")
+            return tuple(f"{log.folder}/{unquote(file.path)}" for file in files)
+        return None
+
+    def rows_since(self, folder: str, moment: float) -> int | None:
+        """Count the rows that were written since a moment; None where its log does not say it."""
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder, newest=True)
+            since: list[Commit] = []
+            for version in range(log.head, -1, -1):
+                (commit,) = islice(log.since(version), 1)
+                if commit.at < moment:
+                    break
+                since.append(commit)
+            known = [commit.rows for commit in since if commit.rows is not None]
+            return sum(known) if len(known) == len(since) else None
         return None
 
     def is_there(self, folder: str) -> bool:
@@ -139,12 +160,14 @@ class DeltaTables:
         A reader that has read all of a version stands at the next one.
         """
         found: dict[str, tuple[int, int]] = {}
-        with self._lock, suppress(NoDeltaLog):
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
             log = self._log(folder)
             written = sorted(log.batch_by_version.items())
             for n, (version, (_, batch)) in enumerate(written):
                 until = written[n + 1][0] if n + 1 < len(written) else log.head + 1
                 for after in range(version + 1, until + 1):
+                    if after > version + 1 and _changed(log, after - 1):
+                        break
                     mark = DeltaOffset(log.id, after, -1, False).mark
                     found[mark] = (found.get(mark, (batch, batch))[0], batch)
         return found
@@ -172,3 +195,8 @@ class DeltaTables:
         if len(self._backlogs) > KEPT_BACKLOGS:
             self._backlogs.popitem(last=False)
         return known[1]
+
+
+def _changed(log: DeltaLog, version: int) -> bool:
+    (commit,) = islice(log.since(version), 1)
+    return bool(commit.files or commit.took_out)

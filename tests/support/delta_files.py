@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ from typing import Any
 class WrittenLog:
     """A table with `_delta_log`; each commit adds files of so many rows, a hundred bytes a row."""
 
-    def __init__(self, folder: Path, id: str = "id-1") -> None:
+    def __init__(self, folder: Path, id: str = "id-1", configuration: Mapping[str, str] | None = None) -> None:
         self.folder, self.id, self.version = folder, id, -1
         self.log = folder / "delta" / "_delta_log"
         self.log.mkdir(parents=True)
-        self._write([{"metaData": {"id": id, "schemaString": "{}"}}], time.time())
+        about = {"id": id, "schemaString": "{}", "configuration": dict(configuration or {})}
+        self._write([{"metaData": about}], time.time())
 
     def commit(
         self,
@@ -37,6 +39,11 @@ class WrittenLog:
         actions += [{"remove": {"path": path, "dataChange": True}} for path in removes]
         self._write(actions, written)
         return paths
+
+    def add(self, path: str, *, batch: tuple[str, int], **more: Any) -> None:
+        """Add one file of one row, as its action stands in the log."""
+        about = {"path": path, "size": 100, "modificationTime": 0, "dataChange": True, "stats": '{"numRecords":1}'}
+        self._write([{"txn": {"appId": batch[0], "version": batch[1]}}, {"add": about | more}], time.time())
 
     def _write(self, actions: list[dict[str, Any]], at: float) -> None:
         self.version += 1

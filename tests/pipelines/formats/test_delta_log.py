@@ -107,6 +107,21 @@ def test_a_copy_that_ends_earlier_is_not_what_was_read(files: TableCheckpoints, 
     )
 
 
+def test_what_lies_in_a_folder_that_is_not_mounted_is_not_gone(files: TableCheckpoints, tmp_path: Path) -> None:
+    written, place = WrittenLog(tmp_path / "tables" / "p"), tmp_path / "tables" / "p"
+    written.commit(1)
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 1))
+    sources = ((0, P, str(place), "delta"),)
+    (tmp_path / "tables").rename(tmp_path / "elsewhere")
+    with pytest.raises(TryAgain, match="tables is not there"):
+        files.identity(str(place), "delta")
+    with pytest.raises(TryAgain, match="tables is not there"):
+        files.why_other_source(str(tmp_path / "cp"), sources)
+    (tmp_path / "tables").mkdir()
+    assert files.identity(str(place), "delta") == ""
+    assert files.why_other_source(str(tmp_path / "cp"), sources) == (P, "is gone: there is no _delta_log")
+
+
 def test_what_is_no_log_is_told_and_tried_again(files: TableCheckpoints, tmp_path: Path) -> None:
     written = WrittenLog(tmp_path / "p")
     written.commit(1)
@@ -126,6 +141,40 @@ def test_the_files_of_a_batch_are_those_that_the_table_held_after_it(files: Tabl
     assert files.written_files(folder, 0) == (place + first[0],)
     assert files.written_files(folder, 2) == (place + first[0], place + second[0])
     assert files.written_files(folder, 9) is None
+
+
+def test_files_that_are_not_the_rows_of_the_table_are_not_compared(files: TableCheckpoints, tmp_path: Path) -> None:
+    written, folder = WrittenLog(tmp_path / "p"), str(tmp_path / "p")
+    written.add("v=a%20b/part.parquet", batch=("q", 0))
+    assert files.written_files(folder, 0) == (f"{folder}/delta/v=a b/part.parquet",)
+    written.add("part-2.parquet", batch=("q", 1), deletionVector={"cardinality": 1})
+    with pytest.raises(TryAgain, match="rows that were deleted are still there"):
+        files.written_files(folder, 1)
+    mapped = WrittenLog(tmp_path / "m", configuration={"delta.columnMapping.mode": "name"})
+    mapped.commit(3, batch=("q", 0))
+    with pytest.raises(TryAgain, match="columns have other names"):
+        files.written_files(str(tmp_path / "m"), 0)
+
+
+def test_rows_since_a_moment_are_those_of_the_commits_since(files: TableCheckpoints, tmp_path: Path) -> None:
+    written, folder, now = WrittenLog(tmp_path / "p"), str(tmp_path / "p"), time.time()
+    written.commit(3, at=now - 100)
+    written.commit(4, 5, at=now - 10)
+    assert files.rows_since(folder, "delta", now - 50) == 9
+    assert files.rows_since(folder, "delta", now + 50) == 0
+    assert files.rows_since(str(tmp_path / "none"), "delta", now) is None
+
+
+def test_a_reader_holds_what_a_batch_had_written_until_rows_change_otherwise(
+    files: TableCheckpoints, tmp_path: Path
+) -> None:
+    written, folder = WrittenLog(tmp_path / "p"), tmp_path / "p"
+    (path,) = written.commit(3, batch=("q", 0))
+    written.commit()
+    written.commit(2, removes=(path,))
+    written.commit(batch=("q", 1))
+    held = files.batch_history(str(tmp_path / "cp"), 0, str(folder)).held
+    assert held == {"id-1:2:0": (0, 0), "id-1:3:0": (0, 0), "id-1:5:0": (1, 1)}
 
 
 def test_of_a_long_log_the_newest_commits_are_held_and_older_ones_read_again(
