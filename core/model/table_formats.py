@@ -44,6 +44,8 @@ class TableFormat:
 
     positions_can_be_set: bool = True
     """Whether a version can be made to go on at a position of another one's, as writer and as what is read."""
+    moves_to_other_version: bool = True
+    """Whether a statement over tables of it alone can go on in another version of the one that it streams."""
     subfolder: str = ""
     """Where a version's table lies within its folder: Delta creates none beside our own files (4.4.0)."""
 

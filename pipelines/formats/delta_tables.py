@@ -130,6 +130,21 @@ class DeltaTables:
             return tuple(f"{log.folder}/{unquote(file.path)}" for file in files)
         return None
 
+    def after_batch(self, folder: str, upto: int | None) -> DeltaOffset | None:
+        """Return the place behind what a batch of a table's writer has written, behind all where none is given.
+
+        None where the log does not say it any more.
+        """
+        with self._lock, suppress(NoDeltaLog):
+            log = self._log(folder, newest=True)
+            at = (
+                [v for v, (_, batch) in log.batch_by_version.items() if batch == upto]
+                if upto is not None
+                else [log.head]
+            )
+            return DeltaOffset(log.id, at[-1] + 1, -1, False) if at else None
+        return None
+
     def rows_since(self, folder: str, moment: float) -> int | None:
         """Count the rows that were written since a moment; None where its log does not say it."""
         with self._lock, suppress(NoDeltaLog, CommitsGone):

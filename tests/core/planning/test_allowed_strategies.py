@@ -11,6 +11,7 @@ from domain_builders import plan as planned
 from core.model.names import TableName
 from core.observed.deployment import ObservedDeployment
 from core.plan.descriptions import change_words
+from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.planner import make_plan
 from core.project.model import Project
@@ -126,3 +127,19 @@ def test_positions_are_not_set_where_a_table_on_delta_is_written_or_streamed() -
         found = make_plan(declared, "dev", running(declared), request)
         (why,) = [refusal.summary for refusal in found.refusals if refusal.table == "b"]
         assert why == f"fork cannot be used for b: positions cannot be set yet in {tables[0]} (delta)"
+
+
+def seam_of_b(*tables: str) -> Plan:
+    """Rebuild `a` and have `b` keep its table, with these tables on Delta."""
+    declared = on_delta(*tables)
+    request = PlanRequest(tables=(T("a"),), rebuild=True, choices=(StrategyChoice(T("b"), "seam"),))
+    return make_plan(declared, "dev", running(declared), request)
+
+
+def test_a_statement_over_delta_alone_keeps_its_table_across_a_rebuild() -> None:
+    found = seam_of_b("a", "b")
+    assert actions(found) == {"landed": "keep", "a": "rebuild", "b": "restart"} and not found.refusals
+    assert [step.do for step in found.steps if step.table == "b"] == ["seam"]
+    for tables in (("a",), ("b",)):
+        (why,) = [refusal.summary for refusal in seam_of_b(*tables).refusals if refusal.table == "b"]
+        assert why == f"seam cannot be used for b: positions cannot be set yet in {tables[0]} (delta)"
