@@ -177,6 +177,14 @@ def why_not_skipped(do: StepKind, state: StepState) -> str:
     return f"what follows relies on a {do} step"
 
 
+def is_early(run: Run, control: OperatorControl) -> bool:
+    """Return whether the skip of a start is to be heard once its gate waits: a new agent begins the start again."""
+    if control.act != "skip":
+        return False
+    progress = run.step(control.n)
+    return progress.step.do in BEGINS and progress.state in (StepState.WAITS, StepState.RUNNING)
+
+
 def _retry(run: Run) -> Run:
     for progress in run.steps:
         if progress.state in (StepState.FAILED, StepState.BLOCKED):
