@@ -115,8 +115,8 @@ def head_parts(plan: Plan) -> list[str]:
     changed = sum(node.action is not Action.KEEP for node in statements)
     external = [counted(len(acted) - changed, "external table")] if len(acted) > changed else []
     eta = [f"ETA {range_words(plan)}"] if plan.predicted_high_s is not None else []
-    return [f"{changed} of {counted(len(statements), 'statement')}", *external, counted(len(plan.steps), "step"),
-            counted(levels, "level"), *eta]  # fmt: skip
+    much = f"changes {changed} of {counted(len(statements), 'statement')}"
+    return [much, *external, counted(len(plan.steps), "step"), counted(levels, "level"), *eta]
 
 
 def request_words(plan: Plan) -> str:

@@ -84,6 +84,9 @@ class AbortVersions:
 
 RunIntent = PerformStep | PollGate | AbortVersions
 
+_FORWARD = "resumed after the agent stopped: pointers that have not moved yet are moved"
+"""Of a swap, which goes on to its end."""
+
 
 def recover_run(run: Run) -> Run:
     """Return a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe.
@@ -93,9 +96,8 @@ def recover_run(run: Run) -> Run:
     held = held_steps(run)
     for progress in run.steps:
         if progress not in held and progress.state in (StepState.RUNNING, StepState.GATE):
-            run = run.put(
-                StepProgress(progress.step, StepState.WAITS, progress.tries, "resumed after the agent stopped")
-            )
+            words = _FORWARD if progress.step.do is StepKind.SWAP else "resumed after the agent stopped"
+            run = run.put(StepProgress(progress.step, StepState.WAITS, progress.tries, words))
     return run
 
 
