@@ -44,6 +44,11 @@ class TicketReads(LedgerReads):
             MigrationTicket, f'SELECT * FROM migration_ticket {which} ORDER BY "table", reader, run_id', (run_id,)
         )
 
+    def unclosed_tickets(self) -> tuple[MigrationTicket, ...]:
+        """List the tickets that nobody has closed, by table and reader."""
+        sql = 'SELECT * FROM migration_ticket WHERE closed_at IS NULL ORDER BY "table", reader, run_id'
+        return self._rows(MigrationTicket, sql)
+
 
 class TicketWrites(TicketReads, LedgerWrites):
     """Writes of tickets."""

@@ -13,6 +13,7 @@ from core.observed.batch_time import slowest_part
 from core.observed.step_durations import Seconds
 from core.plan.model import Plan, PlanNode
 from core.run.model import SATISFIED, RunState, StepState
+from core.run.open_tickets import open_tickets
 from core.run.release_records import Figures, RegisteredVersion, RunRecord, StepRecord, Ticket
 from core.run.time_left import time_left
 from core.text.wording import counted
@@ -218,29 +219,6 @@ def release_of(
         _why_no_rollback(run, pairs, swapped=swapped, serves=serves),
         min(soaks) if swapped and len(soaks) == len(pairs) else None,
         tuple(ticket for ticket in open_tickets(tickets, known.values()) if ticket.old in replaced),
-    )
-
-
-def open_tickets(tickets: Iterable[Ticket], versions: Iterable[RegisteredVersion]) -> tuple[Ticket, ...]:
-    """Return the tickets of readers that still read what was replaced.
-
-    A statement's is closed once no version of it reads the old one, another's by an operator's word, and all where the
-    old version is gone or serves again.
-    """
-    every = [one for one in versions if not one.deleted]
-    reads = {
-        (str(one.table), physical_name(binding.parent, binding.version))
-        for one in every
-        if one.active or one.wanted == WantedState.RUNNING
-        for binding in one.bindings
-    }
-    there = {physical_name(one.table, one.version) for one in every if not one.active}
-    return tuple(
-        ticket
-        for ticket in tickets
-        if ticket.closed_at is None
-        and ticket.old in there
-        and (not ticket.is_statement or (ticket.reader, ticket.old) in reads)
     )
 
 

@@ -111,6 +111,21 @@ def test_open_tickets_stand_below_a_release(held: str, ledger: Any, capsys: pyte
     assert json.dumps(written(["release", "show", held], capsys)["release"]["tickets"]).count("BI") == 1
 
 
+def test_an_overdue_ticket_is_in_the_list_and_in_health_until_it_is_closed(
+    held: str, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.activate({T("a"): 2, T("b"): 2}, by=held, at=5.0)
+    ledger.open_tickets([MigrationTicket(held, T("a"), "BI", "", "ana", False, "a__v1", "a__v2", 41, 5.0, 6.0)])
+    for line in (["release"], ["release", "show", held], ["health"]):
+        out = said(line, capsys)[0]
+        assert "BI (ana) reads a__v1: move to a__v2" in out and "(overdue)" in out, line
+    (found,) = written(["health"], capsys)["overdue_tickets"]
+    assert (found["run"], found["reader"], found["deadline"]) == (held, "BI", 6.0)
+    ledger.close_ticket(held, "BI", by="ana", at=7.0)
+    assert "overdue" not in said(["release"], capsys)[0] + said(["health"], capsys)[0]
+    assert written(["health"], capsys)["overdue_tickets"] == []
+
+
 def test_a_ticket_is_closed_through_the_agent(held: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     agent.script["close_ticket"] = {"run": held, "reader": "BI", "closed": 1}
     assert "the ticket of BI is closed" in said(["release", "close", held, "BI"], capsys)[1]

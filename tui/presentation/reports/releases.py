@@ -7,6 +7,7 @@ from typing import Any
 
 from core.model.states import Trend
 from core.run.model import StepState
+from core.run.open_tickets import overdue_tickets
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
 from core.run.release_records import Ticket
 from core.text.units import duration_range
@@ -119,6 +120,7 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
     for release in releases:
         lines.append(f"{release.run}  {state_words(release, now)}  {counted(len(release.pairs), 'table')}")
         lines.append(f"  {way_words(release, now)}")
+        lines += [f"  ticket: {ticket_words(one, now)}" for one in overdue_tickets(release.tickets, now)]
         width = max(len(pair.table) for pair in release.pairs)
         for pair in release.pairs:
             versions = f"v{pair.old.version} → v{pair.new.version}"
