@@ -71,6 +71,8 @@ def verdict(release: Release, now: float) -> str:
 
 def _catching_up(release: Release) -> str:
     behind = [pair for pair in release.pairs if pair.gate in ("running", "gate") and pair.new.trend]
+    if not behind and release.state is ReleaseState.ROLLING_BACK:
+        return "What served before goes on from its checkpoints, and catches up before the pointers move."
     if not behind:
         return "The new versions are being made and started."
     last = max(behind, key=lambda pair: (pair.new.eta_s is None, pair.new.eta_s or 0.0, pair.new.lag_rows or 0))

@@ -70,6 +70,8 @@ def test_a_version_that_processes_less_than_arrives_does_not_converge() -> None:
         ("needs you", {"note": "b@v2 failed"},
          "Its run has failed: b@v2 failed. Then headgate runs retry 9f2c-1, or headgate runs cancel 9f2c-1."),
         ("aborted", {"note": "nothing was swapped"}, "Nothing was swapped; what served before serves still."),
+        ("rolling back", {"pairs": ()},
+         "What served before goes on from its checkpoints, and catches up before the pointers move."),
         ("rolled back", {}, "What served before serves again."),
         ("done", {}, ""),
     ],
