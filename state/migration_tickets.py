@@ -33,6 +33,11 @@ class MigrationTicket:
     closed_at: float | None = None
     closed_by: str = ""
 
+    @property
+    def version(self) -> int:
+        """The old version."""
+        return int(self.old.rpartition("__v")[2])
+
 
 class TicketReads(LedgerReads):
     """Reads of tickets."""

@@ -77,6 +77,8 @@ def _catching_up(release: Release) -> str:
         return "The new versions are being made and started."
     last = max(behind, key=lambda pair: (pair.new.eta_s is None, pair.new.eta_s or 0.0, pair.new.lag_rows or 0))
     new = last.new
+    if new.lag_files == 0 or new.lag_rows == 0:
+        return f"{last.table} v{new.version} has caught up, which is measured three times before its gate opens."
     limit = f"; {new.slowest} takes most of its batches" if new.slowest else ""
     trend = "" if new.trend == Trend.UNKNOWN else f", {trend_of(new)}"
     words = f"{last.table} v{new.version} is behind by {lag_words(new)}{trend}{limit}."

@@ -54,6 +54,12 @@ def test_a_release_that_catches_up_names_the_slowest_what_is_left_and_what_limit
     assert all(len(line) <= 80 for line in found)
 
 
+def test_a_version_that_has_caught_up_is_not_told_to_be_behind_by_nothing() -> None:
+    there = replace(PAIR, new=replace(NEW, lag_rows=0, trend="idle"))
+    said = "orders v2 has caught up, which is measured three times before its gate opens."
+    assert verdict(release(pairs=(there,)), NOW) == said
+
+
 def test_a_version_that_processes_less_than_arrives_does_not_converge() -> None:
     slow = replace(PAIR, new=replace(NEW, out_rows_s=180.0, trend="growing", rate_rows_s=40.0))
     assert verdict(release(pairs=(slow,)), NOW).endswith("More arrives than it processes.")
