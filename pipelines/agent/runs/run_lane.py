@@ -120,6 +120,12 @@ class RunDriver:
         self._rows = {step.n: step for step in row.steps}
 
     def drive(self) -> None:
+        try:
+            self._drive()
+        finally:
+            self._executor.end_waits()
+
+    def _drive(self) -> None:
         self._put(recover_run(self._run))
         evidence: list[RunEvidence] = []
         while not self._world.stopping.is_set():
@@ -132,6 +138,7 @@ class RunDriver:
             if run.state is RunState.CANCELLED:
                 self._put_pointers_back(run)
             self._put(run)
+            self._executor.end_waits({p.step.n for p in run.steps if p.state is StepState.GATE})
             evidence = []
             for intent in intents:
                 match intent:

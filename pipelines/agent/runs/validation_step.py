@@ -5,10 +5,10 @@ the ledger, whatever the verdict.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import Lock, Thread
+from threading import Thread
 
 from core.model.actions import Action
 from core.model.errors import EngineRefused, HeadgateError, InvalidProject, PoolUnreachable, TryAgain
@@ -21,7 +21,8 @@ from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocki
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
-from pipelines.agent.runs.version_comparison import VersionComparison, VersionPair
+from pipelines.agent.runs.release_expectations import VersionPair
+from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.runs.version_histories import version_histories
 from state.check_results import CheckResultRow
 from state.row_types import Deployment
@@ -37,9 +38,6 @@ NO_BATCH = AlignedPair(-1, -1)
 
 log = logging.getLogger(__name__)
 
-_one_at_a_time = Lock()
-"""Comparisons of one agent run one after the other: each takes the cores that the statements need."""
-
 
 @dataclass(slots=True)
 class OpenValidation:
@@ -51,11 +49,20 @@ class OpenValidation:
     """When the files of the serving version were looked for last."""
     pair: AlignedPair | None = None
     work: "Future[tuple[CheckResult, ...]] | None" = None
+    comparison: VersionComparison | None = None
+
+
+def end_comparisons(run: OpenRun, waiting: Collection[int]) -> None:
+    """End the comparisons of a run but those whose steps, by number, still wait for their verdict."""
+    for open_ in (open_ for n, open_ in run.validations.items() if n not in waiting):
+        if open_.comparison is not None:
+            open_.comparison.end()
 
 
 def validate(run: OpenRun, step: Step) -> RunEvidence:
     """Begin to wait for a position; one that was begun before is forgotten."""
     now = run.world.monotonic()
+    end_comparisons(run, run.validations.keys() - {step.n})
     run.validations[step.n] = OpenValidation(now, now)
     return run.begun_again(step, step.table, step.version) or GateOpened(
         step.n, "waiting for a position that both versions have read"
@@ -84,7 +91,8 @@ def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
         except TryAgain as error:
             return GatePolled(step.n, f"waits: {error.summary}")
         open_.pair = found if isinstance(found, AlignedPair) else None
-        open_.work = _begin(run, old, new, open_.pair, why)
+        open_.comparison = VersionComparison(world)
+        open_.work = _begin(run, open_.comparison, (old, new), open_.pair, why)
     if not open_.work.done():
         return GatePolled(step.n, "comparing")
     return _judged(run, step, (old, new), open_)
@@ -128,14 +136,18 @@ def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidatio
 
 
 def _begin(
-    run: OpenRun, old: Deployment | None, new: Deployment, pair: AlignedPair | None, why: str
+    run: OpenRun,
+    comparison: VersionComparison,
+    versions: tuple[Deployment | None, Deployment],
+    pair: AlignedPair | None,
+    why: str,
 ) -> "Future[tuple[CheckResult, ...]]":
     """Compare in a thread, and run the project's checks; without a pair nothing is compared, for the reason `why`."""
     work: Future[tuple[CheckResult, ...]] = Future()
+    old, new = versions
 
     def found() -> tuple[CheckResult, ...]:
-        with _one_at_a_time:
-            comparison = VersionComparison(run.world)
+        with comparison.turn():
             results: tuple[CheckResult, ...] = (CheckResult("differences", CheckVerdict.SKIPPED, why),)
             if old is not None and pair is not None:
                 results = comparison.compare(VersionPair(old, new, pair))
