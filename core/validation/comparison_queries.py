@@ -99,8 +99,9 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 
 def kept_rows_query(rows: ComparedRows) -> str:
     """Give one row: `rows`, how many different ones the old version has, and `gone`, those that the new one lacks."""
-    sides = (f"SELECT DISTINCT md5({_json(rows, rows.equal)}) AS h FROM {view}" for view in (rows.old, rows.new))
-    old, new = sides
+    row = _json(rows, rows.equal)
+    chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({row}), {rows.one_in}) = 0"
+    old, new = (f"SELECT DISTINCT md5({row}) AS h FROM {view}{chosen}" for view in (rows.old, rows.new))
     return f"SELECT count(*) AS rows, count_if(n.h IS NULL) AS gone FROM ({old}) o LEFT JOIN ({new}) n ON o.h = n.h"
 
 

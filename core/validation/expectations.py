@@ -109,6 +109,7 @@ def expected_differences(
     for one in new.ddl.columns:
         name = one.name.lower()
         if types.get(name, one.type) != one.type:
+            reached.touched.add(name)
             reached.changed.setdefault(name, f"column {name}: {types[name]} → {one.type}")
     changed = {name: why for name, why in reached.changed.items() if name in both}
     apart = changed.keys() | (set(before) ^ set(after))
@@ -230,6 +231,7 @@ class _Reached:
 
     def other_each_time(self, column: str, why: str) -> None:
         """Take in a column whose values are not compared."""
+        self.touched.add(column)
         self.changed.setdefault(column, why)
         self.nulls.add(column)
         self.volatile.add(column.lower())

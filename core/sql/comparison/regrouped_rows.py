@@ -82,7 +82,7 @@ def _shown(select: Any) -> _Shown:
         if alone:
             keys[name] = text
             totals |= {f"{word}({text})": (f"{word}({column})", name) for word in _OVER_ROWS}
-        elif call is None and (text in grouped or (isinstance(node, exp.Dot) and sql_of(node.this) in grouped)):
+        elif grouped and not aggregates_in(node):
             keys[name] = text
         elif call is node and (over := _OVER_GROUPS.get(str(call.this).lower())) and "DISTINCT" not in text:
             totals["count(*)" if text in _COUNTED else text] = (f"{over}({column})", name)

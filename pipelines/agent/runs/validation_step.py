@@ -36,6 +36,9 @@ GONE_EVERY_S = 30.0
 NO_BATCH = AlignedPair(-1, -1)
 """Where neither version has a batch."""
 
+_TOLD = ("differences", "totals", "kept rows", "duplicates")
+"""Checks whose words are told where nothing blocks."""
+
 log = logging.getLogger(__name__)
 
 
@@ -216,7 +219,7 @@ def _words(results: tuple[CheckResult, ...]) -> str:
         return f"rows were not compared: {'; '.join(skipped)}"
     if not expected:
         return f"equal in {len(results)} checks"
-    told = [result for result in expected if result.check in ("differences", "duplicates")]
+    told = [result for result in expected if result.check in _TOLD]
     others = [result for result in expected if result.check != "rows"]
     words = "; ".join(f"{result.check}: {result.summary}" for result in told or others[:1])
     return f"as expected: {figures(results)}{words}".removesuffix("; ")

@@ -182,7 +182,8 @@ class VersionComparison:
         view = FileView(
             f"headgate_before_{self._mark}", found.folder, files, column_types(found.texts, found.table), found.format
         )
-        rows = int(self._run(f"SELECT count(*) AS n FROM {view.name}", (view,))[0]["n"]) if files else 0
+        counted = self._run(f"SELECT count(*) AS n FROM {view.name}", (view,)) if files else []
+        rows = sum(int(row["n"]) for row in counted)
         words = f"{query_name(pair.old.table, pair.old.version)} begins with what follows {pair.old.begins_after}"
         return replace(expected, rows=(RowEffect(RowSide.NEW, words, most=rows),))
 
