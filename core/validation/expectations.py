@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from core.model.names import TableName
-from core.sql.comparison.regrouped_rows import Totals
+from core.sql.comparison.regrouped_rows import CommonTotals
 from core.sql.comparison.row_effects import RowEffect, RowSide, StatementEffects, renamed_predicate, row_effects
 from core.sql.comparison.row_order import row_order
 from core.sql.lineage.model import InputKind, LineageCondition, LineageOutput, StatementLineage
@@ -53,7 +53,7 @@ class Expectation:
     """Why a row may stand more or less often than before; empty where it may not."""
     withheld: tuple[tuple[RowSide, str], ...] = ()
     """Versions that withhold rows until their watermark has passed what this column says, and the other does not."""
-    totals: Totals | None = None
+    totals: CommonTotals | None = None
     """What can be compared where rows are grouped otherwise, so that they cannot be paired."""
     rewritten: bool = False
     """Whether rows cannot be paired only because the query is another one: most should be there all the same."""
@@ -344,7 +344,7 @@ def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) ->
     return tuple((side, column if column in shown else "") for column in columns[:1]) if side is not None else ()
 
 
-def _of_equal_columns(totals: Totals | None, apart: Set[str]) -> Totals | None:
+def _of_equal_columns(totals: CommonTotals | None, apart: Set[str]) -> CommonTotals | None:
     """Leave out columns that have other values for another reason than what they are summed over."""
     if totals is None:
         return None

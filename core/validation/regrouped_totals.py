@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from core.sql.comparison.regrouped_rows import Total, Totals
+from core.sql.comparison.regrouped_rows import CommonTotal, CommonTotals
 from core.sql.comparison.row_effects import RowSide
 from core.sql.tokens.data_types import quoted_name, quoted_string_literal
 from core.text.wording import counted
@@ -15,7 +15,7 @@ from core.validation.verdicts import CheckResult, CheckVerdict
 Row = Mapping[str, Any]
 
 
-def totals_query(rows: ComparedRows, totals: Totals) -> str:
+def totals_query(rows: ComparedRows, totals: CommonTotals) -> str:
     """Give one row: `groups`, those of one side alone as `only_old` and `only_new`, for total i `apart_i`, the groups
     in which it differs, and one of these as JSON, `example_old` and `example_new`.
     """
@@ -33,7 +33,9 @@ min(struct(coalesce(o.k, n.k) AS k, {_example("o", words)} AS o, {_example("n", 
 FILTER (WHERE {any_apart}) AS example FROM o FULL OUTER JOIN n ON o.k = n.k"""
 
 
-def totals_result(totals: Totals, found: Iterable[Row], expected: Expectation, columns: Sequence[str]) -> CheckResult:
+def totals_result(
+    totals: CommonTotals, found: Iterable[Row], expected: Expectation, columns: Sequence[str]
+) -> CheckResult:
     """Judge totals: that they differ is unexpected, unless rows may differ for another reason than their groups.
 
     `columns` are those that both versions have, in lower case.
@@ -62,12 +64,12 @@ def totals_result(totals: Totals, found: Iterable[Row], expected: Expectation, c
     return CheckResult("totals", verdict, summary, {}, _examples(row, why))
 
 
-def _side(view: str, key: str, totals: Totals, types: Mapping[str, str], side: RowSide) -> str:
+def _side(view: str, key: str, totals: CommonTotals, types: Mapping[str, str], side: RowSide) -> str:
     figures = "".join(f", {_figure(total, side, types)} AS t{i}" for i, total in enumerate(totals.totals))
     return f"SELECT {key} AS k{figures} FROM {view} GROUP BY {key}"
 
 
-def _figure(total: Total, side: RowSide, types: Mapping[str, str]) -> str:
+def _figure(total: CommonTotal, side: RowSide, types: Mapping[str, str]) -> str:
     """Write a total as text that is equal where it is the same number, whichever type either version has."""
     sql = total.old if side is RowSide.OLD else total.new
     kinds = [types[name] for name in total.columns if name in types]

@@ -27,7 +27,7 @@ _COUNTED = ("count(*)", "count(1)")
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class CommonTotal:
     """One figure that both versions give."""
 
     words: str
@@ -40,26 +40,26 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class CommonTotals:
     """What can be compared of two versions whose rows are grouped otherwise."""
 
     keys: tuple[str, ...]
     """Columns, in lower case, that both have alike: totals are compared for each of their values."""
-    totals: tuple[Total, ...]
+    totals: tuple[CommonTotal, ...]
     unless: str = ""
     """Why totals may differ all the same; empty where they may not."""
 
 
-def totals_of(old: Any, new: Any, texts: tuple[str, str]) -> Totals:
+def totals_of(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
     """Return what can be compared of two SELECTs, the outermost ones of two canonical texts."""
     before, after = _shown(old), _shown(new)
     keys = tuple(name for name, text in before.keys.items() if after.keys.get(name) == text)
     totals = tuple(
-        Total(words, one[0], after.totals[words][0], (one[1], after.totals[words][1]))
+        CommonTotal(words, one[0], after.totals[words][0], (one[1], after.totals[words][1]))
         for words, one in before.totals.items()
         if words in after.totals and {one[1], after.totals[words][1]}.isdisjoint(keys)
     )
-    return Totals(keys, totals, _unless(old, new, texts))
+    return CommonTotals(keys, totals, _unless(old, new, texts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from core.sql.comparison.query_edits import NUMBERED_ALIAS, parsed_expression, query_blocks, terms_of
-from core.sql.comparison.regrouped_rows import Totals, totals_of, with_whole_windows
+from core.sql.comparison.regrouped_rows import CommonTotals, totals_of, with_whole_windows
 from core.sql.comparison.shown_conditions import shown_condition, unmatched_rows
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.streaming.aggregation import aggregate_function, aggregates_in
@@ -70,7 +70,7 @@ class StatementEffects:
     """The edit after which a row may stand more or less often than before: DISTINCT, or a lateral view."""
     withheld: RowSide | None = None
     """The version that is DISTINCT alone: it withholds rows that its watermark has not passed."""
-    totals: Totals | None = None
+    totals: CommonTotals | None = None
     """What can be compared where the groups are others."""
     rewritten: bool = False
     """Whether rows cannot be paired because the query is another one, not because its groups are."""

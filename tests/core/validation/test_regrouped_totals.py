@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from core.sql.comparison.regrouped_rows import Total, Totals
+from core.sql.comparison.regrouped_rows import CommonTotal, CommonTotals
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.validation.comparison_queries import ComparedRows
 from core.validation.expectations import Expectation
 from core.validation.regrouped_totals import totals_query, totals_result
 
-TOTALS = Totals(
-    ("since",), (Total("sum(v)", "sum(s)", "sum(s)", ("s", "s")), Total("count(*)", "sum(n)", "count(*)", ("n", "")))
+TOTALS = CommonTotals(
+    ("since",),
+    (CommonTotal("sum(v)", "sum(s)", "sum(s)", ("s", "s")), CommonTotal("count(*)", "sum(n)", "count(*)", ("n", ""))),
 )
 COLUMNS = ("since", "s", "n", "most")
 EQUAL: dict[str, Any] = {"groups": 20, "only_old": 0, "only_new": 0, "apart_0": 0, "apart_1": 0, "example": None}
