@@ -97,7 +97,7 @@ def expected_differences(
         reached.other_each_time(column, words)
     _take_unordered(reached, {c.name.lower(): c.type.lower() for c in new.ddl.columns})
     before_delay, delay = _delays(old.parsed), _delays(new.parsed)
-    if before_delay != delay:
+    if before_delay != delay and not _row_by_row(reached, old.parsed, new.parsed):
         reached.rows += [
             RowEffect(side, f"watermark: {before_delay or 'none'} → {delay or 'none'}") for side in RowSide
         ]
@@ -370,6 +370,12 @@ def _without_predicate_on(apart: Set[str], row: RowEffect) -> RowEffect:
 
 def _columns(ddl: TableDdl | None) -> tuple[Column, ...] | None:
     return ddl.columns if ddl is not None else None
+
+
+def _row_by_row(reached: _Reached, *statements: ParsedStatement) -> bool:
+    """Return whether each row is made of one that is streamed: a watermark drops and withholds none of them."""
+    alone = all(sum(read.streaming for read in each.reads) == 1 for each in statements)
+    return alone and not reached.grouped and not any("DISTINCT" in each.canonical.upper() for each in statements)
 
 
 def _delays(parsed: ParsedStatement) -> str:

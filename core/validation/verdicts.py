@@ -22,6 +22,8 @@ _SHORT = 200
 """Characters of one check in the note of a step."""
 _MORE = 0.01
 """By how much of what there was duplicates must be more, where rows cannot be paired, to be clearly more."""
+_TWICE = 2
+"""How many times as many duplicates as before rows may bring that are like no others, where there were any."""
 _NEARLY = 1e-9
 """By how much of itself a sum of floating numbers may differ."""
 
@@ -126,7 +128,8 @@ def _why_alike(expected: Expectation, old: int, new: int) -> str:
         return expected.alike
     if why := expected.anything or expected.once:
         return why if new <= old * (1 + _MORE) else ""
-    return next((row.why for row in expected.rows if row.side is RowSide.NEW and row.alike), "")
+    came = [row for row in expected.rows if row.side is RowSide.NEW]
+    return next((row.why for row in came if row.alike or new <= old * _TWICE), "")
 
 
 def figures(results: Iterable[CheckResult]) -> str:

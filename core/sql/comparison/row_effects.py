@@ -44,7 +44,7 @@ class RowEffect:
     predicate: str = ""
     """What is true of such rows, over columns of the output; empty where the output does not show it."""
     alike: bool = True
-    """Whether such rows may be equal to others."""
+    """Whether such rows may be equal to others, however many are."""
     most: int | None = None
     """How many such rows there can be; None where that is not known."""
 

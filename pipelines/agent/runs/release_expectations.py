@@ -41,8 +41,9 @@ def expected_of(world: AgentContext, pair: VersionPair) -> Expectation:
     """Return what the release explains in a table, rows included that one side withholds or has dropped."""
     deployed = {(found.table, found.version): found for found in world.ledger.deployments()}
     expected = of_release(world, deployed, pair.old, pair.new)
-    more = (*_not_distinct_yet(pair, expected), *_withheld(pair), *_dropped(world, deployed, pair))
-    return replace(expected, rows=(*_nulls_apart(expected.rows), *more))
+    # A group is there once, however late its rows were.
+    late = [replace(row, alike=not expected.keys) for row in (*_withheld(pair), *_dropped(world, deployed, pair))]
+    return replace(expected, rows=(*_nulls_apart(expected.rows), *_not_distinct_yet(pair, expected), *late))
 
 
 def begins_alone(expected: Expectation) -> bool:
@@ -110,7 +111,7 @@ def _static_side(world: AgentContext, old: Deployment, side: Deployment) -> Expe
     if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
         return Expectation()
     why = f"it has changed since {query_name(old.table, old.version)} was started"
-    return Expectation(rows=tuple(RowEffect(row_side, why) for row_side in RowSide))
+    return Expectation(rows=tuple(RowEffect(row_side, why, alike=False) for row_side in RowSide))
 
 
 def _earlier_texts(world: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:

@@ -191,6 +191,15 @@ def test_another_watermark_may_keep_or_drop_late_rows() -> None:
     assert found.rows[0].why.startswith("watermark: raw.ts 1 minute → raw.ts 9 minute")
 
 
+def test_another_watermark_does_nothing_to_rows_that_are_made_one_by_one() -> None:
+    watched = f"{A} WATERMARK ts DELAY OF INTERVAL 1 MINUTE"
+    assert of_a(watched).is_none
+    distinct = watched.replace("SELECT", "SELECT DISTINCT")
+    later = statement("a", distinct.replace("1 MINUTE", "9 MINUTES"), A_COLUMNS)
+    found = expected_differences(statement("a", distinct, A_COLUMNS), later, DDLS, {})
+    assert {row.side for row in found.rows} == set(RowSide)
+
+
 def test_rows_of_an_earlier_text_differ_as_that_text_does() -> None:
     """The filter came in place, and a column with it: rows from before are still there, without a value."""
     earlier = expected_differences(

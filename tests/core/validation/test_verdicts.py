@@ -97,6 +97,10 @@ def test_a_new_branch_explains_no_rows_that_are_equal_to_others() -> None:
     for alike, verdict in ((True, "expected"), (False, "unexpected")):
         expected = Expectation(rows=(RowEffect(RowSide.NEW, "branch added", alike=alike),))
         assert duplicates_result(ROWS, excess, expected, declared=False).verdict == verdict
+    join = Expectation(rows=(RowEffect(RowSide.NEW, "join changed", alike=False),))
+    for more, verdict in ((10, "expected"), (11, "unexpected")):
+        sides = [{"side": "old", "excess": 5}, {"side": "new", "excess": more}]
+        assert duplicates_result(ROWS, sides, join, declared=False).verdict == verdict
 
 
 def test_new_nulls_are_counted_beyond_the_rows_that_came() -> None:
