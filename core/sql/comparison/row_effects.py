@@ -7,7 +7,7 @@ edit that regroups rows leaves nothing to be paired.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
 from typing import Any
@@ -98,8 +98,7 @@ def row_effects(old: str, new: str) -> StatementEffects:
             _drop_qualifier(now)
         _compare(was, now, found, outermost=number == 0)
     changed = found.changed | ({name: why for name, why in found.values_of(after[0])} if found.values else {})
-    kept = tuple(RowEffect(r.side, r.why, r.predicate if not _names(r.predicate) & changed.keys() else "")
-                 for r in found.rows)  # fmt: skip
+    kept = tuple(replace(r, predicate="") if _names(r.predicate) & changed.keys() else r for r in found.rows)
     same_keys = keys if not changed.keys() & set(keys) else ()
     regrouped = found.anything == found.regrouped != "" and len(before) == 1
     totals = totals_of(before[0], after[0], (old, new)) if regrouped else None
