@@ -15,7 +15,7 @@ from core.validation.comparison_queries import ComparedRows
 from core.validation.expectations import Expectation
 from core.validation.verdicts import differences_result
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.release_expectations import VersionPair, of_release
+from pipelines.agent.runs.release_expectations import VersionPair, expected_of, of_release
 from pipelines.agent.runs.version_comparison import VersionComparison
 
 TEXTS = RevisionTexts(ddl="CREATE TABLE a (id INT) USING parquet", dml="INSERT INTO a SELECT id FROM STREAM raw")
@@ -104,3 +104,31 @@ def test_rows_beyond_what_can_be_new_are_unexpected(rows: int, verdict: str) -> 
     assert found.verdict == verdict
     if verdict == "unexpected":
         assert "151 rows only in the new version, of which a@v2 begins later explains 150 at most" in found.summary
+
+
+def test_rows_that_distinct_withholds_are_those_that_its_watermark_has_not_passed(world: AgentContext) -> None:
+    streamed = "SELECT id, at FROM STREAM raw WATERMARK at DELAY OF INTERVAL 1 MINUTE WHERE id > 3"
+    old, new = (
+        deployment_row(version=n, texts=replace(TIMED, dml=f"INSERT INTO a {select}"))
+        for n, select in (
+            (1, streamed.replace(" WHERE id > 3", "")),
+            (2, streamed.replace("SELECT", "SELECT DISTINCT")),
+        )
+    )
+    told = expected_of(world, VersionPair(old, new, AlignedPair(4, 5, 60_000, 61_000))).rows
+    assert [(row.side.value, row.why, row.predicate) for row in told] == [
+        ("old", "filter added: id > 3, which is NULL there", "((`id` > 3)) IS NULL"),
+        ("old", "filter added: id > 3", "NOT coalesce((`id` > 3), false)"),
+        ("old", "DISTINCT withholds rows that the watermark has not passed", "at >= timestamp_millis(61000)"),
+    ]
+    back = expected_of(world, VersionPair(new, old, AlignedPair(5, 4, 61_000, 60_000))).rows
+    assert [(row.side.value, row.predicate) for row in back][-1] == ("new", "at >= timestamp_millis(61000)")
+
+
+def test_late_rows_make_no_group_stand_twice(world: AgentContext) -> None:
+    behind = AlignedPair(4, 5, 60_000, 61_000, same_watermarks=False)
+    grouped = replace(TIMED, dml=GROUPED)
+    for texts, alike in ((TIMED, True), (grouped, False)):
+        old, new = (deployment_row(version=n, texts=texts) for n in (1, 2))
+        (row,) = expected_of(world, VersionPair(old, new, behind)).rows
+        assert (row.side, row.alike) == (RowSide.NEW, alike)
