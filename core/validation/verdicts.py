@@ -97,11 +97,14 @@ def profile_results(
     return tuple(found)
 
 
-def duplicates_result(rows: ComparedRows, sides: Iterable[Row], expected: Expectation, declared: bool) -> CheckResult:
+def duplicates_result(
+    rows: ComparedRows, sides: Iterable[Row], expected: Expectation, declared: bool, grown: float = 1.0
+) -> CheckResult:
     """Judge rows that stand more than once by their key: more than before is unexpected, however it came.
 
     Without a declared key whole rows are counted; what told them apart may be gone, and rows that only the new version
-    has may be equal to others. That rows cannot be paired explains no duplicates that are clearly more.
+    has may be equal to others; it has `grown` times as many rows. That rows cannot be paired explains no duplicates
+    that are clearly more.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = (_number(by_side.get(side, {}).get("excess")) for side in (RowSide.OLD, RowSide.NEW))
@@ -109,7 +112,7 @@ def duplicates_result(rows: ComparedRows, sides: Iterable[Row], expected: Expect
     by = ", ".join(rows.key) if rows.key else f"all columns{apart}"
     summary = f"{old:,} → {new:,} duplicate rows by {by}"
     keys = [_number(by_side.get(side, {}).get("keys")) for side in (RowSide.OLD, RowSide.NEW)]
-    why = "" if declared else _why_alike(expected, old, new)
+    why = "" if declared else _why_alike(expected, old, new, max(_TWICE, grown))
     # What explodes rows that stood twice makes more of them.
     why = expected.once if not declared and expected.once and keys[1] <= keys[0] else why
     if new <= old:
@@ -122,14 +125,17 @@ def duplicates_result(rows: ComparedRows, sides: Iterable[Row], expected: Expect
     return CheckResult("duplicates", verdict, summary, {"old": old, "new": new}, shown)
 
 
-def _why_alike(expected: Expectation, old: int, new: int) -> str:
-    """Return what explains more duplicates of whole rows than before; empty where nothing does."""
+def _why_alike(expected: Expectation, old: int, new: int, times: float) -> str:
+    """Return what explains more duplicates of whole rows than before; empty where nothing does.
+
+    Rows that came and are like no others explain `times` as many.
+    """
     if expected.alike:
         return expected.alike
     if why := expected.anything or expected.once:
         return why if new <= old * (1 + _MORE) else ""
     came = [row for row in expected.rows if row.side is RowSide.NEW]
-    return next((row.why for row in came if row.alike or new <= old * _TWICE), "")
+    return next((row.why for row in came if row.alike or new <= old * times), "")
 
 
 def figures(results: Iterable[CheckResult]) -> str:

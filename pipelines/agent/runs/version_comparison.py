@@ -149,7 +149,10 @@ class VersionComparison:
         sides = self._run(profile_query(rows), views)
         counts = [int(side["rows"]) for side in sides] or [0]
         rows = replace(rows, one_in=sampling(min(counts), max(counts)))
-        duplicates = duplicates_result(rows, self._run(duplicates_query(rows), views), expected, key == declared != ())
+        by_side = {side["side"]: int(side["rows"]) for side in sides}
+        grown = by_side.get(RowSide.NEW, 0) / max(by_side.get(RowSide.OLD, 0), 1)
+        alike = self._run(duplicates_query(rows), views)
+        duplicates = duplicates_result(rows, alike, expected, key == declared != (), grown)
         if expected.anything:
             differences = CheckResult(
                 "differences", CheckVerdict.EXPECTED, f"rows cannot be paired: {expected.anything}"

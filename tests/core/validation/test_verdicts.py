@@ -101,6 +101,7 @@ def test_a_new_branch_explains_no_rows_that_are_equal_to_others() -> None:
     for more, verdict in ((10, "expected"), (11, "unexpected")):
         sides = [{"side": "old", "excess": 5}, {"side": "new", "excess": more}]
         assert duplicates_result(ROWS, sides, join, declared=False).verdict == verdict
+        assert duplicates_result(ROWS, sides, join, declared=False, grown=3.0).verdict == "expected"
 
 
 def test_new_nulls_are_counted_beyond_the_rows_that_came() -> None:
