@@ -172,8 +172,7 @@ class VersionComparison:
         Where rows may differ for another reason as well, or that version is not whole, or is gone, nothing is bounded.
         """
         after = _AFTER_BATCH.match(pair.old.begins_after)
-        explained = expected.rows if after else ()
-        if after is None or {row.most for row in explained} != {None} or not begins_alone(expected):
+        if after is None or pair.new.begins_after or pair.new.begins_where or not begins_alone(expected):
             return expected
         version = int(after["version"])
         found = self._world.ledger.deployment(pair.old.table, version)
