@@ -11,7 +11,7 @@ from compared_edits import Edit, EditedOnSpark
 
 from pipelines.spark.session import Session
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 FLAT = "SELECT id, kind, amount FROM STREAM landed WHERE id >= 0"
 FLAT_COLUMNS = "id BIGINT, kind STRING, amount DECIMAL(12,2)"

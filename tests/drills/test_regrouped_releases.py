@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tiny_project import Tiny, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 TIMED = "FROM STREAM landed WATERMARK ts DELAY OF INTERVAL 10 SECONDS"
 WINDOW = "window(ts, '1 minute')"
