@@ -121,7 +121,7 @@ class TableCheckpoints(FileCheckpoints):
         with _reading(folder):
             offset = self._delta.after_batch(folder, upto)
         if offset is None:
-            raise Refused(f"the log of {folder} no longer tells batch {upto}", remedy="choose another strategy")
+            raise Refused(f"the log of {folder} no longer tells batch {upto} alone", remedy="choose another strategy")
         return SeenLog(offset.line)
 
     def _known_to_table(self, table: str, like: str) -> str:

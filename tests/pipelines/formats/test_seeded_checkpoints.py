@@ -61,5 +61,8 @@ def test_a_batch_that_the_log_does_not_name_and_a_start_without_a_batch_are_refu
     moved = Moved(tmp_path)
     with pytest.raises(Refused, match="no longer tells batch 9"):
         moved.seed(upto=9)
+    moved.new.commit(1, batch=("another", 2))
+    with pytest.raises(Refused, match="no longer tells batch 2"):
+        moved.seed(upto=2)
     with pytest.raises(Refused, match="not counted as read before a first batch"):
         moved.files.seed(moved.folders, (SeenLog("{}"),), NOTE)
