@@ -1,4 +1,4 @@
-"""A release over four statements on real Spark: killed in each step beside others at work, and failing."""
+"""A release over four statements on real Spark: killed in each step beside others at work, failing, and too slow."""
 
 import subprocess
 from collections.abc import Iterator
@@ -87,3 +87,15 @@ def fails_and_is_cancelled(world: Released, words: str) -> str:
 def test_a_new_version_that_fails_leaves_what_serves_as_it_is(world: Released) -> None:
     world.write(base=DML["base"].replace("concat(kind, '0')", "if(id = 31, raise_error('as asked'), kind)"))
     print(fails_and_is_cancelled(world, "as asked"))
+
+
+def test_a_new_version_that_has_not_caught_up_when_its_gate_ends_leaves_what_serves_as_it_is(world: Released) -> None:
+    world.edit()
+    head = world.folder / "headgate.yml"
+    head.write_text(head.read_text().replace("pool:", "policy: {gate_ends_h: 0.0003}\n    pool:"))
+    world.renew_agent()
+    try:
+        print(fails_and_is_cancelled(world, "its gate was not open after 0.0003 hours"))
+    finally:
+        world.write()
+        world.renew_agent()

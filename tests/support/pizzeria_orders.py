@@ -34,6 +34,7 @@ PACE_S = 3
 """Event time between two orders."""
 MINUTE = 60 // PACE_S
 """Orders in a minute."""
+TIP_CENTS = 50
 
 
 @dataclass
@@ -42,6 +43,8 @@ class OrderFeed:
 
     folder: Path
     landed: int = 0
+    tips_from: int = 0
+    """The first order with a tip; 0 while the tills know none."""
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -69,6 +72,8 @@ class OrderFeed:
             "id": id, "channel": "takeaway", "status": "void" if id % 7 == 0 else "new",
             "order_time": _moment(id), "pizzas": [1 + id % 3, 4],
         }  # fmt: skip
+        if self.tips_from and id >= self.tips_from:
+            order["tip_cents"] = TIP_CENTS
         return json.dumps(order) + "\n"
 
 
