@@ -120,7 +120,7 @@ class RunDriver:
         self._rows = {step.n: step for step in row.steps}
 
     def drive(self) -> None:
-        self._put(recover_run(self._run))
+        self._put(recover_run(self._with_recorded_swaps()))
         evidence: list[RunEvidence] = []
         while not self._world.stopping.is_set():
             evidence.extend(heard(self._words))
@@ -148,6 +148,15 @@ class RunDriver:
                 return
             if not any(isinstance(intent, PerformStep) for intent in intents):
                 self._wait()
+
+    def _with_recorded_swaps(self) -> Run:
+        """Return the run with the swaps done that the ledger has: a cancel that is heard first would call them none."""
+        run = self._run
+        for progress in run.steps:
+            begun = progress.state in (StepState.RUNNING, StepState.GATE)
+            if begun and (found := self._executor.recorded(progress.step)) is not None:
+                run = run.put(progress.become(StepState.DONE, found.note))
+        return run
 
     def _put_pointers_back(self, run: Run) -> None:
         """Have pointers lead to what serves where a swap was begun and is cancelled."""

@@ -1,0 +1,165 @@
+"""A held release over a scripted pool, killed at every point, and then met by somebody else."""
+
+import queue
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import stop_by_operator
+
+from core.model.names import TableName as T
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.run.release import ReleaseState
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.run_lane import RunDriver
+from state.ledger import LedgerReader
+from state.releases import release_of_run
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_run_lane import fast_gates  # noqa: F401  # A fixture of every test here.
+
+pytestmark = pytest.mark.drill
+
+UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
+HELD = PlanRequest(tables=(T("a"),), rebuild=True, children="all", hold=True)
+BEFORE = {"a": "a__v1", "b": "b__v1", "c": "c__v1"}
+AFTER = {"a": "a__v2", "b": "b__v2", "c": "c__v2"}
+WORD, CANCEL, RETRY = OperatorControl("swap", by="bob"), OperatorControl("cancel"), OperatorControl("retry")
+
+
+@dataclass
+class Watched(lane.KillAt):
+    """Fault points that keep their labels, and give a run the word once it is held."""
+
+    heard: "queue.Queue[OperatorControl]" = field(default_factory=queue.Queue)
+    labels: list[str] = field(default_factory=list)
+
+    def pass_by(self, label: str) -> None:
+        self.labels.append(label)
+        super().pass_by(label)
+        if label.endswith("hold gate") and label.startswith("after"):
+            self.heard.put(WORD)
+
+
+@dataclass
+class Trial:
+    """A world with a held release that is submitted."""
+
+    world: AgentContext
+    pool: Any
+    made: Plan
+    run_id: str
+
+    def drive(self, *words: OperatorControl, at: int = 0) -> tuple[str, list[str]]:
+        """Drive the run as a new agent does; returns its state, `killed` where it died, and what it passed."""
+        watched = Watched(at)
+        for word in words:
+            watched.heard.put(word)
+        row = self.world.ledger.run(self.run_id)
+        assert row is not None
+        if any((step.do, step.state) == ("hold", "gate") for step in row.steps):
+            watched.heard.put(WORD)
+        killable = replace(self.world, faults=watched)  # type: ignore[arg-type]  # Counts and kills.
+        try:
+            RunDriver(killable, row, watched.heard).drive()
+        except lane.Killed:
+            return "killed", watched.labels
+        lane.settle(self.world, self.pool)
+        ended = self.world.ledger.run(self.run_id)
+        assert ended is not None
+        return ended.state, watched.labels
+
+    def release(self) -> ReleaseState:
+        row = self.world.ledger.run(self.run_id)
+        assert row is not None
+        with LedgerReader(self.world.ledger.path) as reader:
+            found = release_of_run(reader, row, self.made, self.world.clock())
+        assert found is not None
+        return found.state
+
+    def wanted(self) -> set[str]:
+        every = self.world.ledger.deployments()
+        return {f"{d.table}@v{d.version}" for d in every if d.wanted == "running" and not d.external}
+
+    def serving(self) -> dict[str, str]:
+        every = self.world.ledger.deployments()
+        return {str(d.table): f"{d.table}__v{d.version}" for d in every if d.active and not d.external}
+
+
+@pytest.fixture
+def begun(world: AgentContext, pool: Any, tmp_path: Path) -> Callable[[str], Trial]:
+    def make(name: str) -> Trial:
+        fresh_pool = type(pool)()
+        fresh = lane.make_world(world, fresh_pool, tmp_path / name)
+        lane.deploy(fresh, fresh_pool, small_project.texts())
+        made = lane.plan(fresh, small_project.texts(a=UPPER), HELD)
+        return Trial(fresh, fresh_pool, made, lane.submit(fresh, made))
+
+    return make
+
+
+def points(begun: Callable[[str], Trial]) -> int:
+    trial = begun("counts")
+    state, labels = trial.drive()
+    assert (state, trial.pool.views, trial.release()) == ("done", AFTER, ReleaseState.DONE)
+    assert {"validate", "hold"} <= {step.do.value for step in trial.made.steps} and len(labels) > 90
+    return len(labels)
+
+
+def test_a_cancel_after_a_kill_at_any_point_leaves_what_served_or_what_was_swapped_in(
+    begun: Callable[[str], Trial],
+) -> None:
+    for at in range(1, points(begun) + 1):
+        trial = begun(str(at))
+        state, labels = trial.drive(at=at)
+        where = (at, labels[-1])
+        assert state == "killed", where
+        state, _ = trial.drive(CANCEL)
+        assert trial.pool.views == trial.serving(), where
+        if trial.serving() == AFTER:
+            assert trial.release() is ReleaseState.DONE, where
+            assert trial.wanted() >= {"a@v2", "b@v2", "c@v2"}, where
+        else:
+            assert (state, trial.serving(), trial.release()) == ("cancelled", BEFORE, ReleaseState.ABORTED), where
+            assert {*trial.pool.running} == trial.wanted() == {"a@v1", "b@v1", "c@v1"}, where
+        trial.world.ledger.close()
+
+
+def test_a_stop_after_a_kill_at_any_point_is_met_and_a_retry_ends_the_release(begun: Callable[[str], Trial]) -> None:
+    ends = set()
+    for at in range(1, points(begun) + 1):
+        trial = begun(str(at))
+        state, labels = trial.drive(at=at)
+        where = (at, labels[-1])
+        stop_by_operator(trial.world, trial.pool, "b").join()
+        state, _ = trial.drive()
+        ends.add(state)
+        assert trial.pool.views == trial.serving(), where
+        if state == "failed":
+            assert trial.serving() == BEFORE and not any(name.startswith("b@") for name in trial.pool.running), where
+            assert trial.release() is ReleaseState.NEEDS_YOU, where
+            trial.world.ledger.retry_run(trial.run_id)
+            state, _ = trial.drive(RETRY)
+        assert (state, trial.serving(), trial.release()) == ("done", AFTER, ReleaseState.DONE), where
+        trial.world.ledger.close()
+    assert ends == {"done", "failed"}
+
+
+@pytest.mark.parametrize("apart", [1, 7])
+def test_a_second_kill_some_points_after_the_first_changes_nothing(apart: int, begun: Callable[[str], Trial]) -> None:
+    expected: Any = None
+    for at in range(1, points(begun) + 1):
+        trial = begun(str(at))
+        trial.drive(at=at)
+        state, _ = trial.drive(at=apart)
+        if state == "killed":
+            state, _ = trial.drive()
+        assert (state, trial.release()) == ("done", ReleaseState.DONE), at
+        found = lane.picture(trial.world, trial.pool)
+        expected = expected or found
+        assert found == expected, at
+        trial.world.ledger.close()
