@@ -276,6 +276,10 @@ CREATE TABLE migration_ticket (
 CREATE INDEX deployment_soaks ON deployment ("table") WHERE stops_at IS NOT NULL;
 """
 
+_TABLE_IDS = """
+ALTER TABLE deployment ADD COLUMN table_id TEXT NOT NULL DEFAULT '';
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -334,6 +338,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _TICKETS,
     _OLDER_ROWS,
     _ROWS_BEFORE,
+    _TABLE_IDS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

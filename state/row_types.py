@@ -83,6 +83,8 @@ class Deployment:
     before_ddl: str = ""
     """CREATE TABLE IF NOT EXISTS of the rows from before its first, which its pointer serves as well; empty where
     there are none."""
+    table_id: str = ""
+    """The id that the table itself had when it was made; empty where its format knows none."""
 
     @property
     def deleted(self) -> bool:

@@ -3,12 +3,15 @@
 import fcntl
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
 
 import pytest
+from delta_jars import delta_jars
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from core.project.connectors import Connector
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session
@@ -21,6 +24,7 @@ settings.register_profile("long", settings.get_profile("headgate"), max_examples
 settings.load_profile("headgate")
 
 SERVER = Pool(cores=2, memory="1g")
+DELTA_SERVER = Pool(cores=2, memory="1500m")
 FIRST = ("spark", "terminal")
 """Marks of files that wait more than they compute, and so go well beside others: they begin the run."""
 
@@ -42,11 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the run's server, in the process that started the workers and after they have ended."""
     if not hasattr(session.config, "workerinput"):
-        LocalPool(_server_home(session.config._tmp_path_factory.getbasetemp()), SERVER).end()
+        run = session.config._tmp_path_factory.getbasetemp()
+        LocalPool(_server_home(run), SERVER).end()
+        LocalPool(_server_home(run, "delta-server"), DELTA_SERVER).end()
 
 
-def _server_home(run: Path) -> Path:
-    return run / "spark-server"
+def _server_home(run: Path, name: str = "spark-server") -> Path:
+    return run / name
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -70,11 +76,28 @@ def no_power_cut() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def pool(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> LocalPool:
     """The run's server, which every worker finds in one home; it ends with the run, not with a worker."""
+    return _started(LocalPool, tmp_path_factory, pytestconfig, "spark-server", SERVER)
+
+
+@pytest.fixture(scope="session")
+def delta_pool(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> LocalPool:
+    """The run's server with Delta, one for all tests of Delta."""
+    with_delta = partial(LocalPool, connectors=(Connector("delta", jars=(str(delta_jars()),)),))
+    return _started(with_delta, tmp_path_factory, pytestconfig, "delta-server", DELTA_SERVER)
+
+
+def _started(
+    local_pool: Callable[..., LocalPool],
+    tmp_path_factory: pytest.TempPathFactory,
+    pytestconfig: pytest.Config,
+    name: str,
+    settings: Pool,
+) -> LocalPool:
     base = tmp_path_factory.getbasetemp()
     # A worker's folder lies in the folder of the run.
-    home = _server_home(base.parent if hasattr(pytestconfig, "workerinput") else base)
+    home = _server_home(base.parent if hasattr(pytestconfig, "workerinput") else base, name)
     home.mkdir(exist_ok=True)
-    pool = LocalPool(home, SERVER)
+    pool = local_pool(home, settings)
     with open(home / "starting", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         pool.start()
@@ -86,6 +109,15 @@ def pool(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
 def session(pool: LocalPool) -> Iterator[Session]:
     """An attached session on the shared pool; tests name their tables and queries apart."""
     session = Session(pool.url, pool.token, str(uuid.uuid4()))
+    session.attach()
+    yield session
+    session.close()
+
+
+@pytest.fixture(scope="session")
+def delta_session(delta_pool: LocalPool) -> Iterator[Session]:
+    """An attached session on the shared server with Delta."""
+    session = Session(delta_pool.url, delta_pool.token, str(uuid.uuid4()))
     session.attach()
     yield session
     session.close()

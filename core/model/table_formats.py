@@ -1,7 +1,8 @@
 """The table formats, and all in which they differ: what asks for the name of a format asks this table instead.
 
-All of them are file sources of Spark: a table that a query writes names its files in a log beside them
-(`_spark_metadata`), and a new checkpoint begins with every file that is there.
+File tables are file sources of Spark: a table that a query writes names its files in a log beside them
+(`_spark_metadata`), and a new checkpoint begins with every file that is there. A table with a transaction log
+(`_delta_log`) has an id, versions and a record of what each query has written.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ class RowCounting(Enum):
     """How the rows of a file are known without Spark."""
 
     FOOTERS = "exact, from the footer of each file"
+    LOG = "exact, from the table's log"
     LINES = "estimated from bytes, one row a line"
     NONE = "not known"
 
@@ -29,10 +31,31 @@ class TableFormat:
     keeps_read_files: bool = False
     """Whether files from outside stay after they were read, so that a folder without them is another table's."""
 
+    connector: str = ""
+    """What a pool needs beside Spark to read or write it; empty where Spark alone is enough."""
+    transaction_log: bool = False
+    """Whether it has a log of versions with an id of its own, in place of a log of files."""
+    adds_columns_in_place: bool = True
+    """Whether a column can be added while readers go on; of Delta each reader stops at once (4.4.0)."""
+    repeated_by_new_checkpoint: bool = False
+    """What a new checkpoint on a table does that holds rows: True writes them once more, False loses new ones."""
+
+    positions_can_be_set: bool = True
+    """Whether a version can be made to go on at a position of another one's, as writer and as what is read."""
+    subfolder: str = ""
+    """Where a version's table lies within its folder: Delta creates none beside our own files (4.4.0)."""
+
+    data_files: str = ""
+    """The format of the files that hold its rows; empty where it is its own."""
+
+    def place_in(self, folder: str) -> str:
+        """Return where the table of a version's folder lies."""
+        return f"{folder}/{self.subfolder}" if self.subfolder else folder
+
     @property
     def counts_rows_exactly(self) -> bool:
         """Return whether its rows are counted, not estimated."""
-        return self.row_counting is RowCounting.FOOTERS
+        return self.row_counting in (RowCounting.FOOTERS, RowCounting.LOG)
 
 
 _FORMATS = (
@@ -41,7 +64,12 @@ _FORMATS = (
     TableFormat("csv", True, row_counting=RowCounting.LINES),
     TableFormat("orc", True),
     TableFormat("text", True, row_counting=RowCounting.LINES),
-)
+    TableFormat(
+        "delta", written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
+        adds_columns_in_place=False, repeated_by_new_checkpoint=True, positions_can_be_set=False, subfolder="delta",
+        data_files="parquet",
+    ),
+)  # fmt: skip
 TABLE_FORMATS = {format.name: format for format in _FORMATS}
 EXTERNAL_INPUTS = tuple(format.name for format in _FORMATS if format.external_input)
 WRITTEN = tuple(format.name for format in _FORMATS if format.written)

@@ -8,6 +8,7 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
+from core.model.table_formats import table_format
 from core.planning.context import ObservedTables, PlanningContext, TableChanges
 from core.planning.decisions import TableDecision
 from core.planning.event_time import EventTime, event_time_of, is_time, partition_of
@@ -22,6 +23,9 @@ REBUILDS = frozenset(
     }
 )  # fmt: skip
 """Strategies that make the table's rows anew, or its version."""
+
+_SETS_POSITIONS = frozenset({Strategy.FORK, Strategy.SEEDED, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
+"""Strategies that begin or go on at a position that is written for them."""
 
 COMPATIBLE, TOLERANT = "compatible", "tolerant"
 """Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
@@ -45,9 +49,20 @@ def strategies_of(
     context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], table: TableName
 ) -> dict[str, str]:
     """Return each strategy that may be had for a decided table, its note by its word; none for an external one."""
-    declared, decision = context.declared.tables.get(table), decisions[table].default
+    declared = context.declared.tables.get(table)
     if declared is None or declared.parsed is None:
         return {}
+    found = _strategies_of(context, scope, decisions, declared)
+    if not_positioned(context.declared.tables, declared):
+        return {strategy: note for strategy, note in found.items() if strategy not in _SETS_POSITIONS}
+    return found
+
+
+def _strategies_of(
+    context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], declared: Table
+) -> dict[str, str]:
+    """Return what may be had whatever the formats of its tables can do."""
+    decision = decisions[declared.name].default
     match decision.action:
         case Action.START:
             return {Strategy.FIRST: "", **dict(_begun_later(context.declared.tables, declared, decisions))}
@@ -104,6 +119,15 @@ def _instead_of_earliest(
             yield Strategy.IN_PLACE, ""
     elif not_in_place(context.observed, context.changes, decisions, table, decision) == "":
         yield Strategy.IN_PLACE, "old rows and old state keep their old meaning and are mixed with new ones"
+
+
+def not_positioned(tables: Mapping[TableName, Table], table: Table) -> str:
+    """Explain why a statement cannot begin or go on at a position that is set; empty where its tables' formats can."""
+    reads = table.parsed.reads if table.parsed else ()
+    names = (table.name, *(read.table for read in reads if read.streaming))
+    formats = {name: table_format(tables[name].parsed_ddl.format) for name in names if name in tables}
+    found = [f"{name} ({format.name})" for name, format in formats.items() if not format.positions_can_be_set]
+    return f"positions cannot be set yet in {', '.join(found)}" if found else ""
 
 
 def _begun_later(
@@ -319,6 +343,8 @@ def why_not(
     if decision.action not in (Action.START, Action.RESTART, Action.REBUILD):
         return "the plan does not start it"
     recreated = recreated_parents(declared, decisions)
+    if strategy in _SETS_POSITIONS and (why := not_positioned(context.declared.tables, declared)):
+        return why
     match strategy:
         case Strategy.SEEDED | Strategy.CARRY_OVER | Strategy.FORK | Strategy.CHAIN if recreated:
             return f"current offsets are meaningless in {', '.join(recreated)}, which is re-created"

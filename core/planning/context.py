@@ -89,10 +89,7 @@ class ObservedTables:
         return self.deployments.get(table, _ABSENT)
 
     def runs_on(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
-        """Return the versions of a table that were replaced and are kept running, with what they read.
-
-        One that has failed is among them: it is started again.
-        """
+        """Return the versions that were replaced and are kept running, failed ones too, with what they read."""
         seen = self.deployment(table)
         former = (seen.former,) if seen.former is not None and seen.former.version in seen.retained else ()
         return tuple((version.version, version.bindings) for version in (*former, *seen.runs_on))

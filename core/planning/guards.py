@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from core.changes.revision_diff import RATE_LIMITS
 from core.model.actions import FORKS, Action, StepKind, Strategy
-from core.model.names import physical_name
+from core.model.names import TableName, physical_name
+from core.model.table_formats import table_format
 from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, PlanRefusal, Step
 from core.plan.request import PlanRequest
@@ -70,9 +71,18 @@ def _checkpoints(case: GuardInput) -> Guard:
         and ((step.table, step.version) not in created or (step.table, step.version) in used)
     )
     if wrong:
-        words = f"a new checkpoint on the existing table {', '.join(wrong)} would lose rows"
+        words = f"a new checkpoint on the existing table {', '.join(wrong)} would {_harm(case, wrong)}"
         return Guard("checkpoint", DENY, words, "rebuild it into a new table: --rebuild")
     return Guard("checkpoint", OK, "every new checkpoint has a new table")
+
+
+def _harm(case: GuardInput, physical: list[str]) -> str:
+    """Say what a new checkpoint does to tables, by their formats: files are skipped, other rows are written again."""
+    declared = (case.declared.tables.get(TableName(name.rpartition("__v")[0])) for name in physical)
+    repeated = {
+        table is not None and table_format(table.parsed_ddl.format).repeated_by_new_checkpoint for table in declared
+    }
+    return " or ".join(what for what, said in (("lose rows", False), ("write rows twice", True)) if said in repeated)
 
 
 def _views(case: GuardInput) -> Guard:

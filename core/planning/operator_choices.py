@@ -14,6 +14,7 @@ from core.planning.allowed_strategies import (
     not_in_place,
     not_keyed,
     not_partial,
+    not_positioned,
     not_seamed,
     recreated_parents,
     strategies_of,
@@ -57,7 +58,9 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
     if declared is None:
         return decision
     if strategy == Strategy.SEAM:
-        wrong = not_seamed(walk.context.observed, walk.context.changes, declared, decision)
+        wrong = not_positioned(walk.context.declared.tables, declared) or not_seamed(
+            walk.context.observed, walk.context.changes, declared, decision
+        )
     else:
         wrong = not_in_place(walk.context.observed, walk.context.changes, walk.found.by_table, declared, decision)
     if wrong:

@@ -96,8 +96,8 @@ class FileView:
 class Tables(Protocol):
     """The catalog; every call is idempotent."""
 
-    def create(self, name: str, ddl: str) -> None:
-        """Run a compiled CREATE TABLE IF NOT EXISTS."""
+    def create(self, name: str, ddl: str, *, exists: bool = False) -> None:
+        """Run a compiled CREATE TABLE IF NOT EXISTS; a table that `exists` keeps the columns that its log has."""
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add (name, type) columns that are not there yet."""

@@ -55,6 +55,8 @@ class SourceLag:
     """Age of the newest committed file of the source: how long it has been silent."""
     missing: bool = False
     """The source is gone or was replaced."""
+    versions: int | None = None
+    """Versions of the source that are not wholly read; None where it has no versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,18 @@ class Checkpoints(Protocol):
     def read(self, folder: str) -> CheckpointState | None:
         """None when there is no such folder or it cannot be read as a checkpoint."""
 
-    def sink_batch(self, folder: str) -> int | None:
-        """Return the newest batch in a table's own record of batches; None where it has none."""
+    def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
+        """Return the newest batch in a table's own record of batches, of one query where it has several; None where it
+        has none."""
+
+    def identity(self, folder: str, format: str) -> str:
+        """Return the id that a table itself has; empty where it has none, or its format knows none."""
+
+    def why_other_source(
+        self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]
+    ) -> tuple[TableName, str] | None:
+        """Return the first of the sources, given as for `lag`, that is not what a statement has read, and why; None
+        where all are, and where nobody can tell."""
 
     def take_over(self, folder: str, former: str = "") -> None:
         """Write ledger, epoch and machine of now into the owner file of a folder of this ledger, or of a former one."""

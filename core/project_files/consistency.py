@@ -18,14 +18,17 @@ def check_tables(
     problems: list[Problem],
     *,
     unreadable: Set[TableName],
+    connectors: Set[str] = frozenset(),
 ) -> None:
     """Check sinks, columns and reads of every table, and that the whole has an order.
 
-    `unreadable` are tables whose statement has Problems of its own: they look external and are not.
+    `unreadable` are tables whose statement has Problems of its own: they look external and are not. `connectors` are
+    those that headgate.yml names.
     """
     for table in tables.values():
         if table.name not in unreadable:
             _check_sink(table, problems)
+            _check_connector(table, connectors, problems)
         if table.parsed is not None:
             _check_columns(table, problems)
             _check_reads(table, tables, declared, views, problems)
@@ -70,6 +73,19 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
                 f"{table.name} is written by a statement and has a LOCATION",
                 "remove LOCATION: the environment determines where managed tables are stored",
                 where,
+                table.name,
+            )
+        )
+
+
+def _check_connector(table: Table, connectors: Set[str], problems: list[Problem]) -> None:
+    needed = table_format(table.parsed_ddl.format).connector
+    if needed and needed not in connectors:
+        problems.append(
+            Problem(
+                f"{table.name} is {table.parsed_ddl.format}, and headgate.yml names no connector {needed}",
+                f"add connectors: {{{needed}: {{}}}} to headgate.yml; its jars are fetched when the pool starts next",
+                Where(table.ddl.path, table.parsed_ddl.line),
                 table.name,
             )
         )

@@ -57,7 +57,8 @@ def read_project(
     draft = _ProjectDraft(texts, parse_cache or ParseCache(), problems)
     tables = _read_tables(draft, manifest.defaults)
     unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
-    check_tables(tables, draft.declared, draft.views, problems, unreadable=unreadable)
+    connectors = {connector.name for connector in manifest.connectors}
+    check_tables(tables, draft.declared, draft.views, problems, unreadable=unreadable, connectors=connectors)
     check_queries(tables, {name: _yml(name, draft.folders[name]) for name in tables}, problems)
     found = in_reading_order(problems)
     if any(problem.severity is Severity.ERROR for problem in found):

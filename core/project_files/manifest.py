@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from core.model.names import TableName
 from core.model.problems import Problem, Where
 from core.policy.model import Policy
+from core.project.connectors import Connector
 from core.project.manifest_head import ManifestHead
 from core.project.model import Environment, Pool, Settings
+from core.project_files.connectors_section import read_connectors
 from core.project_files.paths import ScriptFolder, read_script_folders
 from core.project_files.policy_section import RULES, read_policy_section
 from core.project_files.table_settings import read_objective, read_settings, read_settings_section
@@ -37,6 +39,8 @@ class Manifest:
     default_env: str = ""
     environments: tuple[Environment, ...] = ()
     defaults: Settings = field(default_factory=Settings)
+    connectors: tuple[Connector, ...] = ()
+    """What local pools are given beside Spark, sorted by name."""
 
 
 def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
@@ -53,7 +57,7 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
     top = read_yaml(text, MANIFEST_PATH, problems)
     if top is None:
         return Manifest()
-    top.only(("project", "id", "default_env", "environments", "defaults"), later=("connectors",))
+    top.only(("project", "id", "default_env", "environments", "defaults", "connectors"))
     below = top.section("defaults")
     environments = _environments(top)
     return Manifest(
@@ -62,6 +66,7 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
         default_env=_default_env(top, environments),
         environments=environments,
         defaults=read_settings_section(below, Settings()) if below else Settings(),
+        connectors=read_connectors(top),
     )
 
 

@@ -19,7 +19,7 @@ from core.project_files.manifest import MANIFEST_PATH, Manifest, read_manifest
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.requests.policy_enforcement import record_first
-from pipelines.storage.checkpoints import FileCheckpoints
+from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage.world_mark import machine_id
 from state.ledger import create_or_open
 from state.row_types import EnvironmentRow
@@ -66,7 +66,7 @@ def _serve(folder: Path, name: str) -> int:
             manifest=manifest,
             layout=EnvironmentLayout(data, environment),
             ledger=ledger,
-            files=FileCheckpoints(known.ledger_id, machine=machine_id(), epoch=known.epoch),
+            files=TableCheckpoints(known.ledger_id, machine=machine_id(), epoch=known.epoch),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: agent.end(pool=False))

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -107,6 +107,8 @@ class AgentContext:
     """Who acts on which version; a step, an operator's act and the reconciler each hold what they act on."""
     identity: Identity = field(default_factory=Undoubted)
     """Whether this is the world that the ledger describes; compared by the daemon."""
+    connectors: Callable[[], Collection[str] | None] = lambda: None
+    """What the pool was given beside Spark, by name; None where nobody can tell."""
 
     def event(
         self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "", fingerprint: str = ""

@@ -15,6 +15,7 @@ from core.model.states import ALIVE, State
 from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
 from core.project_files.manifest import Manifest
+from pipelines.agent import replaced_tables
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fast_lane import FastLane
@@ -24,6 +25,7 @@ from pipelines.agent.measurements.table_statistics_collector import TICK_S, Tabl
 from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.registry_records import RegistryRecords, recorded_session
+from pipelines.agent.replaced_tables import ReplacedTables
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer
 from pipelines.agent.runs.run_lane import RunLane
@@ -76,6 +78,8 @@ class Agent:
             ledger,
             self._restore,
             data=layout.data,
+            connectors=manifest.connectors,
+            project=folder,
             recorded_session=lambda: recorded_session(layout.data),
         )
         self._world = AgentContext(
@@ -90,6 +94,7 @@ class Agent:
             files=files,
             faults=FaultPoints.from_environment(),
             identity=self._identity,
+            connectors=lambda: self._keeper.connectors(),
         )
         emergency = EmergencyJournal(Path(places.emergency))
         self._acts = FastLane(self._world, emergency)
@@ -136,6 +141,7 @@ class Agent:
                 ("table statistics", TICK_S, self._measure_tables),
                 # Apart as well, for the same reason as the identity.
                 ("records", ROUND_S, self._records.round),
+                ("replaced tables", replaced_tables.EVERY_S, ReplacedTables(self._world).round),
                 ("housekeeping", THIN_S, self._keep_house),
             )
         ]

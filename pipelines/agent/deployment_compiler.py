@@ -8,6 +8,7 @@ from core.model.errors import InvalidProject
 from core.model.names import TableName, physical_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
+from core.model.table_formats import table_format
 from core.plan.model import PlanNode
 from core.project.model import Environment, Settings
 from core.project.revision import RevisionTexts
@@ -71,6 +72,7 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
     external = not node.texts.dml
     version = node.version
     folder = layout.external_location(ddl) if external else layout.table_folder(node.table, version)
+    location = folder if external else table_format(ddl.format).place_in(folder)
     statement = None if external else _statement(node.texts, node.table)
     return Deployment(
         table=node.table,
@@ -81,7 +83,7 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
         revision=node.revision,
         texts=node.texts,
         compiled=compile_statement(statement, node, layout) if statement else "",
-        compiled_ddl=compile_ddl(ddl, layout.catalog_name(node.table, version), folder),
+        compiled_ddl=compile_ddl(ddl, layout.catalog_name(node.table, version), location),
         columns=tuple(column.name for column in ddl.columns),
         format=ddl.format,
         folder=folder,

@@ -14,6 +14,7 @@ from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl
 from pipelines.agent.registry_records import keep_record
+from pipelines.agent.table_identities import refuse_other_tables
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -130,9 +131,16 @@ def fail(world: AgentContext, deployment: Deployment, error_class: str, error: s
 
 
 def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
-    """Refuse a start on a checkpoint that is not the one that this deployment had, or not of this world."""
+    """Refuse a start on a checkpoint or tables that are not those that this deployment had, or not of this world."""
+    refuse_other_tables(world, deployment)
     refuse_other_checkpoint(world, deployment)
     _refuse_other_world(world, deployment)
+
+
+def written_batch(world: AgentContext, deployment: Deployment) -> int | None:
+    """Return the newest batch of its own statement that a version's table has; None where it has none."""
+    query = deployment.checkpoint_id or _query_of(world, deployment)
+    return world.files.sink_batch(deployment.folder, format=deployment.format, query=query)
 
 
 def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
@@ -142,7 +150,7 @@ def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owne
     read before the checkpoint, because a query that runs already writes it second.
     """
     name = query_name(deployment.table, deployment.version)
-    sink = world.files.sink_batch(deployment.folder)
+    sink = written_batch(world, deployment)
     found = world.files.read(deployment.checkpoint)
     if found is None:
         raise Refused(
@@ -160,9 +168,15 @@ def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owne
             remedy=f"restore it, or headgate plan {deployment.table} --rebuild",
         )
     if found.batch is not None and (sink is None or sink < found.batch):
-        sink = world.files.sink_batch(deployment.folder)
+        sink = written_batch(world, deployment)
     refuse_other_age(name, found.planned, found.batch, sink)
     return found.batch
+
+
+def _query_of(world: AgentContext, deployment: Deployment) -> str:
+    """Return the id of the query whose checkpoint this is, where the registry does not know it yet."""
+    found = world.files.read(deployment.checkpoint)
+    return found.id if found else ""
 
 
 def _refuse_other_world(world: AgentContext, deployment: Deployment) -> None:
@@ -192,8 +206,9 @@ def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:
 def refuse_other_age(name: str, planned: int | None, committed: int | None, sink: int | None) -> None:
     """Refuse a start where the checkpoint and the sink's own record of batches are not of the same age.
 
-    Spark's file sink skips every batch that it has already and reports success (4.2.0): a checkpoint behind it loses
-    the rows of those batches. A table that lacks batches which its checkpoint has committed never gets them.
+    Spark's file sink, and Delta's, skip every batch that they have already and report success (4.2.0, 4.4.0): a
+    checkpoint behind them loses the rows of those batches. A table that lacks batches which its checkpoint has
+    committed never gets them.
     """
     ways_out = f"restore both from one moment, or headgate plan {name.partition('@')[0]} --rebuild".format(
         table=name.partition("@")[0]

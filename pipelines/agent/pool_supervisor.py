@@ -10,6 +10,7 @@ from contextlib import suppress
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from core.ports.spark import Analysis, Queries, Tables
+from core.project.connectors import Connector
 from core.project.model import Pool
 from pipelines.agent.context import READ_CALL_S, PoolConnection
 from pipelines.agent.start_backoff import LIMIT, WINDOW_S, StartBackoff
@@ -71,19 +72,24 @@ class PoolSupervisor:
         restore: Callable[[PoolConnection], None],
         *,
         data: str | None = None,
+        connectors: tuple[Connector, ...] = (),
+        project: str = "/",
         recorded_session: Callable[[], str] = lambda: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Keep one pool; `restore` fills the catalog of each new attachment, while statements can only be stopped.
 
-        `data` is the folder that a server of ours writes, and locks.
+        `data` is the folder that a server of ours writes, and locks; `connectors` it is given, with jars that may be
+        below `project`.
         `recorded_session` gives the session to look for where the ledger knows none, empty where nobody does.
         """
         self._recorded_session = recorded_session
         self._restore = restore
         self._pool = pool
         self._ledger = ledger
-        self._local = LocalPool(places.home, pool, data=data) if pool.url is None else None
+        self._local: LocalPool | None = None
+        if pool.url is None:
+            self._local = LocalPool(places.home, pool, data=data, connectors=connectors, project=project)
         self._backoff = StartBackoff(monotonic)
         self._monotonic = monotonic
         self._prove_at = 0.0
@@ -134,6 +140,10 @@ class PoolSupervisor:
             self._backoff.forget()
             self._say("starting", "somebody asked for it again")
         return given_up
+
+    def connectors(self) -> tuple[str, ...] | None:
+        """Return what a pool of ours was given beside Spark; None where nobody can tell."""
+        return self._local.connectors if self._local is not None and self._local.alive() else None
 
     @property
     def up(self) -> bool:
@@ -221,8 +231,10 @@ class PoolSupervisor:
             raise _Waits(f"the pool {self._pool.name} is started again in {pause:.0f} s: {self._last_words}")
         self._backoff.started()
         self._stopped_proofs = 0
-        self._say("starting", "a Spark Connect server takes 6 to 10 s")
-        server.start()
+        takes = "a Spark Connect server takes 6 to 10 s"
+        self._say("starting", takes)
+        server.start(lambda doing: self._say("starting", doing))
+        self._say("starting", takes)
         server.ready(START_S)
 
     def _attach(self, *, new: bool) -> None:

@@ -15,7 +15,8 @@ from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
-from pipelines.agent.version_tables import pointer_of, register
+from pipelines.agent.table_identities import register_again
+from pipelines.agent.version_tables import pointer_of
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
 from state.table_acts import TableAct
@@ -83,7 +84,7 @@ class Reconciler:
     def _register(self, pool: PoolConnection, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
         try:
-            register(pool, self.world.layout, deployment)
+            register_again(self.world, pool, deployment)
         except PoolUnreachable:
             raise
         except HeadgateError as error:

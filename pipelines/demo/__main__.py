@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from core.model.errors import HeadgateError, InvalidProject, UsageError
+from core.model.table_formats import WRITTEN
 from pipelines.demo.data_folder import DemoDataFolder, lock_holder, open_folder, read_object
 from pipelines.demo.event_generator import (
     FREE_BYTES_MIN,
@@ -66,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     act.add_argument("--settle", action="store_true", help="stop the feeds of --data and land closing events")
     act.add_argument("--stop", action="store_true", help="stop the generator of --data, if one is running")
     act.add_argument("--status", action="store_true", help="print what the generator of --data is doing, or did last")
+    parser.add_argument("--format", choices=WRITTEN, default="", help="with --copy: how its tables are stored")
     parser.add_argument("--data", metavar="DIR", help="data folder to land events in")
     parser.add_argument("--project", metavar="DIR", help="project folder")
     parser.add_argument("--with-readers", action="store_true", help="with --change rename: edit the readers too")
@@ -80,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _do(given: argparse.Namespace) -> dict[str, Any]:
     if given.copy is not None:
-        copy = copy_sample(given.copy)
+        copy = copy_sample(given.copy, given.format)
         return {"folder": str(copy.folder), "data": str(copy.data), "project_id": copy.project_id, "made": copy.made}
     if given.purge_list is not None:
         ours, foreign = purge_list(given.purge_list)

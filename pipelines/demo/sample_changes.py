@@ -1,11 +1,14 @@
 """The demo's five changes: each an edit of the copied project's texts, line by line, that is made once and said."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.model.errors import Refused, UsageError
+from core.model.table_formats import table_format
 from pipelines.demo.data_folder import write_whole
 
+_FORMAT = re.compile(r"^USING (\w+);", re.MULTILINE)
 _SALES = "pipelines/intermediates/sales"
 _ITEMS = f"{_SALES}/int_order_items/sql-scripts"
 _PRICED = f"{_SALES}/int_priced_items/sql-scripts"
@@ -29,6 +32,8 @@ class DemoChange:
     table: str
     expected: str
     edits: tuple[TextReplacement, ...]
+    expected_of_a_rebuild: str = ""
+    """What is expected instead where the table's format takes no column in place; empty where none is added."""
 
 
 COMMENT = DemoChange(
@@ -57,6 +62,7 @@ COLUMN = DemoChange(
             "p.price_cents, i.order_time,\n  if(p.price_cents >= 1000, 'large', 'small') AS price_band\n",
         ),
     ),
+    "rebuild with its readers: an added column would stop each of them at once",
 )
 FILTER = DemoChange(
     "fct_kitchen_load",
@@ -117,9 +123,17 @@ def change_project(folder: str | Path, word: str, *, with_readers: bool = False)
     for edit in change.edits:
         texts.setdefault(edit.path, _read(root, edit.path))
     written = [edit.path for edit in change.edits if _apply(texts, edit)]
+    if change.expected_of_a_rebuild and not all(map(_adds_columns_in_place, texts.values())):
+        change = replace(change, expected=change.expected_of_a_rebuild)
     for path in dict.fromkeys(written):
         write_whole(root / path, texts[path])
     return change, tuple(dict.fromkeys(written))
+
+
+def _adds_columns_in_place(text: str) -> bool:
+    """Return whether the table of a DDL takes a new column as it is; of another text there is nothing to say."""
+    found = _FORMAT.search(text)
+    return found is None or table_format(found[1]).adds_columns_in_place
 
 
 def _read(root: Path, path: str) -> str:

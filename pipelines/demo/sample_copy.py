@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from core.model.errors import HeadgateError, Refused
+from core.model.table_formats import WRITTEN, table_format
 from pipelines.demo.data_folder import open_folder, read_object
 from pipelines.demo.sample_reference_data import FOLDER
 
@@ -35,18 +36,24 @@ class SampleCopy:
         return self.folder / "data"
 
 
-def copy_sample(folder: str | Path) -> SampleCopy:
-    """Copy the sample with a fresh project id, or find the copy there; Refused for a folder that is not ours."""
+def copy_sample(folder: str | Path, format: str = "") -> SampleCopy:
+    """Copy the sample with a fresh project id, its tables in a format, or find the copy there.
+
+    Refused for a folder that is not ours, and for a copy whose tables are of another format than the one asked for.
+    """
     target = Path(folder).expanduser().resolve()
     if target == PROGRAM or PROGRAM in target.parents:
         raise Refused(f"{target} is inside Headgate's own folder", remedy="give a folder outside it")
     known = project_id(target)
     if known is not None:
+        there = (read_object(target / MARKER) or {}).get("format", WRITTEN[0])
+        if format and format != there:
+            raise Refused(f"{target} is a demo whose tables are {there}", remedy="give another folder")
         return SampleCopy(target, known, False)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Refused(f"{target} exists and is not a Headgate demo", remedy="give another folder, or an empty one")
     try:
-        return _copy(target, str(uuid4()))
+        return _copy(target, str(uuid4()), format or WRITTEN[0])
     except OSError as error:
         raise HeadgateError(
             f"the demo cannot be copied to {target}: {error.strerror}", remedy="give a folder that you can write to"
@@ -71,7 +78,7 @@ def purge_list(folder: str | Path) -> tuple[list[Path], list[Path]]:
     return (ours if foreign else [*ours, target]), foreign
 
 
-def _copy(target: Path, identity: str) -> SampleCopy:
+def _copy(target: Path, identity: str, format: str) -> SampleCopy:
     """Build the copy beside its place and move it there whole, so that an interrupted one is never taken for a demo."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as beside:
@@ -82,7 +89,17 @@ def _copy(target: Path, identity: str) -> SampleCopy:
         shutil.copytree(FOLDER / "reference", data / "reference")
         text, count = re.subn(r"^id: .*$", f"id: {identity}", (FOLDER / "headgate.yml").read_text(), flags=re.MULTILINE)
         assert count == 1, "the sample's headgate.yml has one id"
-        (building / "headgate.yml").write_text(text)
-        (building / MARKER).write_text(json.dumps({"made_by": "headgate demo", "project_id": identity}) + "\n")
+        (building / "headgate.yml").write_text(text + _store_tables(building, format))
+        marker = {"made_by": "headgate demo", "project_id": identity, "format": format}
+        (building / MARKER).write_text(json.dumps(marker) + "\n")
         os.replace(building, target)
     return SampleCopy(target, identity, True)
+
+
+def _store_tables(folder: Path, format: str) -> str:
+    """Write every table that a statement fills with another format; returns what headgate.yml has to say of it."""
+    for ddl in folder.glob("pipelines/**/ddl.*.sql"):
+        text = ddl.read_text()
+        ddl.write_text(text.replace(f"\nUSING {WRITTEN[0]};", f"\nUSING {format};"))
+    connector = table_format(format).connector
+    return f"connectors: {{{connector}: {{}}}}\n" if connector else ""

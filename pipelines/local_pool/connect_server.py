@@ -10,19 +10,21 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
+from core.project.connectors import Connector
 from core.project.model import Pool
 from pipelines.local_pool import process_identity
 from pipelines.local_pool.bundled_java import write_java_home
+from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_check import JavaCheck, find_java
 from pipelines.local_pool.server_locks import name_holder, server_locks
+from pipelines.local_pool.spark_program import spark_environment, spark_home
 from pipelines.spark.call_deadlines import call
 
 READY_S = 120.0
@@ -84,14 +86,28 @@ class ServerRecord:
     """The process's start, so that another process with the same id is not taken for it."""
     home: str = ""
     """The home that has started it, so that a copy of this record leaves it alone; empty in older records."""
+    connectors: tuple[str, ...] = ()
+    """What it was given beside Spark, by name."""
 
 
 class LocalPool:
     """The server of one environment's home; a new agent finds the one that an earlier agent started."""
 
-    def __init__(self, home: str | Path, pool: Pool, *, data: str | None = None) -> None:
-        """Start and find the server of a home, over one data folder; without `data` none is locked."""
+    def __init__(
+        self,
+        home: str | Path,
+        pool: Pool,
+        *,
+        data: str | None = None,
+        connectors: tuple[Connector, ...] = (),
+        project: str | Path = "/",
+    ) -> None:
+        """Start and find the server of a home, over one data folder; without `data` none is locked.
+
+        `project` is the folder that relative places of a connector's jars are below.
+        """
         self._home = Path(home)
+        self._jars = ConnectorJars(self._home, Path(project), connectors, dict(pool.conf))
         self._data = Path(data) if data is not None else None
         self._pool = pool
         self._child: subprocess.Popen[bytes] | None = None
@@ -117,12 +133,20 @@ class LocalPool:
         server = self._read()
         return server.pid if server and self._is_ours(server) else None
 
+    @property
+    def connectors(self) -> tuple[str, ...]:
+        """What the server was given beside Spark when it was started, by name."""
+        server = self._read()
+        return tuple(server.connectors) if server else ()
+
     def check_java(self) -> JavaCheck:
         """Judge the Java that a start would use."""
         return find_java()
 
-    def start(self) -> bool:
+    def start(self, say: Callable[[str], object] = lambda doing: None) -> bool:
         """Start the server unless it lives; returns whether one was started. Returns before it is ready.
+
+        Jars of connectors that are not there yet are fetched first; `say` hears of it before.
 
         The server holds the locks of home and data for its life, whatever `pool.json` says (`server_locks`).
         Raises PoolUnreachable when another one holds one, or when there is no usable Java.
@@ -132,25 +156,28 @@ class LocalPool:
         java = self.check_java()
         if not java.works:
             raise PoolUnreachable(java.summary, remedy=java.remedy)
-        spark = _spark_home()
+        spark = spark_home()
+        self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
+        jars = self._jars.obtain(spark, self._java_home(java), say)
         with server_locks(self._home, self._data) as locks:
-            self._start(spark, java, locks)
+            self._start(spark, java, locks, jars)
         return True
 
-    def _start(self, spark: Path, java: JavaCheck, locks: tuple[int, ...]) -> None:
+    def _start(self, spark: Path, java: JavaCheck, locks: tuple[int, ...], jars: tuple[str, ...]) -> None:
         self._make_room()
         token = secrets.token_hex(24)
-        server = ServerRecord(marker=secrets.token_hex(8), port=_free_port(), home=str(self._home))
+        given = tuple(connector.name for connector in self._jars.connectors)
+        server = ServerRecord(secrets.token_hex(8), _free_port(), home=str(self._home), connectors=given)
         _write(self._home / "pool.token", token, 0o600)
         self._write(server)
-        command = self._command(spark, server)
+        command = self._command(spark, server, jars)
         # The shell writes its own id before it becomes the server: an agent killed right here leaves no stranger.
         shell = ["/bin/sh", "-c", 'echo $$ >"$0"; exec "$@"', str(self._work / "pid"), *command]
         _write(self._home / "pool.log", "", 0o640)
         with open(self._home / "pool.log", "ab") as output:
             self._child = subprocess.Popen(
                 shell,
-                env=_environment(spark, self._java_home(java), token),
+                env=spark_environment(spark, self._java_home(java)) | {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token},
                 cwd=self._work,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -229,8 +256,8 @@ class LocalPool:
     def _see(self) -> str:
         return f"see {self._home / 'pool.log'}"
 
-    def _command(self, spark: Path, server: ServerRecord) -> list[str]:
-        conf = _DEFAULTS | dict(self._pool.conf)
+    def _command(self, spark: Path, server: ServerRecord, jars: tuple[str, ...]) -> list[str]:
+        conf = _DEFAULTS | self._jars.settings()
         options = " ".join(
             (
                 *_JVM,
@@ -256,6 +283,8 @@ class LocalPool:
         command += ["--driver-memory", self._pool.memory, "--driver-java-options", options.strip()]
         # An empty file keeps the machine's spark-defaults.conf out.
         command += ["--properties-file", str(self._work / "spark.conf")]
+        if jars:
+            command += ["--jars", ",".join(jars)]
         for key, value in conf.items():
             command += ["--conf", f"{key}={value}"]
         return [*command, "spark-internal"]
@@ -331,30 +360,6 @@ class LocalPool:
                 return True
             time.sleep(0.05)
         return False
-
-
-def _spark_home() -> Path:
-    """The PySpark package is a whole Spark; found without importing it."""
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise PoolUnreachable("PySpark is not installed", remedy="pip install 'pyspark[connect]==4.2.0'")
-    return Path(found.origin).parent
-
-
-def _environment(spark: Path, java_home: str, token: str) -> dict[str, str]:
-    """Ours without what would change the server: Python's and Spark's own variables come from nobody else.
-
-    Behind our PATH come the system's programs: Spark's launcher is a bash script, and Hadoop sets modes by `chmod`.
-    """
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK_"))}
-    return kept | {
-        "SPARK_HOME": str(spark),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
-        "PYSPARK_PYTHON": sys.executable,
-        "JAVA_HOME": java_home,
-        "PATH": os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath))),
-    }
 
 
 def _free_port() -> int:

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from core.model.table_formats import table_format
 from core.ports.spark import FileView, Pointer, unnoticed
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
@@ -30,6 +31,8 @@ _PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", r
 _UNLESS_THERE = re.compile(r"^(\s*CREATE TABLE) IF NOT EXISTS\b", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
+_FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
+"""What Delta says of a table of the catalog whose files are gone: a drop has nothing to delete (4.4.0)."""
 NO_FILES = "/_headgate_no_files"
 """Where a partitioned table is created, below its own place: a folder that is never made."""
 _WORD = re.compile(r"\w+")
@@ -46,28 +49,34 @@ class SparkTables:
         self._listing = threading.Lock()
         self._known: set[str] | None = None
 
-    def create(self, name: str, ddl: str) -> None:
+    def create(self, name: str, ddl: str, *, exists: bool = False) -> None:
         """Run a compiled CREATE TABLE IF NOT EXISTS, and refuse what is there under that name when it is another table.
+
+        Where the table `exists` at its location, and its log has its columns, it is registered without them: a column
+        that was added since, or a comment, would be refused (Delta 4.4.0).
 
         A CREATE TABLE that must not find anything proves by succeeding that the table is as declared: only what is
         there already is described and compared. Refused without LOCATION too, because its files would be Spark's.
         """
         if not re.search(r"\bLOCATION\b", ddl, re.IGNORECASE):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
-        parted = _declared(ddl) if "PARTITIONED BY" in ddl else None
-        if parted is not None:
-            ddl = _without_files(ddl, parted)
-        if name.lower() not in self._names() and self._made(name, ddl):
-            if parted is not None:
-                self._place(name, parted.location)
+        declared = _declared(ddl) if exists or "PARTITIONED BY" in ddl else None
+        placed = declared is not None and not table_format(declared.format).transaction_log
+        made = ddl
+        if declared is not None:
+            made = _without_files(ddl, declared) if placed else _registration(name, declared) if exists else ddl
+        if name.lower() in self._names() or not self._made(name, made):
+            self._run(made)
+        elif not exists:
+            if declared is not None and placed:
+                self._place(name, declared.location)
             return
-        self._run(ddl)
         with spark_errors():
             found = self._described(name)
-        if parted is not None and found.location == _path(parted.location + NO_FILES):
-            self._place(name, parted.location)
+        declared = declared or _declared(ddl)
+        if placed and found.location == _path(declared.location + NO_FILES):
+            self._place(name, declared.location)
             return
-        declared = parted or _declared(ddl)
         if difference := _difference(declared, found):
             raise EngineRefused(
                 f"{name} {difference}",
@@ -99,7 +108,13 @@ class SparkTables:
 
     def forget(self, name: str) -> None:
         """Drop from the catalog; files stay. Refused for a table whose files Spark would delete with it."""
-        found = self._describe(name)
+        try:
+            found = self._describe(name)
+        except EngineRefused as error:
+            if error.error_class != _FILES_GONE:
+                raise
+            self._drop(name)
+            return
         if found is None:
             return
         if found.about.get("Type", "").upper() != "EXTERNAL":
@@ -108,6 +123,9 @@ class SparkTables:
                 "dropping it would delete its files",
                 error_class="HEADGATE_NOT_EXTERNAL",
             )
+        self._drop(name)
+
+    def _drop(self, name: str) -> None:
         self._run(f"DROP TABLE IF EXISTS {_quoted(name)}")
         self._names().discard(name.lower())
 
@@ -154,7 +172,7 @@ class SparkTables:
         theirs, ours = self._describe(serves) if serves else None, self._describe(target)
         if theirs is None or ours is None:
             return
-        if os.path.dirname(theirs.location) != os.path.dirname(ours.location):
+        if os.path.dirname(theirs.folder) != os.path.dirname(ours.folder):
             raise EngineRefused(
                 f"{view} serves {serves} at {theirs.location}, which is not of this environment",
                 remedy="find out who else uses this pool, or give the environment a prefix of its own",
@@ -272,6 +290,12 @@ class _Described:
     def location(self) -> str:
         return _path(self.about.get("Location", ""))
 
+    @property
+    def folder(self) -> str:
+        """Return the folder of the version: of some formats the table lies below it."""
+        subfolder = table_format(self.about.get("Provider", "").lower()).subfolder
+        return self.location.removesuffix(f"/{subfolder}") if subfolder else self.location
+
 
 def _declared(ddl: str) -> TableDdl:
     """Read a compiled DDL; a physical name is no name of a table, so that another stands in its place."""
@@ -279,6 +303,11 @@ def _declared(ddl: str) -> TableDdl:
     if found is None:
         raise EngineRefused(f"{problems[0].summary} in {ddl[:80]}", error_class="HEADGATE_UNREADABLE_DDL")
     return found
+
+
+def _registration(name: str, declared: TableDdl) -> str:
+    location = quoted_string_literal(declared.location)
+    return f"CREATE TABLE IF NOT EXISTS {_quoted(name)} USING {declared.format} LOCATION {location}"
 
 
 def _without_files(ddl: str, declared: TableDdl) -> str:
@@ -325,7 +354,9 @@ def _view_of_files(session: Session, view: FileView) -> None:
     frame: Any
     schema = ", ".join(f"{_quoted(name)} {kind}" for name, kind in view.columns)
     if view.files:
-        reader = session.spark.read.format(view.format).schema(schema).option("basePath", view.folder)
+        format = table_format(view.format)
+        reader = session.spark.read.format(format.data_files or view.format).schema(schema)
+        reader = reader.option("basePath", format.place_in(view.folder))
         frame = reader.load([_PATTERN.sub(r"\\\g<0>", file) for file in view.files])
     else:
         frame = session.spark.createDataFrame([], schema)

@@ -10,6 +10,7 @@ from pyspark.sql.connect.plan import SQL
 
 from core.model.errors import EngineRefused
 from core.model.names import TableName, query_name
+from core.model.table_formats import table_format
 from core.ports.spark import QueryStart
 from core.project.model import Table
 from core.sql.compiler import compile_ddl, compile_select
@@ -64,7 +65,7 @@ class StreamTrial:
             name=self.query(statement),
             select=select,
             target=target,
-            format=statement.ddl.format,
+            format=_written_as(statement.ddl),
             checkpoint=str(self._folder / "checkpoint"),
             trigger="available now",
             partitioned_by=statement.ddl.partitioning,
@@ -102,7 +103,7 @@ class StreamTrial:
         columns = statement.columns
         schema = ", ".join(f"{quoted_name(name)} {_stored(kind)}" for name, kind in columns)
         with spark_errors():
-            reader = self._session.spark.read.schema(schema).format(statement.ddl.format)
+            reader = self._session.spark.read.schema(schema).format(_written_as(statement.ddl))
             frame = reader.load(str(self._target(statement.ddl)))
             found = frame.select(*(quoted_name(name) for name, _ in columns)).limit(MOST_FOUND + 1).toArrow()
         try:
@@ -143,7 +144,8 @@ class StreamTrial:
             self._catalog.add_columns(name, tuple((column.name, column.type) for column in ddl.columns))
         else:
             self._target(ddl).mkdir(parents=True)
-            self._catalog.create(name, compile_ddl(ddl, name, str(self._target(ddl))))
+            written = replace(ddl, format=_written_as(ddl))
+            self._catalog.create(name, compile_ddl(written, name, str(self._target(ddl))))
             self._made.add(name)
         return name
 
@@ -173,3 +175,8 @@ def _spark_value(value: object, kind: str) -> object:
     if kind.startswith("map<"):
         return {_spark_value(k, key_type(kind)): _spark_value(v, element_type(kind)) for k, v in value}
     return {name: _spark_value(item, each) for item, (name, each) in zip(value, fields_of(kind), strict=True)}
+
+
+def _written_as(ddl: TableDdl) -> str:
+    """Return the format that a trial writes: files alone where a table's format needs a connector beside Spark."""
+    return table_format(ddl.format).data_files or ddl.format

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
@@ -66,7 +66,9 @@ class _Log:
 class BatchHistories:
     """Reads histories again and again, each time only what is new of a log."""
 
-    def __init__(self) -> None:
+    def __init__(self, other_mark: Callable[[str], str | None] = lambda line: None) -> None:
+        """Read sources that have a log of files; `other_mark` gives the mark of a line that is of another source."""
+        self._other_mark = other_mark
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
         self._positions: dict[str, dict[int, BatchPosition]] = {}
@@ -125,12 +127,12 @@ class BatchHistories:
         return BatchPosition(consumed, int(json.loads(lines[1]).get("batchWatermarkMs") or 0))
 
     def _mark(self, checkpoint: str, ordinal: int, line: str) -> str | None:
-        """Return the mark of a source at an offset; None where it is not one of a file log."""
+        """Return the mark of a source at an offset; None where nobody knows it."""
         if not line.startswith("{"):
             return NOTHING
         offset = json.loads(line).get("logOffset")
         if not isinstance(offset, int):
-            return None
+            return self._other_mark(line)
         log = self._source_log(f"{checkpoint}/sources/{ordinal}", offset)
         return log.marks.get(offset)
 

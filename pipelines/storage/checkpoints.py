@@ -96,10 +96,20 @@ class FileCheckpoints:
             except (ValueError, FileNotFoundError):
                 return None
 
-    def sink_batch(self, folder: str) -> int | None:
+    def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
         """Return the newest batch in a table's own record of batches (`_spark_metadata`); None where it has none."""
         with reachable(folder):
             return _newest(f"{folder}/{TABLE_LOG_FOLDER}")
+
+    def identity(self, folder: str, format: str) -> str:
+        """Return the id that a table itself has: a table of files has none."""
+        return ""
+
+    def why_other_source(
+        self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]
+    ) -> tuple[TableName, str] | None:
+        """Return the first source that is not what a statement has read: of files its lag tells."""
+        return None
 
     def take_over(self, folder: str, former: str = "") -> None:
         """Write this ledger, its epoch and machine into the owner file of a folder of its own or of a former ledger.

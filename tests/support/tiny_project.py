@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as parquet
+from delta_jars import delta_jars
 from live_project import Driven, Impatient, alive, committed, until
+
+from pipelines.formats.delta_log import DeltaLog, NoDeltaLog
 
 __all__ = ["DML", "Impatient", "Tiny", "alive", "committed", "tiny_that_runs", "until"]
 
@@ -35,6 +38,8 @@ class Tiny(Driven):
     """landed → kept → marked, or what is given, in a folder and a home of its own."""
 
     landed: int = 0
+    format: str = "parquet"
+    """Of the tables that statements write."""
     ddl: Mapping[str, str] = field(default_factory=lambda: DDL)
     dml: Mapping[str, str] = field(default_factory=lambda: DML)
 
@@ -45,13 +50,13 @@ class Tiny(Driven):
     def write(self, **dml: str) -> None:
         """Write the project; keywords replace statements by table."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "headgate.yml").write_text(HEAD)
+        (self.folder / "headgate.yml").write_text(HEAD + self._connectors())
         (self.folder / "data/landing").mkdir(parents=True, exist_ok=True)
         for table, ddl in self.ddl.items():
             layer = "sources" if table == "landed" else "facts"
             scripts = self.folder / f"pipelines/{layer}/p/{table}/sql-scripts"
             scripts.mkdir(parents=True, exist_ok=True)
-            (scripts / f"ddl.{table}.sql").write_text(ddl)
+            (scripts / f"ddl.{table}.sql").write_text(ddl.replace("USING parquet", f"USING {self.format}"))
             if table in self.dml:
                 (scripts / f"dml.{table}.sql").write_text(dml.get(table, self.dml[table]))
 
@@ -66,16 +71,27 @@ class Tiny(Driven):
     def ids(self, table: str, version: int) -> list[int]:
         """Return the ids that a version's table holds, as its own log says: what Spark's readers see."""
         folder = self.folder / f"data/tables/{table}__v{version}"
-        files = committed(folder)
+        files = self._delta_files(folder) if self.format == "delta" else committed(folder)
         return sorted(
             int(value) for file in files for value in parquet.read_table(file, columns=["id"])["id"].to_pylist()
         )
 
+    def _delta_files(self, folder: Path) -> list[Path]:
+        log = DeltaLog(f"{folder}/delta")
+        try:
+            log.refresh()
+        except NoDeltaLog:
+            return []
+        return [folder / "delta" / file.path for file in log.files_at(log.head)]
+
+    def _connectors(self) -> str:
+        return f"connectors: {{delta: {{jars: ['{delta_jars()}']}}}}\n" if self.format == "delta" else ""
+
 
 @contextmanager
-def tiny_that_runs(root: Path, *, landed: int) -> Iterator[Tiny]:
+def tiny_that_runs(root: Path, *, landed: int, format: str = "parquet") -> Iterator[Tiny]:
     """Return a project whose agent and pool are up and nothing is deployed; neither is left afterwards."""
-    found = Tiny(root, {"HEADGATE_MEASURE_S": "1"})
+    found = Tiny(root, {"HEADGATE_MEASURE_S": "1"}, format=format)
     found.write()
     found.land(landed)
     found.done("up")

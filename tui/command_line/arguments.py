@@ -2,6 +2,7 @@
 
 import argparse
 
+from core.model.table_formats import WRITTEN
 from tui.command_line.argument_values import (
     CommandParser,
     count,
@@ -221,6 +222,7 @@ def demo(parser: CommandParser) -> None:
     demo_folder(parser)
     parser.add_argument("--no-console", action="store_true", help="return once every statement has processed rows")
     parser.add_argument("--rate", type=rate, help="orders per second")
+    parser.add_argument("--format", choices=WRITTEN, default="", help="how tables are stored; default: parquet")
 
 
 def demo_change(parser: CommandParser) -> None:

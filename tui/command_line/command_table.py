@@ -226,7 +226,8 @@ COMMAND_SPECS = (
     CommandSpec("doctor", HOUSE, "Check Java, Python, disk, terminal, project, home, agent, pool, ledger.",
                 "headgate doctor --json", "doctor:doctor", arguments.doctor),
     CommandSpec("demo", HOUSE, "Run the sample project: a pizzeria.",
-                "headgate demo\nheadgate demo ./my-demo --no-console\nheadgate demo settle\n"
+                "headgate demo\nheadgate demo ./my-demo --no-console\nheadgate demo ./on-delta --format delta\n"
+                "headgate demo settle\n"
                 "headgate demo change filter",
                 "demo:demo", arguments.demo, places=False, subcommands=DEMO_SUBCOMMANDS),
     CommandSpec("init", HOUSE, "Create a new project, or a new table, that runs as it is.",

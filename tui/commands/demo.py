@@ -44,7 +44,7 @@ def _run(context: CommandContext, folder: str) -> int:
     running = demo_project.is_demo_folder(folder) and agent_process.is_listening(_at(context, folder).operations.client)
     if not running and not _healthy(context, folder, terminal=with_console):
         return 1
-    made = demo_project.copy_sample(folder, context.environ)
+    made = demo_project.copy_sample(folder, context.environ, format=args.format)
     bound = _at(context, str(made["folder"]))
     place, operations = bound.place, bound.operations
     voice.say(f"{place.title}  ({place.folder}, {'made' if made['made'] else 'found'})")

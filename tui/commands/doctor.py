@@ -21,6 +21,8 @@ def doctor(context: CommandContext) -> int:
     checks += [project] if project else []
     if place:
         checks += [doctor_checks.check_home(place), doctor_checks.check_agent(place, context.operations.client)]
+        jars = doctor_checks.check_connectors(place)
+        checks += [jars] if jars else []
         checks += [doctor_checks.check_pool(place), doctor_checks.check_ledger(place)]
         logout = doctor_checks.check_logout(place)
         checks += [logout] if logout else []

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from core.text.wording import counted
 from state.registry import StatementLine
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
@@ -65,5 +66,5 @@ def _source_cells(source: dict[str, Any]) -> tuple[str, ...]:
         "?" if rows is None else mark + short_number(rows),
         "" if source.get("files") is None else str(source["files"]),
         "" if source.get("bytes") is None else short_size(source["bytes"]),
-        "gone" if source.get("missing") else "",
+        "gone" if source.get("missing") else counted(source["versions"], "version") if source.get("versions") else "",
     )

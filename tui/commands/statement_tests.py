@@ -44,6 +44,8 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
     )
     results: list[CaseResult] = []
     told = []
+    if other := statement_tests.tried_as_files(selected):
+        voice.say(other)
     trials = sum(len(case.parts) if upgrade else 1 for case in selected.cases)
     # Closed here, so that an interruption ends the child before its exit code is given.
     with closing(statement_tests.run_child(request, context.environ, trials=trials)) as answers:

@@ -57,9 +57,9 @@ def default_folder(cwd: str) -> str:
     return str((_CLONE.parent if inside else here) / "headgate-demo")
 
 
-def copy_sample(folder: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Copy the sample, or find the copy; raises Refused for a folder that is not ours."""
-    return run_demo_child(["--copy", folder], environ)
+def copy_sample(folder: str, environ: Mapping[str, str], *, format: str = "") -> dict[str, Any]:
+    """Copy the sample, its tables in a format, or find the copy; raises Refused for a folder that is not ours."""
+    return run_demo_child(["--copy", folder, *(["--format", format] if format else [])], environ)
 
 
 def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:

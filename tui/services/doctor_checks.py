@@ -202,6 +202,34 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
     return DoctorCheck("pool", True, text)
 
 
+def check_connectors(place: SelectedEnvironment) -> DoctorCheck | None:
+    """Check that the jars of the project's connectors are there; None for a project that needs none."""
+    from core.project.connectors import FETCHED_LIST, fetched_folder
+    from core.project_files.manifest import MANIFEST_PATH, read_manifest
+
+    try:
+        connectors = read_manifest(Path(place.folder, MANIFEST_PATH).read_text("utf-8-sig"), []).connectors
+    except (OSError, UnicodeDecodeError):
+        return None
+    if not connectors:
+        return None
+    names = ", ".join(connector.name for connector in connectors)
+    for jars in (Path(place.folder) / Path(jar).expanduser() for connector in connectors for jar in connector.jars):
+        if not jars.exists():
+            return DoctorCheck("jars", False, f"{names}: {jars} does not exist", "correct connectors: in headgate.yml")
+    coordinates = ", ".join(each for connector in connectors for each in connector.coordinates)
+    if not coordinates:
+        return DoctorCheck("jars", True, f"{names}: jars from {', '.join(connectors[0].jars)}")
+    folder = Path(fetched_folder(place.where.home, connectors))
+    try:
+        sizes = json.loads((folder / FETCHED_LIST).read_text("utf-8"))
+    except (OSError, ValueError):
+        return DoctorCheck("jars", True, f"{names}: {coordinates} is fetched when the pool first starts", warning=True)
+    facts = {"folder": str(folder), "jars": sorted(sizes)}
+    text = f"{names}: {coordinates}, {len(sizes)} jars, {sum(sizes.values()) / 1e6:.1f} MB in {folder}"
+    return DoctorCheck("jars", True, text, facts=facts)
+
+
 def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
     """Check that the ledger can be read, and that it describes this world."""
     path = Path(place.where.ledger)

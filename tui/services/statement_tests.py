@@ -16,6 +16,7 @@ from core.changes.classification import Change, unproven_change
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, error_from_json
 from core.model.names import TableName
 from core.model.problems import Problem, Severity
+from core.model.table_formats import table_format
 from core.project.model import Project, Table
 from core.project.revision import RevisionTexts, revision_hash
 from core.project_files.manifest import MANIFEST_PATH
@@ -90,6 +91,16 @@ def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
         raise UsageError(f"{without[0]} has no test case", remedy=f"headgate test init {without[0]} writes a first one")
     if not tested:
         raise UsageError("there is no test case", remedy="headgate test init TABLE writes a first one")
+
+
+def tried_as_files(selected: SelectedCases) -> str:
+    """Tell which tables are tried in another format than their own; empty where none are."""
+    tested = {case.table: table_format(selected.tables[case.table].parsed_ddl.format) for case in selected.cases}
+    other = {table: format for table, format in tested.items() if format.data_files}
+    if not other:
+        return ""
+    names = " and ".join(sorted({format.name for format in other.values()}))
+    return f"tried over parquet files, without what only {names} does: {', '.join(sorted(other))}"
 
 
 def request_of(

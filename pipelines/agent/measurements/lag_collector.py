@@ -300,7 +300,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 
 def _source(position: SourceLag) -> dict[str, object]:
-    return {
+    found: dict[str, object] = {
         "table": position.table,
         "rows": position.rows,
         "files": position.files,
@@ -310,3 +310,4 @@ def _source(position: SourceLag) -> dict[str, object]:
         "exact": position.exact,
         "missing": position.missing,
     }
+    return found if position.versions is None else found | {"versions": position.versions}

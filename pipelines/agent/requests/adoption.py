@@ -14,7 +14,8 @@ from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.registry_rebuild import FoundVersion, RegistryRebuild, goes_on, serving_lines
 from pipelines.agent.runs.trash_moves import places_of
 from pipelines.agent.runs.unreadable_run import end_unreadable
-from pipelines.agent.version_tables import pointer_of, register
+from pipelines.agent.table_identities import register_again
+from pipelines.agent.version_tables import pointer_of
 from pipelines.storage.registry_records import read_record
 from pipelines.storage.world_mark import TableFolder, table_folders
 from state.row_types import Deployment, RunRow
@@ -148,7 +149,7 @@ class Adoption:
         for d in world.ledger.deployments():
             name = world.layout.catalog_name(d.table, d.version)
             try:
-                register(pool, world.layout, d)
+                register_again(world, pool, d)
                 if d.active and not d.external:
                     pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(world.layout, d))
             except HeadgateError as error:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from core.changes.spark_analysis import AnalysedRevision, AnalysisAnswer, AnalysisQuestion, find_answer
 from core.model.errors import EngineRefused, HeadgateError, TryAgain
-from core.model.table_formats import EXTERNAL_INPUTS
+from core.model.table_formats import TABLE_FORMATS
 from core.sql.analysis_safety import unsafe_for_analysis
 from core.sql.ddl_reader import read_ddl
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
@@ -88,8 +88,8 @@ def _refuse_unsafe(side: AnalysedRevision) -> None:
     why = unsafe_for_analysis(side.select)
     for name, text in side.tables:
         ddl, _ = read_ddl(text, "")
-        if ddl is not None and ddl.format not in EXTERNAL_INPUTS:
+        if ddl is not None and ddl.format not in TABLE_FORMATS:
             # Any class of the pool can be named as a format, and is loaded.
-            why = why or f"{name} is {ddl.format}, not {', '.join(EXTERNAL_INPUTS)}"
+            why = why or f"{name} is {ddl.format}, not {', '.join(TABLE_FORMATS)}"
     if why:
         raise EngineRefused(f"Spark was not asked: {why}", remedy="correct the statement")

@@ -9,6 +9,7 @@ from core.model.actions import Action
 from core.model.errors import InvalidProject, Refused, Stale, UsageError
 from core.model.names import TableName
 from core.model.problems import Severity
+from core.model.table_formats import table_format
 from core.observed.deployment import ObservedDeployment
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash, request_from_json
 from core.plan.confirmation import confirmation_for_act, confirmation_for_plan
@@ -72,6 +73,7 @@ class SubmittedPlans:
             first = plan.refusals[0]
             raise Refused(about(first.table, first.summary), remedy=first.remedy)
         refuse_not_executable(plan)
+        self._refuse_without_connector(project, plan)
         return self._keep(caller, plan, args, made_at)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
@@ -142,6 +144,17 @@ class SubmittedPlans:
             checked_time(self._world.clock(), self._world.ledger.clock_check()),
             tickets=self._world.ledger.tickets(),
         )
+
+    def _refuse_without_connector(self, project: Project, plan: Plan) -> None:
+        """Refuse tables that the pool, as it was started, cannot make: headgate.yml may name what it lacks since."""
+        given = self._world.connectors()
+        for table in (project.tables[name] for name in plan.order if name in project.tables):
+            format = table_format(table.parsed_ddl.format)
+            if given is not None and format.connector and format.connector not in given:
+                raise Refused(
+                    f"{table.name} is {format.name}, and the pool was started without the connector {format.connector}",
+                    remedy="headgate down, then headgate up: statements go on from their checkpoints",
+                )
 
     def _acts(self) -> dict[TableName, str]:
         """Return the last act on each table, as words."""

@@ -45,7 +45,8 @@ def create(run: OpenRun, step: Step) -> RunEvidence:
     pool = run.world.pool.connection()
     pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
     if run.world.ledger.deployment(step.table, step.version) is None:
-        run.world.ledger.put_deployment(replace(built, made_by=run.id))
+        made = run.world.files.identity(built.folder, built.format)
+        run.world.ledger.put_deployment(replace(built, made_by=run.id, table_id=made))
     return StepDone(step.n)
 
 

@@ -3,8 +3,9 @@
 from core.model.errors import HeadgateError, Refused
 from core.model.states import State, WantedState
 from pipelines.agent.context import AgentContext
+from pipelines.agent.table_identities import register_again
 from pipelines.agent.trash_purge import checked_now
-from pipelines.agent.version_tables import forget, register
+from pipelines.agent.version_tables import forget
 from state.row_types import Deployment
 
 
@@ -42,7 +43,7 @@ def take_out(world: AgentContext, deployment: Deployment) -> None:
     name = world.layout.catalog_name(deployment.table, deployment.version)
     world.files.put_back(_table_in(deployment.trash, name), deployment.folder)
     world.files.put_back(_checkpoint_in(deployment.trash, name), deployment.checkpoint)
-    register(world.pool.connection(), world.layout, deployment)
+    register_again(world, world.pool.connection(), deployment)
     world.ledger.update_deployment(
         deployment.table,
         deployment.version,

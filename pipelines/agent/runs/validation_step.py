@@ -20,6 +20,7 @@ from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone
 from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, figures
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
+from pipelines.agent.deployment_lifecycle import written_batch
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
 from pipelines.agent.runs.version_comparison import VersionComparison, VersionPair
 from pipelines.agent.runs.version_histories import version_histories
@@ -103,7 +104,7 @@ def _position(
     except InvalidProject as error:
         return Unaligned(error.summary, final=True)
     found = newest_aligned(histories, both[0], both[1], strict=strict)
-    if found == NO_BATCH and any(world.files.sink_batch(each.folder) is not None for each in (old, new)):
+    if found == NO_BATCH and any(written_batch(world, each) is not None for each in (old, new)):
         # A history that cannot be read is empty as well.
         return Unaligned("it is not known what they had read at their batches")
     return found

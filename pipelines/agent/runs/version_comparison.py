@@ -44,6 +44,7 @@ from core.validation.verdicts import (
 )
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import column_types, parsed_ddl, parsed_statement
+from pipelines.agent.deployment_lifecycle import written_batch
 from state.row_types import Deployment
 
 COMPARED_S = 300.0
@@ -120,7 +121,7 @@ class VersionComparison:
 
         `names` are the other tables in the catalog. A check that Spark refuses has failed, as one that gives rows.
         """
-        batch = self._world.files.sink_batch(new.folder) if upto is None else upto
+        batch = written_batch(self._world, new) if upto is None else upto
         files = self._files(new, -1 if batch is None else batch)
         columns = column_types(new.texts, new.table)
         view = FileView(f"headgate_new_{self._mark}", new.folder, files, columns, new.format)

@@ -125,7 +125,7 @@ class _Queries:
 class _Tables:
     pool: ScriptedPool
 
-    def create(self, name: str, ddl: str) -> None:
+    def create(self, name: str, ddl: str, *, exists: bool = False) -> None:
         if name in self.pool.refuse_table:
             raise self.pool.refuse_table[name]
         self.pool.tables.setdefault(name, ddl)
@@ -195,6 +195,8 @@ class ScriptedFiles:
     """Batch 1 is committed everywhere."""
     sink: int | None = 1
     """The newest batch in the record of every table."""
+    asked_records: set[tuple[str, str, str]] = field(default_factory=set)
+    """(folder, format, query) of each record that was asked for."""
     told: dict[str, Any] = field(default_factory=dict)
     """What every owner file says beyond its ledger."""
     epoch: int = 1
@@ -208,6 +210,10 @@ class ScriptedFiles:
     """Rows that a table has got since whenever, by the name of its folder."""
     histories: dict[str, BatchHistory] = field(default_factory=dict)
     """What batches have read, by checkpoint."""
+    ids: dict[str, str] = field(default_factory=dict)
+    """Of tables, by folder."""
+    others: dict[str, tuple[TableName, str]] = field(default_factory=dict)
+    """The source that is another table, and why, by checkpoint."""
     seeded: list[tuple[str, int | None, str]] = field(default_factory=list)
     """Checkpoints that were seeded, each with its batch and the one that it is like."""
 
@@ -220,8 +226,17 @@ class ScriptedFiles:
         self._reach(folder)
         self.taken_over.append(folder)
 
-    def sink_batch(self, folder: str) -> int | None:
+    def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
+        self.asked_records.add((Path(folder).name, format, query))
         return self.sink
+
+    def identity(self, folder: str, format: str) -> str:
+        return self.ids.get(folder, "")
+
+    def why_other_source(
+        self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]
+    ) -> tuple[TableName, str] | None:
+        return self.others.get(checkpoint)
 
     def read(self, folder: str) -> CheckpointState | None:
         self._reach(folder)

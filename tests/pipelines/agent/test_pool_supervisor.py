@@ -53,7 +53,8 @@ class FakeProcess:
     def alive(self) -> bool:
         return self.machine.running
 
-    def start(self) -> bool:
+    def start(self, say: Callable[[str], object]) -> bool:
+        say("the jars of delta are being fetched once, into /h")
         self.machine.act("start")
         self.machine.running = True
         return True
@@ -115,7 +116,7 @@ def supervise(
     machine: Machine, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., PoolSupervisor]:
     """Make a supervisor; a second one is a new agent."""
-    monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool, data: FakeProcess(machine))
+    monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool, **_: FakeProcess(machine))
     monkeypatch.setattr(pool_supervisor, "Session", lambda url, token, id, lost: FakeSession(machine, id, lost))
     for name in ("SparkQueries", "SparkTables", "SparkAnalysis"):
         monkeypatch.setattr(pool_supervisor, name, lambda *_: "a port")
@@ -264,6 +265,14 @@ def test_the_last_words_of_a_pool_that_died_are_shown(supervise: Any, machine: M
     with pytest.raises(PoolUnreachable, match="no Java"):
         keeper.keep()
     assert said[0] == "its process ended; it is being restarted; its log ends: ERROR: there is no memory"
+
+
+def test_what_a_start_fetches_is_said_while_it_does(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+    keeper, during = supervise(), []
+    real = machine.act
+    machine.act = lambda name: (during.append(ledger.facts().pool_detail), real(name))  # type: ignore[method-assign]
+    keeper.keep()
+    assert during[:2] == ["the jars of delta are being fetched once, into /h", "a Spark Connect server takes 6 to 10 s"]
 
 
 def test_a_new_agent_adopts_the_pool_and_its_session(supervise: Any, machine: Machine, ledger: Ledger) -> None:

@@ -138,3 +138,8 @@ def test_other_words_are_usage_errors(project: Path, word: str, with_readers: bo
 def test_a_folder_without_the_sample_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         change_project(tmp_path, "filter")
+
+
+def test_a_column_is_expected_to_be_a_rebuild_on_delta(tmp_path: Path) -> None:
+    change, written = change_project(copy_sample(tmp_path / "demo", "delta").folder, "column")
+    assert written and change.expected.startswith("rebuild with its readers")

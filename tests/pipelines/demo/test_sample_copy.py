@@ -92,3 +92,17 @@ def test_the_marker_is_what_tells_the_project_id(tmp_path: Path) -> None:
     copy = copy_sample(tmp_path / "demo")
     assert project_id(copy.folder) == json.loads((copy.folder / MARKER).read_text())["project_id"] == copy.project_id
     assert project_id(tmp_path) is None
+
+
+def test_the_sample_on_delta_is_the_same_company_with_its_tables_in_delta(tmp_path: Path) -> None:
+    from core.project_files.loader import read_project
+
+    copy = copy_sample(tmp_path / "demo", "delta")
+    files = [path for path in copy.folder.rglob("*") if path.suffix in (".yml", ".sql")]
+    project, problems = read_project({path.relative_to(copy.folder).as_posix(): path.read_text() for path in files})
+    assert project is not None and not problems
+    formats = {table.parsed_ddl.format for table in project.tables.values() if not table.external}
+    assert formats == {"delta"}
+    assert copy_sample(tmp_path / "demo").made is False
+    with pytest.raises(Refused, match="whose tables are delta"):
+        copy_sample(tmp_path / "demo", "parquet")

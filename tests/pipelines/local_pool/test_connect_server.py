@@ -109,7 +109,9 @@ def sleeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[
     """Servers that only sleep, in place of Spark; what was started is ended with the test."""
     monkeypatch.setattr(LocalPool, "check_java", lambda _: JavaCheck("/nowhere/bin/java", "/nowhere", 17, "Java 17"))
     sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-    monkeypatch.setattr(LocalPool, "_command", lambda _, spark, server: [*sleep, f"-Dheadgate.pool={server.marker}"])
+    monkeypatch.setattr(
+        LocalPool, "_command", lambda _, spark, server, jars: [*sleep, f"-Dheadgate.pool={server.marker}"]
+    )
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
 

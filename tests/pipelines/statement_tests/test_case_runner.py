@@ -123,6 +123,15 @@ def test_rows_that_differ_are_shown_by_key_and_column(own_session: Session, tmp_
     assert found.difference["missing_rows"][0]["id"] == "2"
 
 
+def test_a_statement_over_delta_is_tried_on_a_server_without_it(own_session: Session, tmp_path: Path) -> None:
+    declared = tables("SELECT id, upper(kind) AS kind FROM STREAM landed", "id BIGINT, kind STRING")
+    a = declared[TableName("a")]
+    declared[TableName("a")] = replace(a, parsed_ddl=replace(a.parsed_ddl, format="delta"))
+    text = "given: {landed: [{id: 1, kind: x}]}\nexpect: [{id: 1, kind: X}]"
+    found = runner(own_session, tmp_path, declared).run(case_of(text, declared))
+    assert (found.outcome, found.summary) == (CaseOutcome.PASSED, "1 row")
+
+
 @pytest.mark.drill
 def test_another_type_than_declared_fails(own_session: Session, tmp_path: Path) -> None:
     declared = tables("SELECT CAST(id AS INT) AS id FROM STREAM landed", "id BIGINT")

@@ -9,6 +9,7 @@ import pytest
 from command_line import written
 
 from core.model.errors import Refused
+from core.project.connectors import DELTA, fetched_folder
 from tui.agent_client import agent_process
 from tui.command_line import exit_codes
 from tui.services import doctor_checks
@@ -179,7 +180,7 @@ def test_demo_takes_a_relative_folder_from_where_we_are(
 ) -> None:
     asked: list[str] = []
 
-    def copied(folder: str, _: object) -> dict[str, Any]:
+    def copied(folder: str, _: object, **more: Any) -> dict[str, Any]:
         asked.append(folder)
         raise Refused("far enough")
 
@@ -293,6 +294,23 @@ def test_doctor_says_how_a_pool_that_was_given_up_is_started(
     ledger.put_pool(pool_state="failed", pool_detail="8 starts within 10 min failed; the last one: OutOfMemoryError")
     check = doctor_checks.check_pool(place)
     assert not check.ok and "OutOfMemoryError" in check.summary and "headgate up" in check.remedy
+
+
+def test_doctor_says_what_a_pool_is_given_beside_spark_and_where_it_lies(place: Any, folder: Path) -> None:
+    manifest = folder / "headgate.yml"
+    assert doctor_checks.check_connectors(place) is None
+    manifest.write_text(f"{manifest.read_text()}connectors: {{delta: {{}}}}\n")
+    check = doctor_checks.check_connectors(place)
+    assert check is not None and check.warning
+    assert check.summary == "delta: io.delta:delta-spark_4.2_2.13:4.4.0 is fetched when the pool first starts"
+    jars = Path(fetched_folder(place.where.home, (DELTA,)))
+    jars.mkdir(parents=True)
+    (jars / "resolved.json").write_text('{"a.jar": 1500000, "b.jar": 500000}')
+    check = doctor_checks.check_connectors(place)
+    assert check is not None and check.ok and check.summary.endswith(f"2 jars, 2.0 MB in {jars}")
+    manifest.write_text(manifest.read_text().replace("{delta: {}}", "{delta: {jars: [lib]}}"))
+    check = doctor_checks.check_connectors(place)
+    assert check is not None and not check.ok and f"{folder}/lib does not exist" in check.summary and check.remedy
 
 
 def test_up_says_how_many_statements_are_resumed(

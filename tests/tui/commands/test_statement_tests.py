@@ -65,6 +65,19 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str
     return found.out + found.err
 
 
+def test_a_table_on_delta_is_said_to_be_tried_over_files(
+    folder: Path, child: Child, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder)
+    child(of())
+    assert "tried over" not in said(["test"], capsys, 0)
+    manifest, ddl = folder / "headgate.yml", next(folder.glob("pipelines/*/p/a/sql-scripts/ddl.a.sql"))
+    ddl.write_text(ddl.read_text().replace("parquet", "delta"))
+    manifest.write_text(manifest.read_text() + "connectors: {delta: {}}\n")
+    child(of())
+    assert "tried over parquet files, without what only delta does: a\n" in said(["test"], capsys, 0)
+
+
 def test_all_that_pass_is_zero_with_the_files_that_the_child_needs(
     folder: Path, child: Child, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,12 +3,13 @@
 Figures come from the newest batch, curves from the ring of samples.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.model.states import Trend
 from core.observed.batch_time import batch_shares, slowest_part
 from core.text.secrets import mask_secrets
+from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from state.registry import StatementLine
 from state.row_types import Deployment, Measurement
@@ -271,6 +272,7 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
                 right(str(source.get("files", "?")), 8),
                 right(short_size(_number(source.get("bytes"))), 10),
                 ("   dropped or replaced" if missing else "", Tone.BAD),
+                ("" if missing else _versions(source), Tone.DIM),
             )
         )
     if len(lines) == 1:
@@ -280,6 +282,12 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
         lines.append(EMPTY)
         lines.append(line((" static  ", Tone.DIM), ", ".join(static), ("   read again by every batch", Tone.DIM)))
     return tuple(lines)
+
+
+def _versions(source: Mapping[str, object]) -> str:
+    """Say how many versions wait, of a source that has versions."""
+    found = source.get("versions")
+    return f"   {counted(found, 'version')}" if isinstance(found, int) and found else ""
 
 
 def _number(value: object) -> float | None:

@@ -14,7 +14,7 @@ from core.changes.spark_analysis import AnalysedRevision, AnalysedStatement, Ana
 from core.changes.upgrade_proof import proof_key
 from core.model.errors import EngineRefused, Stale, TryAgain, UsageError
 from core.model.names import TableName
-from core.model.table_formats import EXTERNAL_INPUTS
+from core.model.table_formats import TABLE_FORMATS
 from core.plan.codec import plan_as_json
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan, questions_of
@@ -76,7 +76,7 @@ def test_table_that_cannot_be_made_leaves_one_question_unanswered(world: AgentCo
         ("SELECT * FROM text.`/etc/passwd`", "",
          "Spark was not asked: text./etc/passwd is a path or a table of another database"),
         ("SELECT i FROM a", "CREATE TABLE a (i INT) USING `org.evil.Source`",
-         f"Spark was not asked: a is org.evil.source, not {', '.join(EXTERNAL_INPUTS)}"),
+         f"Spark was not asked: a is org.evil.source, not {', '.join(TABLE_FORMATS)}"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("old", [False, True])

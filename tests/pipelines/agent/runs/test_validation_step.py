@@ -172,7 +172,11 @@ def test_rows_of_batches_that_nobody_can_read_of_are_never_taken_for_no_rows(ser
     thread.start()
     wait_until(lambda: "it is not known" in step_of(served, run).note)
     assert not pool.compared and pool.views["a"] == "a__v1"
-    served.files.sink = None  # type: ignore[attr-defined]  # A double's: now neither has written a batch.
+    files: Any = served.files
+    place = served.layout.checkpoint_folder(T("a"), 1)
+    assert ("a__v1", "parquet", f"id in {place}") in files.asked_records
+    assert {format for _, format, _ in files.asked_records} == {"parquet"}
+    files.sink = None  # Now neither has written a batch.
     thread.join(30)
     assert step_of(served, run).note == "equal in 7 checks"
 

@@ -1,0 +1,76 @@
+"""Connectors: what a pool needs beside Spark's own jars, as headgate.yml declares it."""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+
+SPARK = "4.2"
+"""The minor version of Spark that pools run (`pipelines.doctor.ENGINE`): jars are built for one of them."""
+
+_COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+\Z", re.ASCII)
+_PATTERN = re.compile(r"[\w.*-]+:[\w.*-]+\Z", re.ASCII)
+_DELTA = re.compile(r"delta-(?:spark|core)_(?:(?P<spark>\d+\.\d+)_)?(?P<scala>\d+\.\d+)\Z")
+_SCALA = "2.13"
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """One connector by its name."""
+
+    name: str
+    coordinates: tuple[str, ...] = ()
+    """`group:artifact:version` of what is fetched, with what it needs; empty where all jars are given."""
+    exclude: tuple[str, ...] = ()
+    """`group:artifact`, either may be `*`: what is not fetched, because Spark brings it or nobody needs it."""
+    jars: tuple[str, ...] = ()
+    """Files, and folders of them, that are used as they are; relative to the project folder, or absolute."""
+
+
+DELTA = Connector(
+    name="delta",
+    coordinates=(f"io.delta:delta-spark_{SPARK}_{_SCALA}:4.4.0",),
+    # Spark 4.2.0 brings a newer version of each: of 87 MB that Delta 4.4.0 asks for 14 MB are left.
+    exclude=(
+        "com.fasterxml.jackson.core:*", "com.github.luben:*", "com.google.code.findbugs:*", "commons-logging:*",
+        "commons-pool:*", "io.airlift:*", "org.apache.hadoop:*", "org.apache.logging.log4j:*", "org.apache.parquet:*",
+        "org.locationtech.jts:*", "org.roaringbitmap:*", "org.slf4j:*", "org.xerial.snappy:*",
+    ),
+)  # fmt: skip
+
+CONNECTORS = {connector.name: connector for connector in (DELTA,)}
+"""Those that this version knows, as they are where headgate.yml says no more than their name."""
+
+
+def wrong_coordinate(coordinate: str) -> str:
+    """Explain what is wrong with a coordinate, empty where nothing is: its form, or the Spark that it was built for."""
+    if not _COORDINATE.match(coordinate):
+        return "is not group:artifact:version"
+    group, artifact, _ = coordinate.split(":")
+    return built_for_another_spark(artifact) if group == "io.delta" else ""
+
+
+def built_for_another_spark(artifact: str) -> str:
+    """Explain why an artifact of Delta cannot run on these pools; empty where it can, and for any other artifact."""
+    found = _DELTA.match(artifact)
+    if not found or (found["spark"], found["scala"]) == (SPARK, _SCALA):
+        return ""
+    if found["spark"] == SPARK:
+        return f"is Delta for Scala {found['scala']}, and pools run Scala {_SCALA}"
+    other = f"Spark {found['spark']}" if found["spark"] else "an older Spark"
+    return f"is Delta for {other}, and pools run Spark {SPARK}"
+
+
+def is_exclusion(text: str) -> bool:
+    """Return whether a text is `group:artifact`, either of them with `*`."""
+    return _PATTERN.match(text) is not None
+
+
+def fetched_folder(home: str, connectors: tuple[Connector, ...]) -> str:
+    """Return where an environment's home keeps the jars that were fetched; other coordinates are another folder."""
+    what = json.dumps([[connector.coordinates, connector.exclude] for connector in connectors])
+    return f"{home}/connectors/{hashlib.sha256(what.encode()).hexdigest()[:12]}"
+
+
+FETCHED_LIST = "resolved.json"
+"""In that folder, written last: name and size in bytes of each jar."""

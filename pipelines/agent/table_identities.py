@@ -1,0 +1,69 @@
+"""Tables with an id of their own: registered only where they are, and never another one in the place of what was."""
+
+from core.model.errors import Refused
+from core.model.names import physical_name, query_name
+from core.model.table_formats import table_format
+from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
+from pipelines.agent.version_tables import register
+from state.row_types import Deployment
+
+
+def register_again(world: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
+    """Put a version's table, which was made before, into a pool's catalog; raises Refused where its log is gone.
+
+    Without its log Delta would make an empty one in its place, and say nothing (4.4.0).
+    """
+    name = world.layout.catalog_name(deployment.table, deployment.version)
+    if not table_format(deployment.format).transaction_log:
+        register(pool, world.layout, deployment)
+        return
+    if why := why_other_sink(world, deployment):
+        raise Refused(why, remedy=f"headgate plan {deployment.table} --rebuild")
+    pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl, exists=True)
+
+
+def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:
+    """Refuse a start that would write into, or read on from, another table than the one before.
+
+    Spark compares the id of what is read and never of what is written: rows before it would be lost without a word.
+    """
+    if why := why_other_table(world, deployment):
+        raise Refused(why, remedy=f"restore it, or headgate plan {deployment.table} --rebuild")
+
+
+def why_other_table(world: AgentContext, deployment: Deployment) -> str:
+    """Explain which table of a statement is not the one that it was; empty where all are."""
+    if deployment.external:
+        return ""
+    return why_other_sink(world, deployment) or _why_other_source(world, deployment)
+
+
+def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
+    """Explain why the table of a version is not the one that was made for it; empty where it is."""
+    if not table_format(deployment.format).transaction_log:
+        return ""
+    name = query_name(deployment.table, deployment.version)
+    found = world.files.identity(deployment.folder, deployment.format)
+    if not found:
+        return f"the table of {name} is gone: {deployment.folder} has no log"
+    if deployment.table_id and found != deployment.table_id:
+        return f"the table of {name} was re-created: its id is {found} and was {deployment.table_id}"
+    return ""
+
+
+def _why_other_source(world: AgentContext, deployment: Deployment) -> str:
+    parents = {}
+    for binding in deployment.bindings:
+        if binding.streamed and (parent := world.ledger.deployment(binding.parent, binding.version)) is not None:
+            parents[binding.parent, binding.version] = parent
+    if not any(table_format(parent.format).transaction_log for parent in parents.values()):
+        return ""
+    sources = streamed_sources(deployment, streamed_reads(deployment), parents)
+    other = world.files.why_other_source(deployment.checkpoint, sources)
+    if other is None:
+        return ""
+    table, why = other
+    version = next((version for parent, version in parents if parent == table), 0)
+    name = query_name(deployment.table, deployment.version)
+    return f"{physical_name(table, version)}, which {name} reads, {why}"

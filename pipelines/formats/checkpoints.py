@@ -1,0 +1,135 @@
+"""Files of tables of every format: what has a transaction log is asked of it, everything else of its own files."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from core.model.errors import TryAgain
+from core.model.names import TableName
+from core.model.table_formats import table_format
+from core.observed.aligned_positions import BatchHistory
+from core.ports.storage import FolderContents, SourceLag
+from pipelines.formats.delta_offsets import DeltaOffset, mark_of
+from pipelines.formats.delta_tables import DeltaTables
+from pipelines.storage.batch_histories import BatchHistories
+from pipelines.storage.checkpoints import FileCheckpoints
+from pipelines.storage.file_stream_logs import local_path
+from pipelines.storage.json_files import reachable
+
+Sources = tuple[tuple[int, TableName, str, str], ...]
+"""(ordinal, table, folder, format) of each."""
+
+
+class TableCheckpoints(FileCheckpoints):
+    """Implements `core.ports.storage.Checkpoints` for tables of every format."""
+
+    def __init__(self, ledger: str, *, machine: str = "", epoch: int = 1) -> None:
+        super().__init__(ledger, machine=machine, epoch=epoch)
+        self._delta = DeltaTables()
+        self._histories = BatchHistories(mark_of)
+
+    def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
+        """Return the newest batch of a query in a table's own record; None where it has none."""
+        if not table_format(format).transaction_log:
+            return super().sink_batch(folder)
+        with _reading(folder):
+            return self._delta.sink_batch(folder, query)
+
+    def identity(self, folder: str, format: str) -> str:
+        """Return the id that a table itself has; empty where it has none, or its format knows none."""
+        if not table_format(format).transaction_log:
+            return ""
+        with _reading(folder):
+            if not (found := self._delta.identity(folder)):
+                _refuse_unmounted(folder)
+            return found
+
+    def why_other_source(self, checkpoint: str, sources: Sources) -> tuple[TableName, str] | None:
+        """Return the first source that is not what a statement has read, and why; None where all are."""
+        with _reading(checkpoint):
+            offsets = self._delta_offsets(checkpoint)
+            for ordinal, table, folder, _ in sources:
+                if (offset := offsets.get(ordinal)) and (why := self._delta.why_other(offset, folder)):
+                    _refuse_unmounted(folder)
+                    return table, why
+        return None
+
+    def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
+        """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
+        logged = {source[0] for source in sources if table_format(source[3]).transaction_log}
+        files = tuple(source for source in sources if source[0] not in logged)
+        measured = dict(zip((source[0] for source in files), super().lag(checkpoint, files), strict=True))
+        if logged:
+            with _reading(checkpoint):
+                offsets = self._delta_offsets(checkpoint)
+                measured |= {
+                    ordinal: self._delta.lag(offsets.get(ordinal), table, folder)
+                    for ordinal, table, folder, _ in sources
+                    if ordinal in logged
+                }
+        return tuple(measured[source[0]] for source in sources)
+
+    def rows(self, folder: str, format: str) -> int | None:
+        """Count the rows of a table; None while some are not counted, and where they never are."""
+        if not table_format(format).transaction_log:
+            return super().rows(folder, format)
+        with _reading(folder):
+            return self._delta.rows(folder)
+
+    def rows_since(self, folder: str, format: str, moment: float) -> int | None:
+        """Count the rows that a written table has got since a moment; None where they cannot be counted."""
+        if not table_format(format).transaction_log:
+            return super().rows_since(folder, format, moment)
+        with _reading(folder):
+            return self._delta.rows_since(folder, moment)
+
+    def contents(self, folder: str, format: str) -> FolderContents | None:
+        """Return size and range of what a table holds; None if it does not exist on this machine."""
+        if not table_format(format).transaction_log:
+            return super().contents(folder, format)
+        with _reading(folder):
+            return self._delta.contents(folder)
+
+    def gone(self, checkpoint: str, sources: Sources) -> int | None:
+        """Count the files that a statement has read, and that are no longer there; None where nobody can say."""
+        logged = [source for source in sources if table_format(source[3]).transaction_log]
+        with _reading(checkpoint):
+            if not all(self._delta.keeps_all(folder) for _, _, folder, _ in logged):
+                return None
+        return super().gone(checkpoint, tuple(source for source in sources if source not in logged))
+
+    def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
+        """Return what each known batch had read of so many sources, and what the table held; empty where unreadable."""
+        found = super().batch_history(checkpoint, sources, folder)
+        if not self._delta.is_there(folder):
+            return found
+        with _reading(folder):
+            return replace(found, held=self._delta.held(folder))
+
+    def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
+        """Return the files of batches up to `upto`; None where the log does not say it any more."""
+        if not self._delta.is_there(folder):
+            return super().written_files(folder, upto)
+        with _reading(folder):
+            return self._delta.written_files(folder, upto)
+
+    def _delta_offsets(self, checkpoint: str) -> Mapping[int, DeltaOffset]:
+        return self._delta.offsets(checkpoint, self._newest(f"{checkpoint}/commits"))
+
+
+@contextmanager
+def _reading(folder: str) -> Iterator[None]:
+    """Raise what the file system refuses, and what is no log that is known, as TryAgain."""
+    with reachable(folder):
+        try:
+            yield
+        except (ValueError, KeyError, TypeError) as error:
+            raise TryAgain(f"the log of {folder} cannot be read: {error}", remedy="check what wrote it") from error
+
+
+def _refuse_unmounted(folder: str) -> None:
+    """Raise TryAgain where the folder that holds a version's folder is not there: what is below it is not gone."""
+    above = os.path.dirname(local_path(folder.rstrip("/")))
+    if not os.path.isdir(above):
+        raise TryAgain(f"{above} is not there", remedy="mount it, or check its permissions")

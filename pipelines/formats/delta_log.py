@@ -1,0 +1,334 @@
+"""The transaction log of a Delta table (`_delta_log`), read without Spark: commits, and what a version holds.
+
+Commits are JSON, one action a line; every tenth or so is followed by a checkpoint, parquet, which holds the state of
+the table up to it. Older commits are deleted once a checkpoint is there and 30 days have passed (Delta 4.4.0).
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow.parquet
+
+KEPT_COMMITS = 10_000
+"""Commits of one table that are held, newest first; a reader that is farther behind has them read once more."""
+
+_DIGITS = 20
+_CHECKPOINT_COLUMNS = (
+    "add.path", "add.size", "add.modificationTime", "add.stats", "add.deletionVector.cardinality",
+    "txn.appId", "txn.version", "metaData.id",
+    "metaData.configuration",
+)  # fmt: skip
+
+
+class NoDeltaLog(Exception):
+    """There is no Delta table in the folder."""
+
+
+class CommitsGone(Exception):
+    """Commits that are asked for are no longer in the log."""
+
+
+class DataFile(NamedTuple):
+    """A file that a commit has added."""
+
+    path: str
+    size: int
+    rows: int | None
+    """None where the writer has recorded no statistics."""
+    at: float
+    """When it was written, epoch seconds."""
+    deleted: int = 0
+    """Rows that it still holds and that were taken out of the table (deletion vectors)."""
+
+
+class Commit(NamedTuple):
+    """What readers of a stream see of one version."""
+
+    version: int
+    at: float
+    """When it was made, epoch seconds."""
+    files: int
+    """Added with new rows: what OPTIMIZE writes is not counted."""
+    bytes: int
+    rows: int | None
+    took_out: str = ""
+    """What took rows out or changed them (`UPDATE`), empty where nothing did; what OPTIMIZE does is none of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Files of one version of a table, or of several commits."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int | None = 0
+    """None where a file says nothing of its rows."""
+    earliest: float | None = None
+    """When the oldest was written; None where there is none."""
+
+    def plus(self, files: int, size: int, rows: int | None, at: float | None) -> "Totals":
+        """Return these and more."""
+        known = None if self.rows is None or rows is None else self.rows + rows
+        times = [each for each in (self.earliest, at if files else None) if each is not None]
+        return Totals(self.files + files, self.bytes + size, known, min(times, default=None))
+
+    @classmethod
+    def of(cls, files: Iterable[DataFile]) -> "Totals":
+        """Add up files."""
+        found = cls()
+        for file in files:
+            found = found.plus(1, file.size, file.rows, file.at)
+        return found
+
+
+@dataclass(slots=True)
+class _Actions:
+    """One commit as it stands in its file."""
+
+    at: float | None = None
+    added: list[DataFile] = field(default_factory=list)
+    """With new rows, in the order in which a stream counts them."""
+    rewritten: list[DataFile] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    took_out: bool = False
+    operation: str = ""
+    batches: dict[str, int] = field(default_factory=dict)
+    id: str = ""
+    maps_columns: bool = False
+
+
+class DeltaLog:
+    """One table's log; `refresh` reads what is new of it and nothing twice."""
+
+    def __init__(self, folder: str) -> None:
+        """Read nothing yet; `folder` is that of the table."""
+        self.folder = folder
+        self.place = f"{folder}/_delta_log"
+        self._forget()
+
+    def _forget(self) -> None:
+        self.id = ""
+        self.maps_columns = False
+        """Whether columns have other names in the files (`delta.columnMapping.mode`)."""
+        self.head = -1
+        """Newest version."""
+        self.batches: dict[str, int] = {}
+        """The newest batch that each streaming query has written, by its id."""
+        self.batch_by_version: dict[int, tuple[str, int]] = {}
+        self.produced = Totals()
+        """All that was ever added, counted from the first state that was read."""
+        self.newest_at: float | None = None
+        """When rows were last added."""
+        self.shrank = False
+        """Whether a commit has removed rows since then, or rewritten files."""
+        self._active: Totals | None = None
+        self._commits: dict[int, Commit] = {}
+        self._snapshot: tuple[int, list[DataFile]] | None = None
+        self._snapshot_used = False
+        self._inode: tuple[int, int] | None = None
+
+    def refresh(self) -> None:
+        """Read the commits that are new; a log that was made anew is read from its beginning.
+
+        Raises NoDeltaLog where there is none, ValueError where it cannot be read.
+        """
+        try:
+            about = os.stat(self.place)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            self._forget()
+            raise NoDeltaLog(self.folder) from error
+        inode = (about.st_dev, about.st_ino)
+        if self._inode != inode or (self.head >= 0 and not os.path.exists(self._path(self.head))):
+            # Made anew, a copy that ends earlier, or one that went on while nobody looked and was cleaned up.
+            self._forget()
+            self._begin()
+            self._inode = inode
+        if not self._snapshot_used:
+            self._snapshot = None
+        self._snapshot_used = False
+        while (actions := self._read(self.head + 1)) is not None:
+            self._take(self.head + 1, actions)
+        if self.head < 0:
+            raise NoDeltaLog(self.folder)
+
+    def active(self) -> Totals:
+        """Return what the newest version holds."""
+        if self._active is None:
+            self._active = Totals.of(self._state(self.head).values())
+        return self._active
+
+    def since(self, version: int) -> Iterator[Commit]:
+        """Go through the commits from a version on; raises CommitsGone where the log begins later."""
+        for each in range(version, self.head + 1):
+            yield self._commits.get(each) or self._commit(each, self._there(each))
+
+    def added_in(self, version: int) -> list[DataFile]:
+        """Return the files with new rows of one commit, in the order in which a stream counts them."""
+        return self._there(version).added
+
+    def files_at(self, version: int) -> list[DataFile]:
+        """Return the files of a version in the order in which the first batches of a stream read them.
+
+        That order is by time and path (Delta 4.4.0). Raises CommitsGone where the version cannot be put together.
+        """
+        self._snapshot_used = True
+        if self._snapshot is None or self._snapshot[0] != version:
+            found = sorted(self._state(version).values(), key=lambda file: (file.at, file.path))
+            self._snapshot = (version, found)
+        return self._snapshot[1]
+
+    def _begin(self) -> None:
+        """Begin with the newest checkpoint, or before the first version."""
+        newest = max((version for version, _ in self._checkpoints()), default=None)
+        if newest is None:
+            return
+        state: dict[str, DataFile] = {}
+        for table in self._tables_of(newest):
+            state |= {file.path: file for file in _added_files(table.get("add"))}
+            self.batches |= {str(txn["appId"]): int(txn["version"]) for txn in _structs(table.get("txn"))}
+            for found in _structs(table.get("metaData")):
+                self.id, self.maps_columns = str(found["id"]), _maps_columns(dict(found["configuration"] or ()))
+        self._active = self.produced = Totals.of(state.values())
+        self.newest_at = max((file.at for file in state.values()), default=None)
+        self.head = newest
+
+    def _take(self, version: int, actions: _Actions) -> None:
+        commit = self._commit(version, actions)
+        self._commits[version] = commit
+        self._commits.pop(version - KEPT_COMMITS, None)
+        self.head = version
+        if actions.id:
+            self.id, self.maps_columns = actions.id, actions.maps_columns
+        self.produced = self.produced.plus(commit.files, commit.bytes, commit.rows, commit.at)
+        for query, batch in actions.batches.items():
+            self.batches[query] = batch
+            self.batch_by_version[version] = (query, batch)
+            self.batch_by_version.pop(version - KEPT_COMMITS, None)
+        if commit.files:
+            self.newest_at = commit.at
+        if actions.removed or actions.rewritten:
+            self.shrank, self._active = True, None
+        elif self._active is not None or version == 0:
+            added = Totals.of(actions.added)
+            before = self._active or Totals()
+            self._active = before.plus(added.files, added.bytes, added.rows, added.earliest)
+
+    def _commit(self, version: int, actions: _Actions) -> Commit:
+        found = Totals.of(actions.added)
+        at = actions.at if actions.at is not None else found.earliest or 0.0
+        what = (actions.operation or "a commit") if actions.took_out else ""
+        return Commit(version, at, found.files, found.bytes, found.rows, what)
+
+    def _there(self, version: int) -> _Actions:
+        found = self._read(version)
+        if found is None:
+            raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
+        return found
+
+    def _state(self, version: int) -> dict[str, DataFile]:
+        """Put a version together from the newest checkpoint up to it and the commits after that."""
+        begin = max((each for each, _ in self._checkpoints() if each <= version), default=-1)
+        state: dict[str, DataFile] = {}
+        if begin >= 0:
+            for table in self._tables_of(begin):
+                state |= {file.path: file for file in _added_files(table.get("add"))}
+        for each in range(begin + 1, version + 1):
+            actions = self._there(each)
+            for path in actions.removed:
+                state.pop(path, None)
+            state |= {file.path: file for file in (*actions.added, *actions.rewritten)}
+        return state
+
+    def _checkpoints(self) -> list[tuple[int, str]]:
+        """List the whole checkpoints by version; one in several parts is there once its last part is."""
+        found: dict[int, list[str]] = {}
+        with os.scandir(self.place) as entries:
+            names = [entry.name for entry in entries if ".checkpoint." in entry.name and entry.name[0].isdigit()]
+        for name in names:
+            if name.endswith(".parquet"):
+                found.setdefault(int(name.partition(".")[0]), []).append(name)
+        return [(version, name) for version, parts in found.items() for name in sorted(parts) if _is_whole(parts)]
+
+    def _tables_of(self, version: int) -> Iterator[dict[str, list[Any]]]:
+        """Read the parts of a checkpoint, a few thousand rows at once."""
+        for each, name in self._checkpoints():
+            if each != version:
+                continue
+            with pyarrow.parquet.ParquetFile(f"{self.place}/{name}") as file:
+                there = set(file.schema_arrow.names)
+                if "sidecar" in there:
+                    raise ValueError(f"{name} has parts of its own (checkpoint policy v2), which are not read")
+                for batch in file.iter_batches(columns=list(_CHECKPOINT_COLUMNS)):
+                    yield {column: batch.column(column).to_pylist() for column in batch.schema.names}
+
+    def _path(self, version: int) -> str:
+        return f"{self.place}/{version:0{_DIGITS}}.json"
+
+    def _read(self, version: int) -> _Actions | None:
+        """Read one commit; None where it is not there."""
+        path = self._path(version)
+        try:
+            with open(path, encoding="utf-8") as file:
+                found = _actions(file)
+                if found.at is None:
+                    found.at = os.fstat(file.fileno()).st_mtime
+        except FileNotFoundError:
+            return None
+        return found
+
+
+def _actions(lines: Iterable[str]) -> _Actions:
+    found = _Actions()
+    for line in lines:
+        if not line.strip():
+            continue
+        action: Mapping[str, Any] = json.loads(line)
+        if add := action.get("add"):
+            (found.added if add.get("dataChange", True) else found.rewritten).append(_data_file(add))
+        elif remove := action.get("remove"):
+            found.removed.append(_key(remove))
+            found.took_out |= bool(remove.get("dataChange", True))
+        elif txn := action.get("txn"):
+            found.batches[str(txn["appId"])] = int(txn["version"])
+        elif meta := action.get("metaData"):
+            found.id, found.maps_columns = str(meta["id"]), _maps_columns(meta.get("configuration") or {})
+        elif info := action.get("commitInfo"):
+            found.operation = str(info.get("operation", ""))
+            at = info.get("inCommitTimestamp") or info.get("timestamp")
+            found.at = None if at is None else float(at) / 1000
+    return found
+
+
+def _maps_columns(configuration: Mapping[str, str]) -> bool:
+    return configuration.get("delta.columnMapping.mode", "none") != "none"
+
+
+def _added_files(column: list[Any] | None) -> Iterator[DataFile]:
+    return (_data_file(add) for add in _structs(column))
+
+
+def _structs(column: list[Any] | None) -> Iterator[Mapping[str, Any]]:
+    """Go through the actions of one kind; a struct of nothing but NULL is none."""
+    return (each for each in column or () if each is not None and any(value is not None for value in each.values()))
+
+
+def _data_file(add: Mapping[str, Any]) -> DataFile:
+    stats = add.get("stats")
+    rows = json.loads(stats).get("numRecords") if stats else None
+    deleted = (add.get("deletionVector") or {}).get("cardinality") or 0
+    at = float(add.get("modificationTime") or 0) / 1000
+    left = None if rows is None else int(rows) - int(deleted)
+    return DataFile(_key(add), int(add.get("size") or 0), left, at, int(deleted))
+
+
+def _key(action: Mapping[str, Any]) -> str:
+    return str(action["path"])
+
+
+def _is_whole(parts: list[str]) -> bool:
+    """Return whether a checkpoint is one file, or all of `N.checkpoint.<part>.<parts>.parquet`."""
+    words = parts[0].split(".")
+    return len(words) != 5 or len(parts) == int(words[3])

@@ -1,0 +1,202 @@
+"""Delta tables as their log describes them: identity, batches written, lag of readers, contents; used by threads."""
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
+from urllib.parse import unquote
+
+from core.model.names import TableName
+from core.model.table_formats import TABLE_FORMATS
+from core.ports.storage import FolderContents, SourceLag
+from pipelines.formats.delta_lag import Backlog, OtherTable, backlog
+from pipelines.formats.delta_log import Commit, CommitsGone, DeltaLog, NoDeltaLog
+from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
+from pipelines.storage.file_stream_logs import local_path
+
+_DELTA = TABLE_FORMATS["delta"]
+
+REFRESH_S = 0.5
+"""A log that several statements read is looked at once within this time."""
+
+KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
+"""Tables, and backlogs, that are remembered; those that were asked for longest ago are read again."""
+
+
+class DeltaTables:
+    """Reads logs again and again, each time what is new; all of one round share a look at a table."""
+
+    def __init__(self, *, refresh_s: float = REFRESH_S) -> None:
+        self._refresh_s = refresh_s
+        self._lock = threading.RLock()
+        self._logs: OrderedDict[str, tuple[DeltaLog, float]] = OrderedDict()
+        self._backlogs: OrderedDict[tuple[str, DeltaOffset | None], tuple[int, Backlog]] = OrderedDict()
+        self._offsets: dict[str, tuple[int, Mapping[int, DeltaOffset]]] = {}
+
+    def identity(self, folder: str) -> str:
+        """Return the id of the table in a version's folder; empty where there is none."""
+        with self._lock, suppress(NoDeltaLog):
+            return self._log(folder, newest=True).id
+        return ""
+
+    def sink_batch(self, folder: str, query: str) -> int | None:
+        """Return the newest batch of a query that its table has; None where it has none."""
+        with self._lock, suppress(NoDeltaLog):
+            return self._log(folder, newest=True).batches.get(query)
+        return None
+
+    def why_other(self, offset: DeltaOffset, folder: str) -> str:
+        """Explain why a query at an offset cannot go on with the table that is there; empty where it can."""
+        with self._lock:
+            try:
+                log = self._log(folder, newest=True)
+                if log.id != offset.table_id:
+                    return f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"
+                if offset.version > log.head + 1:
+                    return (
+                        f"is an older copy: it ends with version {log.head}, and version {offset.version - 1} was read"
+                    )
+                next(log.since(offset.version), None)
+            except NoDeltaLog:
+                return "is gone: there is no _delta_log"
+            except CommitsGone:
+                return f"has no version {offset.version} in its log any more, which is to be read next"
+            return ""
+
+    def offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
+        """Return how far a batch has read each Delta source, by ordinal; the file of a batch never changes."""
+        if batch is None:
+            return {}
+        with self._lock, suppress(FileNotFoundError):
+            known = self._offsets.get(checkpoint)
+            if known is None or known[0] != batch:
+                known = self._offsets[checkpoint] = (batch, read_offsets(checkpoint, batch))
+            return known[1]
+        return {}
+
+    def lag(self, offset: DeltaOffset | None, table: TableName, folder: str) -> SourceLag:
+        """Measure one source of a query that stands at an offset, None before its first batch."""
+        now = time.time()
+        with self._lock:
+            try:
+                log = self._log(folder)
+                waits = self._backlog(log, offset)
+            except (NoDeltaLog, OtherTable, CommitsGone):
+                return SourceLag(table, 0, 0, None, False, None, missing=True)
+            produced, rows = log.produced.rows, waits.waiting.rows
+            return SourceLag(
+                table=table,
+                files=waits.waiting.files,
+                bytes=waits.waiting.bytes,
+                rows=rows,
+                exact=rows is not None,
+                oldest_s=None if waits.oldest is None else max(0.0, now - waits.oldest),
+                produced_rows=produced,
+                consumed_rows=None if produced is None or rows is None else max(0, produced - rows),
+                newest_s=None if log.newest_at is None else max(0.0, now - log.newest_at),
+                versions=waits.versions,
+            )
+
+    def rows(self, folder: str) -> int | None:
+        """Count the rows of the newest version; None where a file says nothing of its own, or there is no table."""
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            return self._log(folder).active().rows
+        return None
+
+    def contents(self, folder: str) -> FolderContents | None:
+        """Return what the newest version holds; None where there is no table."""
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            held = self._log(folder).active()
+            return FolderContents(held.files, held.bytes, held.rows, held.rows is not None, held.earliest)
+        return None
+
+    def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
+        """Return the files that a table held after a batch of its writer; None where its log does not say it any more.
+
+        A batch below 0 has written none. Raises ValueError where the rows of the table are not those of its files.
+        """
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder, newest=True)
+            at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
+            if not at and upto >= 0:
+                return None
+            files = log.files_at(at[-1]) if at else []
+            if log.maps_columns or any(file.deleted for file in files):
+                what = "columns have other names" if log.maps_columns else "rows that were deleted are still there"
+                raise ValueError(f"in its files {what}")
+            return tuple(f"{log.folder}/{unquote(file.path)}" for file in files)
+        return None
+
+    def rows_since(self, folder: str, moment: float) -> int | None:
+        """Count the rows that were written since a moment; None where its log does not say it."""
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder, newest=True)
+            since: list[Commit] = []
+            for version in range(log.head, -1, -1):
+                (commit,) = islice(log.since(version), 1)
+                if commit.at < moment:
+                    break
+                since.append(commit)
+            known = [commit.rows for commit in since if commit.rows is not None]
+            return sum(known) if len(known) == len(since) else None
+        return None
+
+    def is_there(self, folder: str) -> bool:
+        """Return whether a version's folder holds a table with a log."""
+        return os.path.isdir(f"{_DELTA.place_in(local_path(folder.rstrip('/')))}/_delta_log")
+
+    def keeps_all(self, folder: str) -> bool:
+        """Return whether no row was taken out of a table as far as its log is known."""
+        with self._lock, suppress(NoDeltaLog):
+            return not self._log(folder).shrank
+        return False
+
+    def held(self, folder: str) -> Mapping[str, tuple[int, int]]:
+        """Return what a reader has read → the first and last batch of the table's writer at which it held just that.
+
+        A reader that has read all of a version stands at the next one.
+        """
+        found: dict[str, tuple[int, int]] = {}
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder)
+            written = sorted(log.batch_by_version.items())
+            for n, (version, (_, batch)) in enumerate(written):
+                until = written[n + 1][0] if n + 1 < len(written) else log.head + 1
+                for after in range(version + 1, until + 1):
+                    if after > version + 1 and _changed(log, after - 1):
+                        break
+                    mark = DeltaOffset(log.id, after, -1, False).mark
+                    found[mark] = (found.get(mark, (batch, batch))[0], batch)
+        return found
+
+    def _log(self, folder: str, *, newest: bool = False) -> DeltaLog:
+        """Return a log as it was lately, or is now; raises NoDeltaLog."""
+        place = _DELTA.place_in(local_path(folder.rstrip("/")))
+        log, at = self._logs.get(place) or (DeltaLog(place), -self._refresh_s)
+        now = time.monotonic()
+        if newest or now - at >= self._refresh_s:
+            log.refresh()
+            at = now
+        self._logs[place] = (log, at)
+        self._logs.move_to_end(place)
+        if len(self._logs) > KEPT_LOGS:
+            self._logs.popitem(last=False)
+        return log
+
+    def _backlog(self, log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
+        key = (log.folder, offset)
+        known = self._backlogs.get(key)
+        if known is None or known[0] != log.head:
+            known = self._backlogs[key] = (log.head, backlog(log, offset))
+        self._backlogs.move_to_end(key)
+        if len(self._backlogs) > KEPT_BACKLOGS:
+            self._backlogs.popitem(last=False)
+        return known[1]
+
+
+def _changed(log: DeltaLog, version: int) -> bool:
+    (commit,) = islice(log.since(version), 1)
+    return bool(commit.files or commit.took_out)

@@ -1,0 +1,186 @@
+"""Jars of connectors: fetched once by Spark's own resolution into the home, or taken from where they are given."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from core.model.errors import PoolUnreachable
+from core.project.connectors import (
+    CONNECTORS,
+    DELTA,
+    FETCHED_LIST,
+    Connector,
+    built_for_another_spark,
+    fetched_folder,
+)
+from pipelines.local_pool.spark_program import spark_environment
+
+FETCH_S = 600.0
+"""Longest time for a fetch; 14 MB and their descriptions took 20 to 35 s."""
+
+# A class of Spark's own jars that says its version and ends: what was asked for is fetched before it runs.
+_NOTHING_TO_DO = "org.apache.hadoop.util.VersionInfo"
+_FETCH_CONF = ("spark.jars.repositories", "spark.jars.ivySettings")
+"""Settings of a pool that say where jars come from."""
+
+_UNRESOLVED = re.compile(r"unresolved dependency: ([\w.-]+)#([\w.-]+);([\w.-]+)")
+_FAILED = re.compile(r"download failed: ([\w.-]+)#([\w.-]+);([\w.-]+?)!")
+_JAR_OF_DELTA = re.compile(
+    r"(?:io\.delta_)?(?P<artifact>delta-[a-z]+(?:-[a-z]+)*(?:_[\d.]+)*)-(?P<version>\d.*)\.jar\Z"
+)
+
+_DELTA_NEEDS = ("delta-spark", "delta-storage")
+"""What a folder of jars must hold for Delta 4.4.0: without the second its first table fails."""
+
+_CONF: Mapping[str, tuple[tuple[str, str], ...]] = {
+    DELTA.name: (
+        ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"),
+        ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"),
+        # Each state of a table is made by so many tasks, 50 by default: first batches of ten statements took 66 s in
+        # place of 16 s (two cores, Delta 4.4.0).
+        ("spark.databricks.delta.snapshotPartitions", "1"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorJars:
+    """The jars of a pool's connectors, below its home."""
+
+    home: Path
+    project: Path
+    """Folder that relative places of jars are below."""
+    connectors: tuple[Connector, ...]
+    conf: Mapping[str, str]
+    """Settings of the pool."""
+
+    @property
+    def folder(self) -> Path:
+        """Where fetched jars lie."""
+        return Path(fetched_folder(str(self.home), self.connectors))
+
+    def obtain(self, spark: Path, java_home: str, say: Callable[[str], object]) -> tuple[str, ...]:
+        """Return the jars; fetches those that are not there yet, and says so first.
+
+        Raises PoolUnreachable, which names the artifact or the place that is missing.
+        """
+        given = [jar for connector in self.connectors for jar in self._given(connector)]
+        if not any(connector.coordinates for connector in self.connectors):
+            return tuple(given)
+        if (fetched := self.fetched()) is None:
+            names = ", ".join(connector.name for connector in self.connectors if connector.coordinates)
+            say(f"the jars of {names} are being fetched once, into {self.folder}")
+            self._fetch(spark, java_home)
+            fetched = self.fetched() or ()
+        return (*fetched, *given)
+
+    def fetched(self) -> tuple[str, ...] | None:
+        """Return the jars that were fetched before; None where they were not, or one of them is not whole."""
+        try:
+            sizes = json.loads((self.folder / FETCHED_LIST).read_text("utf-8"))
+            whole = all((self.folder / name).stat().st_size == size for name, size in sizes.items())
+        except (OSError, ValueError, AttributeError):
+            return None
+        return tuple(str(self.folder / name) for name in sorted(sizes)) if whole and sizes else None
+
+    def settings(self) -> dict[str, str]:
+        """Return what the connectors need of the server's configuration; the pool's own extensions stay."""
+        found = dict(pair for connector in self.connectors for pair in _CONF[connector.name])
+        own = self.conf.get("spark.sql.extensions")
+        if own and "spark.sql.extensions" in found and found["spark.sql.extensions"] not in own.split(","):
+            found["spark.sql.extensions"] += f",{own}"
+        elif own:
+            found["spark.sql.extensions"] = own
+        return found | {key: value for key, value in self.conf.items() if key != "spark.sql.extensions"}
+
+    def _given(self, connector: Connector) -> list[str]:
+        """Return the jars that are given by path; raises PoolUnreachable for a place or a jar that is not there."""
+        found: list[Path] = []
+        for place in connector.jars:
+            path = self.project / Path(place).expanduser()
+            jars = sorted(path.glob("*.jar")) if path.is_dir() else [path]
+            if not path.exists() or not jars:
+                lacks = "has no jar in it" if path.exists() else "does not exist"
+                raise _refusal(connector, f"{path} {lacks}", "correct connectors: in headgate.yml")
+            found += jars
+        if connector.jars and not connector.coordinates:
+            _check_given(connector, found)
+        return [str(path) for path in found]
+
+    def _fetch(self, spark: Path, java_home: str) -> None:
+        """Fetch into a folder beside its place and move it there whole, so that half of it is never used."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        with TemporaryDirectory(prefix=".fetch-", dir=self.folder.parent) as beside:
+            work = Path(beside)
+            (work / "spark.conf").write_text("")
+            try:
+                done = subprocess.run(
+                    self._command(spark, work),
+                    env=spark_environment(spark, java_home),
+                    cwd=work,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=FETCH_S,
+                )
+            except subprocess.TimeoutExpired as error:
+                raise self._unfetched("", f"nothing came within {FETCH_S:.0f} s") from error
+            jars = sorted((work / "ivy" / "jars").glob("*.jar"))
+            if done.returncode != 0 or not jars:
+                raise self._unfetched(done.stdout + done.stderr, f"spark-submit ended with {done.returncode}")
+            target = work / "whole"
+            target.mkdir(mode=0o750)
+            for jar in jars:
+                os.rename(jar, target / jar.name)
+            sizes = {path.name: path.stat().st_size for path in target.iterdir()}
+            (target / FETCHED_LIST).write_text(json.dumps(sizes, indent=1), "utf-8")
+            shutil.rmtree(self.folder, ignore_errors=True)
+            os.rename(target, self.folder)
+
+    def _command(self, spark: Path, work: Path) -> list[str]:
+        coordinates = [each for connector in self.connectors for each in connector.coordinates]
+        exclude = [each for connector in self.connectors for each in connector.exclude]
+        command = [str(spark / "bin" / "spark-submit"), "--master", "local[1]", "--class", _NOTHING_TO_DO]
+        command += ["--properties-file", str(work / "spark.conf"), "--conf", f"spark.jars.ivy={work / 'ivy'}"]
+        command += ["--packages", ",".join(coordinates)]
+        if exclude:
+            command += ["--exclude-packages", ",".join(exclude)]
+        for key in _FETCH_CONF:
+            if key in self.conf:
+                command += ["--conf", f"{key}={self.conf[key]}"]
+        return [*command, "spark-internal"]
+
+    def _unfetched(self, output: str, otherwise: str) -> PoolUnreachable:
+        missing = dict.fromkeys(":".join(found) for found in (*_UNRESOLVED.findall(output), *_FAILED.findall(output)))
+        names = ", ".join(connector.name for connector in self.connectors if connector.coordinates)
+        what = f"{', '.join(missing)} cannot be fetched" if missing else f"its jars cannot be fetched: {otherwise}"
+        return PoolUnreachable(
+            f"the pool does not start without the connector {names}: {what}",
+            remedy="check the coordinates and the network, or give a folder: connectors: {delta: {jars: [folder]}}",
+        )
+
+
+def _check_given(connector: Connector, jars: Iterable[Path]) -> None:
+    """Refuse jars of Delta of which one is missing, is for another Spark, or is of another version than the others."""
+    found = {match["artifact"]: match["version"] for jar in jars if (match := _JAR_OF_DELTA.match(jar.name))}
+    default = CONNECTORS[connector.name].coordinates[0]
+    for artifact in found:
+        if wrong := built_for_another_spark(artifact):
+            raise _refusal(connector, f"{artifact} {wrong}", f"give the jars of {default}")
+    for needed in _DELTA_NEEDS:
+        if not any(artifact == needed or artifact.startswith(f"{needed}_") for artifact in found):
+            raise _refusal(connector, f"no {needed} is among the jars that are given", f"add that of {default}")
+    if len(set(found.values())) > 1:
+        listed = ", ".join(f"{artifact} {version}" for artifact, version in sorted(found.items()))
+        raise _refusal(connector, f"its jars are of several versions: {listed}", "give those of one")
+
+
+def _refusal(connector: Connector, why: str, remedy: str) -> PoolUnreachable:
+    return PoolUnreachable(f"the pool does not start without the connector {connector.name}: {why}", remedy=remedy)

@@ -1,0 +1,38 @@
+"""Connectors: what coordinates may name, and where their jars lie."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.project.connectors import CONNECTORS, DELTA, SPARK, fetched_folder, wrong_coordinate
+
+
+def test_what_this_version_brings_is_for_the_spark_that_is_installed() -> None:
+    from importlib.metadata import version
+
+    assert version("pyspark").startswith(f"{SPARK}.")
+    assert not [
+        wrong_coordinate(each) for known in CONNECTORS.values() for each in known.coordinates if wrong_coordinate(each)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("coordinate", "wrong"),
+    [
+        ("io.delta:delta-spark_4.2_2.13:4.5.0", ""),
+        ("org.apache.kafka:kafka-clients:3.9.0", ""),
+        ("delta-spark", "is not group:artifact:version"),
+        ("io.delta:delta-spark_2.13:4.0.0", "is Delta for an older Spark, and pools run Spark 4.2"),
+        ("io.delta:delta-spark_4.1_2.13:4.4.0", "is Delta for Spark 4.1, and pools run Spark 4.2"),
+        ("io.delta:delta-spark_4.2_2.12:4.4.0", "is Delta for Scala 2.12, and pools run Scala 2.13"),
+        ("io.delta:delta-core_2.12:2.4.0", "is Delta for an older Spark, and pools run Spark 4.2"),
+    ],
+)
+def test_delta_for_another_spark_is_told_in_words(coordinate: str, wrong: str) -> None:
+    assert wrong_coordinate(coordinate) == wrong
+
+
+def test_other_coordinates_are_another_folder_and_given_jars_are_not() -> None:
+    newer = replace(DELTA, coordinates=("io.delta:delta-spark_4.2_2.13:4.5.0",))
+    assert fetched_folder("/h", (DELTA,)) != fetched_folder("/h", (newer,))
+    assert fetched_folder("/h", (DELTA,)) == fetched_folder("/h", (replace(DELTA, jars=("more.jar",)),))

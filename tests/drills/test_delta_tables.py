@@ -1,0 +1,100 @@
+"""Delta tables through the whole of Headgate: undone, out of the trash, and replaced by hand under a statement."""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+
+import pytest
+from tiny_project import DML, Tiny, tiny_that_runs, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
+
+SOURCES = """SELECT m.sources FROM measurement m JOIN deployment d ON d.id = m.deployment
+WHERE d."table" = ? AND d.active = 1"""
+ERROR = 'SELECT error FROM deployment WHERE "table" = ? AND active = 1'
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
+    with tiny_that_runs(tmp_path_factory.mktemp("delta"), landed=50, format="delta") as found:
+        assert found.apply(found.plan("--all")).returncode == 0
+        yield found
+
+
+def arrived(tiny: Tiny, table: str, version: int) -> bool:
+    return tiny.ids(table, version) == list(range(1, tiny.landed + 1))
+
+
+def test_doctor_shows_what_the_pool_was_given(tiny: Tiny) -> None:
+    checks = {check["name"]: check for check in json.loads(tiny.done("doctor", "--json"))["checks"]}
+    assert checks["jars"]["ok"] and "delta: jars from" in checks["jars"]["summary"]
+
+
+def test_a_rebuild_is_undone_by_a_rollback_to_the_version_that_served(tiny: Tiny) -> None:
+    until(lambda: arrived(tiny, "marked", 1), 60, "the first rows are in marked")
+    tiny.write(kept=DML["kept"].replace("kind FROM", "concat(kind, '!') AS kind FROM"))
+    rebuilt = tiny.apply(tiny.plan("kept", "--rebuild"))
+    assert rebuilt.returncode == 0, rebuilt.stdout + rebuilt.stderr
+    assert arrived(tiny, "kept", 2) and arrived(tiny, "marked", 2)
+    back = tiny.apply(tiny.plan("rollback", "kept"))
+    assert back.returncode == 0, back.stdout + back.stderr
+    tiny.land(10)
+    until(lambda: arrived(tiny, "marked", 1), 90, "new rows arrive in the version that serves again")
+    tiny.write()
+
+
+def test_lag_is_told_in_versions_while_a_statement_is_stopped(tiny: Tiny) -> None:
+    tiny.done("stop", "marked", "--confirm", "yes")
+    for _ in range(2):
+        tiny.land(5)
+        until(lambda: arrived(tiny, "kept", 1), 60, "kept has read them")
+
+    def waiting() -> bool:
+        ((found,),) = tiny.ledger(SOURCES, "marked")
+        (source,) = json.loads(str(found))
+        return (source["rows"], source["versions"], source["exact"]) == (10, 2, True)
+
+    until(waiting, 30, "two versions with ten rows wait")
+    tiny.done("start", "marked", "--confirm", "yes")
+    until(lambda: arrived(tiny, "marked", 1), 60, "they were read")
+
+
+def test_what_was_deleted_comes_back_out_of_the_trash(tiny: Tiny) -> None:
+    assert tiny.apply(tiny.plan("delete", "marked")).returncode == 0
+    tiny.land(10)
+    undone = tiny.apply(tiny.plan("undelete", "marked"))
+    assert undone.returncode == 0, undone.stdout + undone.stderr
+    until(lambda: arrived(tiny, "marked", 1), 90, "it went on where it was")
+
+
+def test_a_table_that_is_gone_is_not_made_anew_by_a_new_server(tiny: Tiny) -> None:
+    tiny.done("stop", "marked", "--confirm", "yes")
+    folder = tiny.folder / "data/tables/marked__v1/delta"
+    shutil.move(folder, tiny.root / "moved")
+    os.kill(tiny.pool_pid(), signal.SIGKILL)
+    until(lambda: tiny.pool()[0] == "up" and tiny.statements()["kept"]["state"] == "running", 120, "the pool is back")
+    refused = tiny.run("start", "marked", "--confirm", "yes")
+    assert refused.returncode != 0 and "the table of marked@v1 is gone" in refused.stdout + refused.stderr
+    assert not folder.exists()
+    shutil.move(tiny.root / "moved", folder)
+    until(lambda: tiny.run("start", "marked", "--confirm", "yes").returncode == 0, 60, "it starts once it is back")
+    tiny.land(5)
+    until(lambda: arrived(tiny, "marked", 1), 60, "and has lost nothing")
+
+
+def test_a_table_that_is_replaced_under_its_statement_stops_it_in_words(tiny: Tiny) -> None:
+    folder = tiny.folder / "data/tables/marked__v1/delta"
+    log = folder / "_delta_log" / f"{0:020}.json"
+    text = log.read_text()
+    shutil.move(folder, tiny.root / "replaced")
+    (folder / "_delta_log").mkdir(parents=True)
+    lines = [json.loads(line) for line in text.splitlines()]
+    for line in lines:
+        if "metaData" in line:
+            line["metaData"]["id"] = "00000000-0000-0000-0000-000000000000"
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    until(lambda: tiny.statements()["marked"]["state"] == "failed", 60, "the statement is stopped")
+    ((error,),) = tiny.ledger(ERROR, "marked")
+    assert "was re-created" in str(error)

@@ -1,0 +1,67 @@
+"""Tables with an id of their own: registered where they are, refused and stopped where another one is there."""
+
+from typing import Any
+
+import pytest
+from ledger_rows import deployment_row
+
+from core.model.errors import Refused
+from core.model.names import TableName
+from core.model.states import State
+from core.observed.deployment import Binding
+from core.project.revision import RevisionTexts
+from pipelines.agent.deployment_lifecycle import check_checkpoint
+from pipelines.agent.replaced_tables import REPLACED, ReplacedTables
+from pipelines.agent.table_identities import register_again
+
+
+def on_delta(world: Any, **more: Any) -> Any:
+    """Put a running version of a table on Delta into the registry, with table and checkpoint in place."""
+    found = deployment_row("t", format="delta", table_id="id-1", **more)
+    world.ledger.put_deployment(found)
+    world.files.folders |= {found.folder: {"run": ""}, found.checkpoint: {"run": ""}}
+    world.files.ids[found.folder] = "id-1"
+    return found
+
+
+def test_a_table_that_is_gone_is_not_registered_as_an_empty_one(world: Any) -> None:
+    found = on_delta(world)
+    register_again(world, world.pool.connection(), found)
+    assert list(world.pool.tables) == ["t__v1"]
+    del world.files.ids[found.folder]
+    with pytest.raises(Refused, match=f"the table of t@v1 is gone: {found.folder} has no log"):
+        register_again(world, world.pool.connection(), found)
+
+
+def test_a_start_over_another_table_is_refused_in_words(world: Any) -> None:
+    found = on_delta(world)
+    check_checkpoint(world, found)
+    world.files.ids[found.folder] = "id-2"
+    with pytest.raises(Refused, match="the table of t@v1 was re-created: its id is id-2 and was id-1") as refused:
+        check_checkpoint(world, found)
+    assert "--rebuild" in refused.value.remedy
+
+
+def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_so(world: Any) -> None:
+    found = on_delta(world)
+    ReplacedTables(world).round()
+    assert world.ledger.deployment(TableName("t"), 1).state == State.RUNNING
+    world.files.ids[found.folder] = "id-2"
+    ReplacedTables(world).round()
+    after = world.ledger.deployment(TableName("t"), 1)
+    assert (after.state, after.error_class) == (State.FAILED, REPLACED)
+    assert after.error == "the table of t@v1 was re-created: its id is id-2 and was id-1"
+
+
+def test_a_source_that_was_replaced_is_named_with_who_reads_it(world: Any) -> None:
+    parent = on_delta(world)
+    texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING delta;", "INSERT INTO c SELECT id FROM STREAM t;", "")
+    reads = (Binding(TableName("t"), 1, True),)
+    child = deployment_row("c", version=2, revision="rc", format="delta", table_id="id-c", texts=texts, bindings=reads)
+    world.ledger.put_deployment(child)
+    world.files.ids[child.folder] = "id-c"
+    world.files.others[child.checkpoint] = (TableName("t"), "was re-created: its id is y, and what was read had x")
+    ReplacedTables(world).round()
+    after = world.ledger.deployment(TableName("c"), 2)
+    assert after.error == "t__v1, which c@v2 reads, was re-created: its id is y, and what was read had x"
+    assert world.ledger.deployment(TableName("t"), 1).state == State.RUNNING, parent

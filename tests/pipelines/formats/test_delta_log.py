@@ -1,0 +1,231 @@
+"""Logs and lag of Delta tables without Spark: what is read again, what is refused, what a round costs."""
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delta_files import WrittenLog, commit_batch, offset_line
+
+from core.model.errors import TryAgain
+from core.model.names import TableName
+from pipelines.formats import delta_log
+from pipelines.formats.checkpoints import TableCheckpoints
+from pipelines.formats.delta_log import CommitsGone, DeltaLog, NoDeltaLog
+from pipelines.formats.delta_tables import DeltaTables
+
+P = TableName("p")
+
+
+@pytest.fixture
+def files() -> TableCheckpoints:
+    found = TableCheckpoints("ledger")
+    found._delta = DeltaTables(refresh_s=0)
+    return found
+
+
+def lag(files: TableCheckpoints, tmp_path: Path) -> Any:
+    return files.lag(str(tmp_path / "cp"), ((0, P, str(tmp_path / "p"), "delta"),))[0]
+
+
+def test_a_commit_is_read_once_however_often_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, read = WrittenLog(tmp_path / "p"), []
+    real = delta_log._actions
+    monkeypatch.setattr(delta_log, "_actions", lambda lines: (read.append(1), real(lines))[1])
+    log = DeltaLog(f"{tmp_path}/p/delta")
+    for _ in range(3):
+        written.commit(5, 5)
+        for _ in range(4):
+            log.refresh()
+            assert log.active().rows == 10 * written.version
+            assert [commit.version for commit in log.since(1)] == list(range(1, written.version + 1))
+    assert len(read) == 4
+
+
+def test_what_waits_is_counted_from_the_position_within_a_version(files: TableCheckpoints, tmp_path: Path) -> None:
+    written, now = WrittenLog(tmp_path / "p"), time.time()
+    written.commit(1, 2, 4, at=now - 100)
+    written.commit(8, at=now - 50)
+    assert (lag(files, tmp_path).rows, lag(files, tmp_path).versions) == (15, 3)
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 1, 0))
+    found = lag(files, tmp_path)
+    assert (found.files, found.bytes, found.rows, found.versions) == (3, 1400, 14, 2)
+    assert found.oldest_s == pytest.approx(100, abs=5) and found.newest_s == pytest.approx(50, abs=5)
+    commit_batch(tmp_path / "cp", 1, offset_line(written, 2, 0, snapshot=True))
+    assert lag(files, tmp_path).rows == 14, "of a snapshot the files are those of the table, oldest first"
+    commit_batch(tmp_path / "cp", 2, offset_line(written, 3))
+    assert (lag(files, tmp_path).files, lag(files, tmp_path).oldest_s, lag(files, tmp_path).versions) == (0, None, 0)
+    assert lag(files, tmp_path).consumed_rows == 15
+
+
+def test_a_file_without_statistics_makes_rows_unknown_and_nothing_else(files: TableCheckpoints, tmp_path: Path) -> None:
+    written = WrittenLog(tmp_path / "p")
+    written.commit(3, None)
+    found = lag(files, tmp_path)
+    assert (found.files, found.rows, found.exact, found.missing) == (2, None, False, False)
+
+
+def test_what_was_taken_out_is_not_held_and_rows_read_may_be_gone(files: TableCheckpoints, tmp_path: Path) -> None:
+    written, folder = WrittenLog(tmp_path / "p"), str(tmp_path / "p")
+    paths = written.commit(3, 4)
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 2))
+    source = ((0, P, folder, "delta"),)
+    assert files.gone(str(tmp_path / "cp"), source) == 0
+    written.commit(removes=(paths[0],))
+    assert files.rows(folder, "delta") == 4 and files.contents(folder, "delta").files == 1  # type: ignore[union-attr]
+    assert files.gone(str(tmp_path / "cp"), source) is None
+
+
+def test_a_table_made_anew_in_its_place_is_another_one(files: TableCheckpoints, tmp_path: Path) -> None:
+    written = WrittenLog(tmp_path / "p")
+    written.commit(3)
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 2))
+    assert not lag(files, tmp_path).missing
+    shutil.rmtree(tmp_path / "p")
+    assert lag(files, tmp_path).missing and files.identity(str(tmp_path / "p"), "delta") == ""
+    assert files.contents(str(tmp_path / "p"), "delta") is None
+    again = WrittenLog(tmp_path / "p", id="id-2")
+    again.commit(9)
+    again.commit(9)
+    assert lag(files, tmp_path).missing and files.identity(str(tmp_path / "p"), "delta") == "id-2"
+    assert files.rows(str(tmp_path / "p"), "delta") == 18
+
+
+def test_a_copy_that_ends_earlier_is_not_what_was_read(files: TableCheckpoints, tmp_path: Path) -> None:
+    written = WrittenLog(tmp_path / "p")
+    for _ in range(3):
+        written.commit(1)
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 4))
+    assert lag(files, tmp_path).rows == 0
+    for version in (2, 3):
+        (written.log / f"{version:020}.json").unlink()
+    assert lag(files, tmp_path).missing
+    assert files.why_other_source(str(tmp_path / "cp"), ((0, P, str(tmp_path / "p"), "delta"),)) == (
+        P,
+        "is an older copy: it ends with version 1, and version 3 was read",
+    )
+
+
+def test_what_lies_in_a_folder_that_is_not_mounted_is_not_gone(files: TableCheckpoints, tmp_path: Path) -> None:
+    written, place = WrittenLog(tmp_path / "tables" / "p"), tmp_path / "tables" / "p"
+    written.commit(1)
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 1))
+    sources = ((0, P, str(place), "delta"),)
+    (tmp_path / "tables").rename(tmp_path / "elsewhere")
+    with pytest.raises(TryAgain, match="tables is not there"):
+        files.identity(str(place), "delta")
+    with pytest.raises(TryAgain, match="tables is not there"):
+        files.why_other_source(str(tmp_path / "cp"), sources)
+    (tmp_path / "tables").mkdir()
+    assert files.identity(str(place), "delta") == ""
+    assert files.why_other_source(str(tmp_path / "cp"), sources) == (P, "is gone: there is no _delta_log")
+
+
+def test_what_is_no_log_is_told_and_tried_again(files: TableCheckpoints, tmp_path: Path) -> None:
+    written = WrittenLog(tmp_path / "p")
+    written.commit(1)
+    (written.log / f"{2:020}.json").write_text("{half a line")
+    with pytest.raises(TryAgain, match="cannot be read"):
+        lag(files, tmp_path)
+    with pytest.raises(NoDeltaLog):
+        DeltaLog(str(tmp_path / "nothing")).refresh()
+
+
+def test_the_files_of_a_batch_are_those_that_the_table_held_after_it(files: TableCheckpoints, tmp_path: Path) -> None:
+    written, folder = WrittenLog(tmp_path / "p"), str(tmp_path / "p")
+    first, second = (written.commit(3, batch=("q", batch)) for batch in range(2))
+    written.commit(batch=("q", 2))
+    place = f"{folder}/delta/"
+    assert files.written_files(folder, -1) == ()
+    assert files.written_files(folder, 0) == (place + first[0],)
+    assert files.written_files(folder, 2) == (place + first[0], place + second[0])
+    assert files.written_files(folder, 9) is None
+
+
+def test_files_that_are_not_the_rows_of_the_table_are_not_compared(files: TableCheckpoints, tmp_path: Path) -> None:
+    written, folder = WrittenLog(tmp_path / "p"), str(tmp_path / "p")
+    written.add("v=a%20b/part.parquet", batch=("q", 0))
+    assert files.written_files(folder, 0) == (f"{folder}/delta/v=a b/part.parquet",)
+    written.add("part-2.parquet", batch=("q", 1), deletionVector={"cardinality": 1})
+    with pytest.raises(TryAgain, match="rows that were deleted are still there"):
+        files.written_files(folder, 1)
+    mapped = WrittenLog(tmp_path / "m", configuration={"delta.columnMapping.mode": "name"})
+    mapped.commit(3, batch=("q", 0))
+    with pytest.raises(TryAgain, match="columns have other names"):
+        files.written_files(str(tmp_path / "m"), 0)
+
+
+def test_rows_since_a_moment_are_those_of_the_commits_since(files: TableCheckpoints, tmp_path: Path) -> None:
+    written, folder, now = WrittenLog(tmp_path / "p"), str(tmp_path / "p"), time.time()
+    written.commit(3, at=now - 100)
+    written.commit(4, 5, at=now - 10)
+    assert files.rows_since(folder, "delta", now - 50) == 9
+    assert files.rows_since(folder, "delta", now + 50) == 0
+    assert files.rows_since(str(tmp_path / "none"), "delta", now) is None
+
+
+def test_a_reader_holds_what_a_batch_had_written_until_rows_change_otherwise(
+    files: TableCheckpoints, tmp_path: Path
+) -> None:
+    written, folder = WrittenLog(tmp_path / "p"), tmp_path / "p"
+    (path,) = written.commit(3, batch=("q", 0))
+    written.commit()
+    written.commit(2, removes=(path,))
+    written.commit(batch=("q", 1))
+    held = files.batch_history(str(tmp_path / "cp"), 0, str(folder)).held
+    assert held == {"id-1:2:0": (0, 0), "id-1:3:0": (0, 0), "id-1:5:0": (1, 1)}
+
+
+def test_of_a_long_log_the_newest_commits_are_held_and_older_ones_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_log, "KEPT_COMMITS", 3)
+    written = WrittenLog(tmp_path / "p")
+    for n in range(8):
+        written.commit(n, batch=("q", n))
+    log = DeltaLog(f"{tmp_path}/p/delta")
+    log.refresh()
+    assert len(log._commits) == len(log.batch_by_version) == 3
+    assert [commit.rows for commit in log.since(1)] == list(range(8))
+    (written.log / f"{1:020}.json").unlink()
+    with pytest.raises(CommitsGone):
+        list(log.since(1))
+
+
+def test_a_statement_that_reads_files_and_delta_has_a_lag_of_both_in_the_order_of_its_text(
+    files: TableCheckpoints, tmp_path: Path
+) -> None:
+    written = WrittenLog(tmp_path / "p")
+    written.commit(3)
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "a.json").write_text('{"a": 1}\n')
+    sources = ((0, TableName("landed"), str(tmp_path / "landing"), "json"), (1, P, str(tmp_path / "p"), "delta"))
+    commit_batch(tmp_path / "cp", 0, '{"logOffset":-1}', offset_line(written, 1))
+    first, second = files.lag(str(tmp_path / "cp"), sources)
+    assert (first.table, first.files, first.versions) == ("landed", 1, None)
+    assert (second.table, second.rows, second.versions) == ("p", 3, 1)
+
+
+def test_a_hundred_statements_over_a_hundred_parents_are_measured_within_a_second(tmp_path: Path) -> None:
+    files = TableCheckpoints("ledger")
+    files._delta = DeltaTables(refresh_s=0)
+    logs = []
+    for n in range(100):
+        written = WrittenLog(tmp_path / f"t{n}")
+        for _ in range(20):
+            written.commit(5, 5)
+        logs.append(written)
+        commit_batch(tmp_path / f"cp{n}", 0, offset_line(written, 11))
+    sources = [((0, P, str(tmp_path / f"t{n}"), "delta"),) for n in range(100)]
+    began = time.perf_counter()
+    first = [files.lag(str(tmp_path / f"cp{n}"), sources[n])[0].rows for n in range(100)]
+    cold, began = time.perf_counter() - began, time.perf_counter()
+    for written in logs:
+        written.commit(5)
+    made, began = time.perf_counter() - began, time.perf_counter()
+    second = [files.lag(str(tmp_path / f"cp{n}"), sources[n])[0].rows for n in range(100)]
+    warm = time.perf_counter() - began
+    print(f"100 statements: {cold:.3f} s cold, {warm:.3f} s after a commit in each (writing took {made:.3f} s)")
+    assert set(first) == {100} and set(second) == {105}
+    assert warm < 1.0, "a log is read once for each change"

@@ -1,0 +1,137 @@
+"""Jars of connectors: fetched once, taken as given, and refused by the name of what is missing."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import PoolUnreachable
+from core.project.connectors import DELTA, Connector
+from core.project.model import Pool
+from pipelines.local_pool.connect_server import LocalPool
+from pipelines.local_pool.connector_jars import ConnectorJars
+from pipelines.local_pool.java_check import find_java
+from pipelines.local_pool.spark_program import spark_home
+
+JARS = ("io.delta_delta-spark_4.2_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar")
+
+
+def spark(folder: Path, does: str) -> Path:
+    """Make a Spark whose `spark-submit` does what a shell line says, with the ivy folder as $ivy."""
+    program = folder / "spark" / "bin" / "spark-submit"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    finds = "for word; do case $word in spark.jars.ivy=*) ivy=${word#*=} ;; esac; done"
+    program.write_text(f'#!/bin/sh\n{finds}\necho "$@" >>{folder}/calls\n{does}\n')
+    program.chmod(0o755)
+    return folder / "spark"
+
+
+def jars(folder: Path, connector: Connector = DELTA, **conf: str) -> ConnectorJars:
+    return ConnectorJars(folder / "home", folder, (connector,), conf)
+
+
+FETCHES = 'mkdir -p "$ivy/jars"; for jar in ' + " ".join(JARS) + '; do echo jar >"$ivy/jars/$jar"; done'
+
+
+def test_jars_are_fetched_once_and_it_is_said_before(tmp_path: Path) -> None:
+    said: list[str] = []
+    program = spark(tmp_path, FETCHES)
+    found = jars(tmp_path).obtain(program, "", said.append)
+    assert [Path(jar).name for jar in found] == sorted(JARS)
+    assert said == [f"the jars of delta are being fetched once, into {jars(tmp_path).folder}"]
+    assert jars(tmp_path).obtain(program, "", said.append) == found
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 1 and len(said) == 1
+    assert "--packages io.delta:delta-spark_4.2_2.13:4.4.0" in calls[0] and "org.apache.hadoop:*" in calls[0]
+
+
+def test_a_jar_that_is_not_whole_is_fetched_again(tmp_path: Path) -> None:
+    program = spark(tmp_path, FETCHES)
+    found = jars(tmp_path).obtain(program, "", print)
+    Path(found[0]).write_text("")
+    assert jars(tmp_path).fetched() is None
+    jars(tmp_path).obtain(program, "", print)
+    assert len((tmp_path / "calls").read_text().splitlines()) == 2
+
+
+def test_a_fetch_that_fails_names_the_artifact_and_leaves_nothing(tmp_path: Path) -> None:
+    program = spark(
+        tmp_path,
+        "echo ':: unresolved dependency: io.delta#delta-spark_4.2_2.13;9.9.9: not found' >&2; exit 1",
+    )
+    with pytest.raises(PoolUnreachable) as refused:
+        jars(tmp_path).obtain(program, "", print)
+    assert refused.value.summary == (
+        "the pool does not start without the connector delta: io.delta:delta-spark_4.2_2.13:9.9.9 cannot be fetched"
+    )
+    assert "jars: [folder]" in refused.value.remedy
+    assert list((tmp_path / "home" / "connectors").iterdir()) == []
+
+
+def test_a_folder_of_jars_is_used_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    for jar in JARS:
+        (folder / jar.removeprefix("io.delta_")).write_text("jar")
+    given = replace(DELTA, coordinates=(), jars=("lib",))
+    program = spark(tmp_path, "exit 1")
+    assert len(jars(tmp_path, given).obtain(program, "", print)) == 2
+    assert not (tmp_path / "calls").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (None, "lib does not exist"),
+        ((), "lib has no jar in it"),
+        (JARS[:1], "no delta-storage is among the jars that are given"),
+        (("delta-spark_4.0_2.13-4.0.0.jar", "delta-storage-4.0.0.jar"), "delta-spark_4.0_2.13 is Delta for Spark 4.0"),
+        ((JARS[0], "delta-storage-4.3.0.jar"), "several versions: delta-spark_4.2_2.13 4.4.0, delta-storage 4.3.0"),
+    ],
+)
+def test_jars_that_cannot_do_are_named_before_the_pool_starts(
+    tmp_path: Path, names: tuple[str, ...] | None, why: str
+) -> None:
+    if names is not None:
+        (tmp_path / "lib").mkdir()
+        for name in names:
+            (tmp_path / "lib" / name).write_text("jar")
+    pool = LocalPool(
+        tmp_path / "home", Pool(), connectors=(replace(DELTA, coordinates=(), jars=("lib",)),), project=tmp_path
+    )
+    (tmp_path / "home").mkdir()
+    with pytest.raises(PoolUnreachable, match="the pool does not start without the connector delta: ") as refused:
+        pool.start()
+    assert why in refused.value.summary and refused.value.remedy
+    assert not pool.alive()
+
+
+def test_what_the_server_needs_is_set_and_the_pools_own_settings_win() -> None:
+    here = Path("/nowhere")
+    found = ConnectorJars(here, here, (DELTA,), {"spark.sql.extensions": "a.B", "spark.x": "1"}).settings()
+    assert found == {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,a.B",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.x": "1",
+    }
+    more = {"spark.databricks.delta.snapshotPartitions": "4"}
+    assert ConnectorJars(here, here, (DELTA,), more).settings()["spark.databricks.delta.snapshotPartitions"] == "4"
+    assert ConnectorJars(here, here, (), {"spark.sql.extensions": "a.B"}).settings() == {"spark.sql.extensions": "a.B"}
+
+
+@pytest.mark.drill
+def test_ivy_names_what_it_does_not_find(tmp_path: Path) -> None:
+    wrong = replace(DELTA, coordinates=("io.delta:delta-spark_4.2_2.13:9.9.9",))
+    with pytest.raises(PoolUnreachable, match=r"io\.delta:delta-spark_4\.2_2\.13:9\.9\.9 cannot be fetched"):
+        jars(tmp_path, wrong).obtain(spark_home(), find_java().home, print)
+
+
+@pytest.mark.drill
+def test_ivy_fetches_what_spark_lacks_and_no_more(tmp_path: Path) -> None:
+    found = jars(tmp_path).obtain(spark_home(), find_java().home, print)
+    sizes = json.loads((jars(tmp_path).folder / "resolved.json").read_text())
+    assert len(found) == len(sizes) and sum(sizes.values()) < 15e6
+    ours = {jar.name.rpartition("-")[0] for jar in (spark_home() / "jars").glob("*.jar")}
+    assert not {name.partition("_")[2].rpartition("-")[0] for name in sizes} & ours

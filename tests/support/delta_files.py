@@ -1,0 +1,66 @@
+"""Delta logs and offsets, laid out as Delta 4.4.0 lays them out, without their data files."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class WrittenLog:
+    """A table with `_delta_log`; each commit adds files of so many rows, a hundred bytes a row."""
+
+    def __init__(self, folder: Path, id: str = "id-1", configuration: Mapping[str, str] | None = None) -> None:
+        self.folder, self.id, self.version = folder, id, -1
+        self.log = folder / "delta" / "_delta_log"
+        self.log.mkdir(parents=True)
+        about = {"id": id, "schemaString": "{}", "configuration": dict(configuration or {})}
+        self._write([{"metaData": about}], time.time())
+
+    def commit(
+        self,
+        *rows: int | None,
+        at: float | None = None,
+        batch: tuple[str, int] | None = None,
+        removes: tuple[str, ...] = (),
+    ) -> list[str]:
+        """Add one file for each number of rows, None for one without statistics; returns their paths."""
+        paths = [f"part-{self.version + 1}-{n}.parquet" for n in range(len(rows))]
+        written = at or time.time()
+        actions: list[dict[str, Any]] = [{"txn": {"appId": batch[0], "version": batch[1]}}] if batch else []
+        for path, count in zip(paths, rows, strict=True):
+            add = {
+                "path": path,
+                "size": 100 * (count or 1),
+                "modificationTime": int(written * 1000),
+                "dataChange": True,
+            }
+            actions.append({"add": add if count is None else add | {"stats": json.dumps({"numRecords": count})}})
+        actions += [{"remove": {"path": path, "dataChange": True}} for path in removes]
+        self._write(actions, written)
+        return paths
+
+    def add(self, path: str, *, batch: tuple[str, int], **more: Any) -> None:
+        """Add one file of one row, as its action stands in the log."""
+        about = {"path": path, "size": 100, "modificationTime": 0, "dataChange": True, "stats": '{"numRecords":1}'}
+        self._write([{"txn": {"appId": batch[0], "version": batch[1]}}, {"add": about | more}], time.time())
+
+    def _write(self, actions: list[dict[str, Any]], at: float) -> None:
+        self.version += 1
+        lines = [{"commitInfo": {"timestamp": int(at * 1000)}}, *actions]
+        (self.log / f"{self.version:020}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def offset_line(log: WrittenLog, version: int, index: int = -1, *, snapshot: bool = False) -> str:
+    """Return a source's line of an offsets file."""
+    about = {"sourceVersion": 1, "reservoirId": log.id, "reservoirVersion": version, "index": index}
+    return json.dumps(about | {"isStartingVersion": snapshot})
+
+
+def commit_batch(checkpoint: Path, batch: int, *lines: str) -> None:
+    """Write the offsets of a batch and commit it."""
+    for name in ("offsets", "commits"):
+        (checkpoint / name).mkdir(parents=True, exist_ok=True)
+    (checkpoint / "metadata").write_text('{"id":"q-1"}')
+    (checkpoint / "offsets" / str(batch)).write_text("\n".join(["v1", '{"batchWatermarkMs":0}', *lines]))
+    (checkpoint / "commits" / str(batch)).write_text("v1\n{}")
