@@ -10,7 +10,6 @@ import pytest
 
 from core.model.errors import EngineRefused, Refused
 from core.ports.spark import QueryStart
-from core.ports.storage import VersionFolders
 from pipelines.agent.deployment_lifecycle import refuse_other_age
 from pipelines.formats.delta_log import DeltaLog
 from pipelines.formats.delta_offsets import read_offsets
@@ -316,30 +315,6 @@ def test_an_added_column_ends_a_reader_at_once_and_not_one_that_stood_still(lake
     for table in ("c", "still"):
         lake.run(table, select)
         assert lake.count(table) == 5, "from its checkpoint, and nothing twice"
-
-
-@pytest.mark.drill
-def test_a_query_goes_on_in_another_table_from_a_checkpoint_that_was_written_for_it(lake: Any) -> None:
-    for table in ("m", "p", "other", "c"):
-        lake.table(table)
-    select = {table: f"SELECT id, v FROM STREAM {lake.name('m')}" for table in ("p", "other")}
-    for n in range(3):
-        lake.insert("m", 4, files=2, at=10 * n)
-        lake.run("p", select["p"])
-        lake.run("other", select["other"])
-        lake.run("c", f"SELECT id, v FROM STREAM {lake.name('p')}")
-    batch, moved = lake.batch("c"), "c.moved"
-    seen = lake.files.seen(lake.place("other"), lake.batch("other"))
-    folders = VersionFolders(lake.place("c"), lake.checkpoint(moved))
-    lake.files.seed(folders, (seen,), {"run": "r"}, batch=batch, like=lake.checkpoint("c"))
-    for n in range(3, 5):
-        lake.insert("m", 4, files=2, at=10 * n)
-        lake.run("other", select["other"])
-        lake.run("c", f"SELECT id, v FROM STREAM {lake.name('other')}", checkpoint=moved)
-    expected = [(10 * n + i,) for n in range(5) for i in range(4)]
-    assert lake.sql(f"SELECT id FROM {lake.name('c')} ORDER BY id") == expected, "each row once"
-    after = lake.files.read(lake.checkpoint(moved))
-    assert after.batch == batch + 2 == lake.files.sink_batch(lake.place("c"), format="delta", query=after.id)
 
 
 def test_a_pointer_moves_between_versions_of_delta_and_of_files(lake: Any) -> None:
