@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import is_pinned, is_restartable
 from core.model.names import TableName
-from core.model.table_formats import table_format
 from core.project.model import Pool, Settings
 from core.project.revision import Revision
 from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, TableRead
@@ -27,8 +26,7 @@ RATE_LIMITS = frozenset(
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
     """Return every difference; a text that differs without any other is COMMENT_OR_FORMAT."""
     grown = len(new.ddl.columns) > len(old.ddl.columns)
-    stays = table_format(new.ddl.format).adds_columns_in_place
-    yield from _column_findings(old.ddl.columns, new.ddl.columns, adds_in_place=stays)
+    yield from _column_findings(old.ddl.columns, new.ddl.columns)
     yield from _sink_findings(old, new)
     external = old.parsed is None and new.parsed is None
     yield from _settings_findings(old.settings, new.settings, external=external)
@@ -61,9 +59,7 @@ def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
     )
 
 
-def _column_findings(
-    old: tuple[Column, ...], new: tuple[Column, ...], *, adds_in_place: bool = True
-) -> Iterator[RevisionDifference]:
+def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterator[RevisionDifference]:
     old_by_name = {column.name.lower(): column for column in old}
     new_by_name = {column.name.lower(): column for column in new}
     added = [column for column in new if column.name.lower() not in old_by_name]
@@ -85,14 +81,12 @@ def _column_findings(
         yield ChangeKind.COLUMNS_CHANGED, "the columns are in a different order"
     at_the_end = not added or [c.name for c in new[len(new) - len(added) :]] == [c.name for c in added]
     for column in added:
-        if at_the_end and column.nullable and adds_in_place:
+        if at_the_end and column.nullable:
             # Without a DDL its type is not known.
             words = " ".join(filter(None, ("column", column.name.lower(), column.type, "is added")))
             yield ChangeKind.COLUMN_ADDED, words
         else:
             where = "is added before existing columns" if column.nullable else "is added and may not be null"
-            if at_the_end and column.nullable:
-                where = "is added, and every reader of the table would stop at once"
             yield ChangeKind.COLUMNS_CHANGED, f"column {column.name.lower()} {where}"
 
 

@@ -31,6 +31,7 @@ _CHANGE_BY_REASON = {
     Reason.PARENT_REWRITTEN: "upstream rewritten",
     Reason.PARENT_CHAINED: "upstream continues",
     Reason.COLUMNS_ABOVE: "upstream column added",
+    Reason.COLUMNS_STOP_READERS: "upstream column added",
     Reason.WITH_ITS_SET: "with its statement set",
 }
 _SPARK = {

@@ -121,6 +121,14 @@ class SeenFile:
     modified_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class SeenLog:
+    """A table with a transaction log, of which everything before a version counts as read."""
+
+    offset: str
+    """What stands for it in a checkpoint's offsets."""
+
+
 class Checkpoints(Protocol):
     """Files of tables and checkpoints; raises TryAgain where the path cannot be reached."""
 
@@ -224,21 +232,21 @@ class Checkpoints(Protocol):
     def seed(
         self,
         version: VersionFolders,
-        seen: Sequence[Sequence[SeenFile]],
+        seen: Sequence[Sequence[SeenFile] | SeenLog],
         note: Mapping[str, Any],
         *,
         batch: int | None = None,
         like: str = "",
     ) -> Cut:
-        """Have a version begin as if the files of each of its sources, by ordinal, had been read.
+        """Have a version begin as if the files, or the log, of each of its sources, by ordinal, had been read.
 
         Without a batch its own first one has them behind it, whatever state it keeps. With one it goes on after that
         batch, which has kept no state, with the settings that the checkpoint `like` has pinned; the record of batches
         in its table is made where there is none. Prepared, twice and taken as for `fork`.
         """
 
-    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
-        """Return the files of a source, those of a table up to batch `upto` of its own record, for `seed`.
+    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...] | SeenLog:
+        """Return what a source holds, a table of ours up to batch `upto` of its own record, for `seed`.
 
         Raises Refused where the record no longer tells that batch from later ones.
         """

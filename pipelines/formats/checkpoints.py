@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from core.model.errors import TryAgain
+from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.observed.aligned_positions import BatchHistory
-from core.ports.storage import FolderContents, SourceLag
+from core.ports.storage import FolderContents, SeenFile, SeenLog, SourceLag
 from pipelines.formats.delta_offsets import DeltaOffset, mark_of
 from pipelines.formats.delta_tables import DeltaTables
 from pipelines.storage.batch_histories import BatchHistories
@@ -113,6 +113,20 @@ class TableCheckpoints(FileCheckpoints):
             return super().written_files(folder, upto)
         with _reading(folder):
             return self._delta.written_files(folder, upto)
+
+    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...] | SeenLog:
+        """Return what a source holds, a table of ours up to batch `upto` of its own record."""
+        if not self._delta.is_there(folder):
+            return super().seen(folder, upto)
+        with _reading(folder):
+            offset = self._delta.after_batch(folder, upto)
+        if offset is None:
+            raise Refused(f"the log of {folder} no longer tells batch {upto} alone", remedy="choose another strategy")
+        return SeenLog(offset.line)
+
+    def _known_to_table(self, table: str, like: str) -> str:
+        found = self.read(like) if like and self._delta.is_there(table) else None
+        return found.id if found else ""
 
     def _delta_offsets(self, checkpoint: str) -> Mapping[int, DeltaOffset]:
         return self._delta.offsets(checkpoint, self._newest(f"{checkpoint}/commits"))

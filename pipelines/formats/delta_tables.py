@@ -130,6 +130,19 @@ class DeltaTables:
             return tuple(f"{log.folder}/{unquote(file.path)}" for file in files)
         return None
 
+    def after_batch(self, folder: str, upto: int | None) -> DeltaOffset | None:
+        """Return the place behind what a batch of a table's writer has written, behind all where none is given.
+
+        None where the log does not say it any more, or two queries have written a batch of that number.
+        """
+        with self._lock, suppress(NoDeltaLog):
+            log = self._log(folder, newest=True)
+            if upto is None:
+                return DeltaOffset(log.id, log.head + 1, -1, False)
+            at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
+            return DeltaOffset(log.id, at[0] + 1, -1, False) if len(at) == 1 else None
+        return None
+
     def rows_since(self, folder: str, moment: float) -> int | None:
         """Count the rows that were written since a moment; None where its log does not say it."""
         with self._lock, suppress(NoDeltaLog, CommitsGone):

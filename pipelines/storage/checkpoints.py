@@ -24,6 +24,7 @@ from core.ports.storage import (
     FolderTaken,
     OriginRows,
     SeenFile,
+    SeenLog,
     SourceLag,
     VersionFolders,
 )
@@ -248,7 +249,7 @@ class FileCheckpoints:
     def seed(
         self,
         version: VersionFolders,
-        seen: Sequence[Sequence[SeenFile]],
+        seen: Sequence[Sequence[SeenFile] | SeenLog],
         note: Mapping[str, Any],
         *,
         batch: int | None = None,
@@ -256,9 +257,14 @@ class FileCheckpoints:
     ) -> Cut:
         """Have a version begin as if the files of each of its sources had been read, with a batch or before all."""
         with reachable(version.checkpoint):
-            return checkpoint_forks.seed(self.prepare, version, seen, note, batch=batch, like=like)
+            query = self._known_to_table(version.table, like)
+            return checkpoint_forks.seed(self.prepare, version, seen, note, batch=batch, like=like, query=query)
 
-    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
+    def _known_to_table(self, table: str, like: str) -> str:
+        """Return the query under which a table's own record goes on; empty where it names none."""
+        return ""
+
+    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...] | SeenLog:
         """Return the files of a source, those of a table up to batch `upto` of its own record."""
         with reachable(folder):
             return checkpoint_forks.seen_files(folder, upto)

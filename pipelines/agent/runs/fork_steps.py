@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from core.model.actions import Strategy
 from core.model.names import physical_name, query_name
 from core.plan.model import Step
-from core.ports.storage import FolderTaken, OriginRows, VersionFolders
+from core.ports.storage import FolderTaken, OriginRows, SeenLog, VersionFolders
 from core.run.state_machine import RunEvidence, StepDone, StepFailed
 from core.text.wording import counted
 from pipelines.agent.deployment_compiler import compile_before, streamed_reads, streamed_sources
@@ -71,7 +71,7 @@ def seed(run: OpenRun, step: Step) -> RunEvidence:
     except FolderTaken as error:
         return StepFailed(step.n, f"{error.summary}; plan again, under the next number")
     world.faults.pass_by("seed record")
-    after = counted(sum(map(len, seen)), "file")
+    after = counted(sum(len(files) for files in seen if not isinstance(files, SeenLog)), "file")
     world.ledger.update_deployment(step.table, step.version, checkpoint_id=cut.id, begins_after=after)
     return StepDone(step.n, f"begins after {after}")
 
