@@ -171,7 +171,8 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
         return _holds_all(mine)
     if mine.lag_rows is not None and mine.lag_rows <= min(LAG_ROWS, (mine.rows_total or 0) / 100):
         return True
-    if mine.behind_s is not None and mine.behind_s <= 2 * trigger_s(deployment.trigger) + 15:
+    # What waits has some age; none, as of files from after a clock that was set back, says nothing.
+    if mine.behind_s and mine.behind_s <= 2 * trigger_s(deployment.trigger) + 15:
         return True
     return bool(
         theirs and mine.lag_rows is not None and theirs.lag_rows is not None and mine.lag_rows <= theirs.lag_rows * 1.1
