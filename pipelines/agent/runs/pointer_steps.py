@@ -3,7 +3,7 @@
 import logging
 
 from core.model.actions import StepKind
-from core.model.errors import HeadgateError
+from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import State, WantedState
 from core.plan.model import Step
@@ -14,7 +14,7 @@ from pipelines.agent.registry_records import keep_record, serve
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.opened_tickets import tickets_of
-from pipelines.agent.runs.pointer_moves import move_forward
+from pipelines.agent.runs.pointer_moves import move_forward, moved_back
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +26,24 @@ def swap(run: OpenRun, step: Step) -> RunEvidence:
         return not_yet
     s = move_forward(run.world, targets)
     run.world.faults.pass_by("swap record")
-    served = serve(run.world, dict(targets), run.id)
+    served = _served(run, targets)
     run.world.ledger.open_tickets(tickets_of(run, dict(targets)))
     run.world.faults.pass_by("swap commit")
     run.world.ledger.activate(dict(targets), served=served, by=run.id, at=run.world.clock())
     _record(run, targets)
     moved = ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets)
     return StepDone(step.n, f"{moved}; within {s * 1000:.0f} ms" if len(targets) > 1 else moved)
+
+
+def _served(run: OpenRun, targets: list[tuple[TableName, int]]) -> int:
+    """Record what serves; where the data folder does not take it, the pointers go back, as the ledger has it."""
+    try:
+        return serve(run.world, dict(targets), run.id)
+    except (Busy, LedgerUnavailable, PoolUnreachable):
+        raise
+    except TryAgain as error:
+        why = f"what serves could not be recorded: {error.summary}; {moved_back(run.world, targets)}"
+        raise TryAgain(why, remedy=error.remedy) from error
 
 
 def _record(run: OpenRun, targets: list[tuple[TableName, int]]) -> None:
