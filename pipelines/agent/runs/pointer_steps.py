@@ -67,6 +67,10 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
     row = run.world.ledger.run(run.id)
     skipped = {s.n for s in row.steps if s.state == StepState.SKIPPED} if row else set()
     for table, version in targets:
+        if newer := run.overtaken(table):
+            # A run that failed lets go of its tables until it is retried.
+            why = f"{newer} serves since, which this run was not planned to replace"
+            return StepFailed(step.n, f"{why}; no pointer has moved: cancel the run, and plan again")
         if (table, version) not in gates:
             continue
         name, deployment = query_name(table, version), run.world.ledger.deployment(table, version)
@@ -74,7 +78,7 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
             return StepFailed(step.n, f"{name} is not in the registry")
         if run.stopped_by_operator(table):
             return StepFailed(step.n, f"{name} was stopped after it had caught up; no pointer has moved")
-        if deployment.wanted != WantedState.RUNNING:
+        if deployment.wanted != WantedState.RUNNING or (table, version) in run.failed_before_retry:
             return run.begun_again(step, table, version) or GateOpened(step.n, f"{name} was started again")
         if deployment.state == State.FAILED:
             why = f"{deployment.error_class} {deployment.error}".strip()

@@ -133,6 +133,8 @@ class RunDriver:
         evidence: list[RunEvidence] = []
         while not self._world.stopping.is_set():
             words = self._heard()
+            if any(word.act == "retry" for word in words):
+                self._retrying(self._executor.retry)
             evidence.extend(words)
             run, intents = advance_run(self._run, evidence)
             self._tell_refused(run, words)
