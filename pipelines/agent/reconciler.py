@@ -108,7 +108,10 @@ class Reconciler:
             self._unpointed.discard(key)
 
     def _register_again(self, deployments: tuple[Deployment, ...]) -> None:
-        """Try the tables once more that the catalog has refused."""
+        """Try the tables once more that the catalog has refused, and pointers that a swap has left anywhere."""
+        adrift = {(d.table, d.version) for d in deployments if d.active and d.table in self.world.adrift}
+        self.world.adrift.difference_update(table for table, _ in adrift)
+        self._unpointed |= adrift
         lacking = self._unpointed | self._unregistered.keys()
         if not lacking or self.world.monotonic() < self._register_at:
             return

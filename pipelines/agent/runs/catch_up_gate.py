@@ -19,6 +19,9 @@ SILENT_S = 600.0
 UNKNOWN_S = 600.0
 """A version whose lag nobody knows for this long cannot be judged: the gate fails."""
 
+FRESH_S = 60.0
+"""Oldest measurement by which a version is swapped in; it is measured every 5 s."""
+
 FALLING_S = 6 * 3600.0
 """A version whose lag has had no new low for this long does not catch up: the gate fails."""
 
@@ -138,6 +141,8 @@ class CatchUpGate:
         theirs = measured.get((blue.table, blue.version)) if blue else None
         if mine is None:
             return "it has no measurement"
+        if abs(world.clock() - mine.at) > FRESH_S:
+            return f"it was not measured for {FRESH_S:.0f} s"
         if deployment.state != State.RUNNING:
             return f"it is {deployment.state}"
         return _lost(mine, theirs, deployment) or ("" if _caught_up(mine, theirs, deployment) else _behind(mine))
@@ -171,7 +176,8 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
         return _holds_all(mine)
     if mine.lag_rows is not None and mine.lag_rows <= min(LAG_ROWS, (mine.rows_total or 0) / 100):
         return True
-    if mine.behind_s is not None and mine.behind_s <= 2 * trigger_s(deployment.trigger) + 15:
+    # What waits has some age; none, as of files from after a clock that was set back, says nothing.
+    if mine.behind_s and mine.behind_s <= 2 * trigger_s(deployment.trigger) + 15:
         return True
     return bool(
         theirs and mine.lag_rows is not None and theirs.lag_rows is not None and mine.lag_rows <= theirs.lag_rows * 1.1

@@ -34,6 +34,8 @@ class OpenRun:
         """By the number of the step."""
         self.half_moved: dict[int, bool] = {}
         """By the number of a swap whether some of its pointers may have moved, and others not."""
+        self.failed_before_retry: set[tuple[TableName, int]] = set()
+        """New versions that had failed when an operator retried the run: they are started once more."""
         self.waits: dict[int, float] = {}
         """Since when a step waits for what lets it begin, by the monotonic clock."""
 
@@ -46,10 +48,20 @@ class OpenRun:
         locks, ledger = self.world.locks, self.world.ledger
         return locks.has_unrecorded_stop(table) or ledger.stopped_during(self.id, table)
 
+    def overtaken(self, table: TableName) -> str:
+        """Return which version serves a table that this run neither replaces nor brings; empty where none does."""
+        node = self.nodes[table]
+        serving = next((d for d in self.world.ledger.versions(table) if d.active and not d.deleted), None)
+        if serving is None or serving.external or serving.version in (node.from_version, node.version):
+            return ""
+        return query_name(table, serving.version)
+
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | None:
-        """Start a version of this run that an operator has stopped: a retry of the run is the later word."""
+        """Start a version of this run that was stopped by an operator or has failed: a retry is the later word."""
         deployment = self.world.ledger.deployment(table, version)
-        if deployment is None or deployment.external or deployment.wanted == WantedState.RUNNING:
+        if deployment is None or deployment.external:
+            return None
+        if deployment.wanted == WantedState.RUNNING and (table, version) not in self.failed_before_retry:
             return None
         again = self.start_unless_stopped(replace(step, table=table, version=version), lambda found: None)
         return again if isinstance(again, StepFailed) else None
@@ -60,6 +72,7 @@ class OpenRun:
         if self.stopped_by_operator(step.table):
             return StepFailed(step.n, STOPPED_BY_OPERATOR)
         before(self.deployed(step))
+        self.failed_before_retry.discard((step.table, step.version))
         if self.deployed(step).wanted != WantedState.RUNNING:
             self.world.ledger.update_deployment(step.table, step.version, wanted=WantedState.RUNNING)
         start(self.world, self.deployed(step), stops=stops)

@@ -133,6 +133,8 @@ class RunDriver:
         evidence: list[RunEvidence] = []
         while not self._world.stopping.is_set():
             words = self._heard()
+            if any(word.act == "retry" for word in words):
+                self._retrying(self._executor.retry)
             evidence.extend(words)
             run, intents = advance_run(self._run, evidence)
             self._tell_refused(run, words)
@@ -191,7 +193,10 @@ class RunDriver:
             try:
                 put_back(self._world, step.tables or (step.table,))
             except HeadgateError as error:
+                self._world.adrift.update(step.tables or (step.table,))
                 log.warning("pointers of a cancelled run are where its swap left them: %s", error.summary)
+                summary = f"pointers that the cancelled run {run.id} has moved could not be moved back yet"
+                self._retrying(partial(self._world.event, "run", summary, detail=error.summary))
 
     def _wait(self) -> None:
         """Wait for the next look at the gates, or for an operator's word, whichever is first."""
@@ -211,6 +216,8 @@ class RunDriver:
                 return evidence
             except (PoolUnreachable, LedgerUnavailable, Busy) as error:
                 if self._world.monotonic() > until or self._cancelled():
+                    if step.do is StepKind.SWAP:
+                        self._world.adrift.update(step.tables or (step.table,))
                     return StepFailed(step.n, error.summary)
                 log.info("step %s waits: %s", step.n, error.summary)
                 self._world.stopping.wait(POLL_S)

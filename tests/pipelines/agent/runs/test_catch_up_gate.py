@@ -424,3 +424,10 @@ def test_what_a_plan_joins_as_it_is_and_all_that_fills_it_must_be_whole() -> Non
     declared = project(table("src"), table("e", "src"), table("d", "e"), table("b", "src"), table("a", "b d!"))
     whole = {(str(name), number) for name, number in joined_whole(plan(declared, {}))}
     assert whole == {("d", 1), ("e", 1), ("src", 0)}
+
+
+def test_rows_that_wait_without_an_age_open_no_gate() -> None:
+    """Files from before a clock that was set back have an age of 0 s."""
+    world = World()
+    world.look()
+    assert not world.looks(POLLS + 1, lag_files=400, lag_rows=1_000_000, rows_total=5_000_000, behind_s=0.0).open
