@@ -1,7 +1,7 @@
 """A world without Spark: a scripted pool and scripted files around a real ledger."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -234,7 +234,11 @@ class ScriptedFiles:
         return self.ids.get(folder, "")
 
     def why_other_source(
-        self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]
+        self,
+        checkpoint: str,
+        sources: tuple[tuple[int, TableName, str, str], ...],
+        *,
+        take_changes: Set[int] = frozenset(),
     ) -> tuple[TableName, str] | None:
         return self.others.get(checkpoint)
 
