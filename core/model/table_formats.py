@@ -42,6 +42,10 @@ class TableFormat:
 
     positions_can_be_set: bool = True
     """Whether a version can be made to go on at a position of another one's, as writer and as what is read."""
+    keyed: bool = False
+    """Whether the rows of a statement can replace others by their key."""
+    keyed_properties: tuple[tuple[str, str], ...] = ()
+    """Of a table whose rows do so, from its creation: what was not recorded then is never told to readers."""
     subfolder: str = ""
     """Where a version's table lies within its folder: Delta creates none beside our own files (4.4.0)."""
 
@@ -66,7 +70,8 @@ _FORMATS = (
     TableFormat("text", True, row_counting=RowCounting.LINES),
     TableFormat(
         "delta", written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
-        adds_columns_in_place=False, repeated_by_new_checkpoint=True, positions_can_be_set=False, subfolder="delta",
+        adds_columns_in_place=False, repeated_by_new_checkpoint=True, positions_can_be_set=False, keyed=True,
+        keyed_properties=(("delta.enableChangeDataFeed", "true"),), subfolder="delta",
         data_files="parquet",
     ),
 )  # fmt: skip
