@@ -10,6 +10,10 @@ from pipelines.spark.call_deadlines import MissedDeadline
 
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "CONNECT_CLIENT_UNEXPECTED"})
+_OURS = re.compile(r"\[(HEADGATE_[A-Z_]+)\] (.*?)(?: SQLSTATE: .*)?$", re.MULTILINE)
+"""What our own code in the pool has raised, within whatever Spark says around it."""
+_SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
+"""What Spark says before the words of a batch that ran in a process of the pool."""
 _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
 _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
 _UNEXPLAINED = "Application error processing RPC"
@@ -55,16 +59,21 @@ def translate_error(error: BaseException) -> HeadgateError:
 
 def error_class(text: str) -> str:
     """Find the class that says what went wrong: the first in the message that is not a mere wrapper; empty if none."""
+    if ours := _OURS.search(text):
+        return ours[1]
     found: list[str] = _CLASS.findall(text)
     return next((name for name in found if name not in _WRAPPERS), found[0] if found else "")
 
 
 def first_line(text: str) -> str:
     """Return the line of a Spark message that a person needs: the cause, without wrapper, class and stack trace."""
+    if ours := _OURS.search(text):
+        return ours[2][:_LONGEST]
     body = text.split("JVM stacktrace:")[0]
     lines = [line.strip() for line in body.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("at ", "== SQL", "=== ", "+- ", "'", "--"))]
     useful = next((line for line in lines if _useful(line)), lines[0] if lines else "no message")
+    useful = _SESSION.sub("", useful)
     useful = re.sub(r"^(?:\([\w.$]+\) |[\w.$]+(?:Exception|Error): )+", "", useful)
     useful = re.sub(r"^\[[A-Z][A-Z0-9_.]*\] ?", "", useful)
     useful = re.sub(r" ?SQLSTATE: \w+(; line \d+ pos \d+;?)?$", r"\1", useful).rstrip(";")

@@ -43,6 +43,7 @@ class ScriptedPool:
     asked: list[AnalysisQuestion] = field(default_factory=list)
     cleared: int = 0
     engine: str = "4.2.0"
+    other_python: str = ""
     told: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, Any] = field(default_factory=dict)
     looks: list[str] = field(default_factory=list)
@@ -111,6 +112,9 @@ class _Queries:
 
     def expect(self, name: str, id: str, run_id: str) -> None:
         return
+
+    def other_python(self) -> str:
+        return self.pool.other_python
 
     def look(self, query: ReportedQuery) -> ReportedQuery:
         self.pool.looks.append(query.name)

@@ -76,6 +76,21 @@ def test_a_refusal_of_a_stopped_spark_context_is_known_and_said_in_words(text: s
     assert (type(found), found.summary) == (MaybeStopped, line)
 
 
+def test_what_a_writer_of_keyed_tables_has_refused_is_said_in_its_own_words() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An "
+        "error occurred in the user provided function in foreach batch sink. Reason: Traceback (most recent call last):"
+        '\n  File "worker.py", line 3\npyspark.errors.exceptions.connect.SparkRuntimeException: [USER_RAISED_EXCEPTION]'
+        ' [HEADGATE_NULL_KEY] a row has no key: {"id":null} SQLSTATE: P0001\n\nJVM stacktrace:\nat x'
+    )
+    assert (error_class(text), first_line(text)) == ("HEADGATE_NULL_KEY", 'a row has no key: {"id":null}')
+
+
+def test_the_session_of_a_process_that_died_is_not_what_a_person_needs() -> None:
+    text = "[session: fc67924f-d449] [userId: headgate] Python worker exited unexpectedly (crashed)"
+    assert first_line(text) == "Python worker exited unexpectedly (crashed)"
+
+
 def test_errors_of_ours_pass_unchanged() -> None:
     ours = EngineRefused("no", error_class="X")
     assert translate_error(ours) is ours
