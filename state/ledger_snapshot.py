@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from core.model.names import TableName
 from core.observed.serving import heartbeat_age_s, is_stale, serving_version, serving_versions
 from core.observed.table_statistics import TableStatistics
+from core.run.open_tickets import open_tickets
 from state.ledger import LedgerReader
+from state.migration_tickets import MigrationTicket
 from state.registry import StatementLine
 from state.row_types import CommandRow, Deployment, EnvironmentRow, EventRow, Measurement, RunRow, SampleRow, StagedRow
 
@@ -39,6 +41,8 @@ class LedgerSnapshot:
     """Tables of which every version was deleted, by name."""
     releases: "tuple[Release, ...]" = ()
     """Those that go on or wait, and those of which what they replaced still runs; newest first."""
+    tickets: tuple[MigrationTicket, ...] = ()
+    """Open ones: readers that stay on what a release has replaced."""
     failed_runs: tuple[RunRow, ...] = ()
     """Those that nobody has acknowledged, newest first."""
     commands: tuple[CommandRow, ...] = ()
@@ -140,11 +144,16 @@ class SnapshotCache:
                 staged=reader.staged(),
                 open_runs=open_runs,
                 releases=self._releases(open_runs),
+                tickets=self._tickets(),
                 failed_runs=reader.failed_runs(),
                 deleted=reader.deleted_tables(),
                 commands=reader.commands(NEWEST),
                 events=reader.events(limit=NEWEST),
             )
+
+    def _tickets(self) -> tuple[MigrationTicket, ...]:
+        unclosed = self._reader.unclosed_tickets()
+        return open_tickets(unclosed, self._statements) if unclosed else ()
 
     def _releases(self, open_runs: Sequence[RunRow]) -> "tuple[Release, ...]":
         if not open_runs and not self._reader.observed_runs():

@@ -70,6 +70,11 @@ class MeasurementReads(LedgerReads):
         sql = 'SELECT * FROM event WHERE "table" = ? ORDER BY at DESC, id DESC LIMIT ?'
         return self._rows(EventRow, sql, (table, limit))
 
+    def events_of(self, table: TableName, kind: str) -> tuple[EventRow, ...]:
+        """List a table's events of one kind, newest first."""
+        sql = 'SELECT * FROM event WHERE "table" = ? AND kind = ? ORDER BY at DESC, id DESC'
+        return self._rows(EventRow, sql, (table, kind))
+
     def objective_event(self, table: TableName) -> EventRow | None:
         """Read when a table last began to miss its objective, or met it again; None where neither was recorded."""
         sql = 'SELECT * FROM event WHERE "table" = ? AND kind IN (?, ?) ORDER BY at DESC, id DESC LIMIT 1'

@@ -33,6 +33,11 @@ class MigrationTicket:
     closed_at: float | None = None
     closed_by: str = ""
 
+    @property
+    def version(self) -> int:
+        """The old version."""
+        return int(self.old.rpartition("__v")[2])
+
 
 class TicketReads(LedgerReads):
     """Reads of tickets."""
@@ -43,6 +48,11 @@ class TicketReads(LedgerReads):
         return self._rows(
             MigrationTicket, f'SELECT * FROM migration_ticket {which} ORDER BY "table", reader, run_id', (run_id,)
         )
+
+    def unclosed_tickets(self) -> tuple[MigrationTicket, ...]:
+        """List the tickets that nobody has closed, by table and reader."""
+        sql = 'SELECT * FROM migration_ticket WHERE closed_at IS NULL ORDER BY "table", reader, run_id'
+        return self._rows(MigrationTicket, sql)
 
 
 class TicketWrites(TicketReads, LedgerWrites):

@@ -158,7 +158,7 @@ class EventRow:
     table: str
     version: int
     kind: str
-    """state, exception, pool, run, clock, world, or that an objective is missed or met."""
+    """state, exception, pool, run, ticket, clock, world, or that an objective is missed or met."""
     summary: str
     detail: str = ""
     fingerprint: str = ""

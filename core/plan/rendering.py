@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from core.model.actions import Action
+from core.model.actions import Action, StepKind
 from core.model.names import TableName
 from core.plan.descriptions import (
     GLYPH_BY_ACTION,
@@ -115,8 +115,10 @@ def head_parts(plan: Plan) -> list[str]:
     changed = sum(node.action is not Action.KEEP for node in statements)
     external = [counted(len(acted) - changed, "external table")] if len(acted) > changed else []
     eta = [f"ETA {range_words(plan)}"] if plan.predicted_high_s is not None else []
-    return [f"{changed} of {counted(len(statements), 'statement')}", *external, counted(len(plan.steps), "step"),
-            counted(levels, "level"), *eta]  # fmt: skip
+    much = f"changes {changed} of {counted(len(statements), 'statement')}"
+    held = not plan.request.hold or any(step.do is StepKind.HOLD for step in plan.steps)
+    waits = [] if held else ["nothing is held: it replaces no version"]
+    return [much, *external, counted(len(plan.steps), "step"), counted(levels, "level"), *waits, *eta]
 
 
 def request_words(plan: Plan) -> str:

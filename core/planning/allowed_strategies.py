@@ -43,6 +43,13 @@ _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
 _ROWS_BEFORE = "its pointer serves rows from before its first, and they would have to move along"
 _OTHER_SOURCES = frozenset({ChangeKind.SOURCES_CHANGED, ChangeKind.NAMED_SOURCES_CHANGED, ChangeKind.SOURCE_REPLACED})
 """Edits after which a position of one source may be read as one of another."""
+_SAME_QUERY = frozenset(
+    {
+        ChangeKind.NONE, ChangeKind.COMMENT_OR_FORMAT, ChangeKind.DESCRIPTION, ChangeKind.TRIGGER_OR_RATE,
+        ChangeKind.PINNED_CONFIGURATION, ChangeKind.POOL,
+    }
+)  # fmt: skip
+"""Edits that leave query and state as they are."""
 
 
 def strategies_of(
@@ -210,10 +217,17 @@ def not_forked(
 ) -> str:
     """Explain why a new version cannot take rows, positions and state of the old one; empty where it can."""
     if not decision.change.kind.definition.state_may_be_copied:
-        return "its state does not fit the new query"
+        return _other_positions(context, table, decision, decisions) or _why_nothing_to_fork(table, decision)
     if context.observed.deployment(table.name).rows_before:
         return _ROWS_BEFORE
     return _other_positions(context, table, decision, decisions)
+
+
+def _why_nothing_to_fork(table: Table, decision: TableDecision) -> str:
+    if decision.change.kind in _SAME_QUERY:
+        return "its query does not change, so that a fork would be a copy of what serves"
+    stateful = table.parsed is not None and table.parsed.stateful
+    return "its state does not fit the new query" if stateful else "it keeps no state that could be taken along"
 
 
 def _other_positions(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from shlex import quote
 
 from core.model.actions import Action, StepKind
 from core.model.names import TableName, physical_name
@@ -89,7 +90,7 @@ def _refuse_under_readers(context: PlanningContext, table: TableName, found: Rep
                 found.warn(table, f"{other} cannot be rolled back to v{former.version}, which reads {reads}")
     for ticket in observed.deployment(table).tickets:
         if (table, ticket.version) in going:
-            closed = f"once it has moved: headgate release close {ticket.run} {ticket.reader}"
+            closed = f"once it has moved: headgate release close {ticket.run} {quote(ticket.reader)}"
             found.refuse(table, f"{ticket.reader} has an open ticket on {going[table, ticket.version]}", closed)
 
 

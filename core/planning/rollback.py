@@ -273,11 +273,10 @@ def release_way(context: PlanningContext, nodes: Sequence[PlanNode]) -> WayBack 
     reads = {table: context.bindings.of(table) for table in now}
     if why_not_back(reads, lambda t, v: context.observed.deployment(t).version == v):
         return None
-    return _way_to_former(
-        "rollback",
-        tuple(now),
-        "what served before goes on from its checkpoint, reads what arrived since, and serves again",
-    )
+    words = "what served before goes on from its checkpoint, reads what arrived since, and serves again"
+    if minutes := context.declared.environment.soak_min:
+        words += f"; it takes seconds for {minutes:g} min after the swap"
+    return _way_to_former("rollback", tuple(now), words)
 
 
 def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[WayBack, ...]:

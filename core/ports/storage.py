@@ -174,6 +174,9 @@ class Checkpoints(Protocol):
         Raises Refused where it is in neither place, or something else has taken its own.
         """
 
+    def made_beside(self, checkpoint: str) -> tuple[str, ...]:
+        """List a version's first checkpoint, where it is there, and those of seams beside it, `<first>.…`, by path."""
+
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
 

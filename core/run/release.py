@@ -13,6 +13,7 @@ from core.observed.batch_time import slowest_part
 from core.observed.step_durations import Seconds
 from core.plan.model import Plan, PlanNode
 from core.run.model import SATISFIED, RunState, StepState
+from core.run.open_tickets import open_tickets
 from core.run.release_records import Figures, RegisteredVersion, RunRecord, StepRecord, Ticket
 from core.run.time_left import time_left
 from core.text.wording import counted
@@ -62,6 +63,9 @@ _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
     StepKind.RESUME: ReleaseState.HYDRATING,
 }
 """What a step that is begun says of its release; the latest in the order of this table decides."""
+
+_BEGUN = frozenset({StepState.WAITS, StepState.RUNNING})
+"""States of a swap that was begun and of which some pointers may have moved: one that is tried again waits."""
 
 _REPLACES = frozenset({Action.REBUILD, Action.ROLLBACK})
 
@@ -116,6 +120,8 @@ class ReleasePair:
     """What was found by it, as the run writes it."""
     lacks: str
     """Why the old version cannot serve again, in words; empty where it can."""
+    gate_at: float | None = None
+    """When the gate opened, epoch seconds; None while it is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +198,12 @@ def release_of(
                 check.state if check else "",
                 check.note if check else "",
                 _lacks(known.get(before), known, old),
+                gate.ended_at if gate and gate.state == StepState.DONE else None,
             )
         )
     state, since, note = _standing(plan, run, pairs, known)
-    serves = _has_swapped(run) and _serves(run, pairs, known)
+    swapped = _has_swapped(run, pairs, known)
+    serves = swapped and _serves(run, pairs, known)
     soaks = [pair.old.stops_at for pair in pairs if pair.old.runs and pair.old.stops_at is not None]
     replaced = {physical_name(pair.table, pair.old.version) for pair in pairs}
     return Release(
@@ -208,32 +216,9 @@ def release_of(
         time_left(plan.steps, run.steps, now) if run.state == RunState.RUNNING else None,
         serves,
         note,
-        _why_no_rollback(run, pairs, serves=serves),
-        min(soaks) if _has_swapped(run) and len(soaks) == len(pairs) else None,
+        _why_no_rollback(run, pairs, swapped=swapped, serves=serves),
+        min(soaks) if swapped and len(soaks) == len(pairs) else None,
         tuple(ticket for ticket in open_tickets(tickets, known.values()) if ticket.old in replaced),
-    )
-
-
-def open_tickets(tickets: Iterable[Ticket], versions: Iterable[RegisteredVersion]) -> tuple[Ticket, ...]:
-    """Return the tickets of readers that still read what was replaced.
-
-    A statement's is closed once no version of it reads the old one, another's by an operator's word, and all where the
-    old version is gone or serves again.
-    """
-    every = [one for one in versions if not one.deleted]
-    reads = {
-        (str(one.table), physical_name(binding.parent, binding.version))
-        for one in every
-        if one.active or one.wanted == WantedState.RUNNING
-        for binding in one.bindings
-    }
-    there = {physical_name(one.table, one.version) for one in every if not one.active}
-    return tuple(
-        ticket
-        for ticket in tickets
-        if ticket.closed_at is None
-        and ticket.old in there
-        and (not ticket.is_statement or (ticket.reader, ticket.old) in reads)
     )
 
 
@@ -291,8 +276,10 @@ def _lacks(
     return ""
 
 
-def _has_swapped(run: RunRecord) -> bool:
-    return any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps)
+def _has_swapped(run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version, RegisteredVersion]) -> bool:
+    """Return whether its swap is over; one that was cancelled after the registry had changed is."""
+    done = any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps)
+    return done or (run.ended_at is not None and _serves(run, pairs, known))
 
 
 def _serves(run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version, RegisteredVersion]) -> bool:
@@ -301,9 +288,10 @@ def _serves(run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version
     return any(one is not None and one.served_by in ("", run.id) for one in new)
 
 
-def _why_no_rollback(run: RunRecord, pairs: Sequence[ReleasePair], *, serves: bool) -> str:
-    if not _has_swapped(run):
-        return "nothing is swapped"
+def _why_no_rollback(run: RunRecord, pairs: Sequence[ReleasePair], *, swapped: bool, serves: bool) -> str:
+    if not swapped:
+        begun = any(step.do == StepKind.SWAP and step.tries and step.state in _BEGUN for step in run.steps)
+        return "the swap is not over" if begun else "nothing is swapped"
     if not serves:
         return "what it swapped in does not serve any more"
     lacking = [f"{pair.table} v{pair.old.version}: {pair.lacks}" for pair in pairs if pair.lacks]
@@ -314,22 +302,25 @@ def _standing(
     plan: Plan, run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version, RegisteredVersion]
 ) -> tuple[ReleaseState, float, str]:
     """Return the state of a release, since when, and what its step says of it."""
-    back = plan.request.verb == "rollback"
+    # A rollback of a rollback leads forward again.
+    back = plan.request.verb == "rollback" and any(pair.new.version < pair.old.version for pair in pairs)
     waits = not run.acknowledged_by or any(pair.new.state != State.ABSENT for pair in pairs)
     if run.state == RunState.FAILED and not run.continued_by and waits:
         bad = next((step for step in run.steps if step.state == StepState.FAILED), None)
         return ReleaseState.NEEDS_YOU, run.ended_at or run.started_at, bad.note if bad else ""
-    if _has_swapped(run):
+    if _has_swapped(run, pairs, known):
         return _after_the_swap(run, pairs, known)
     if run.state == RunState.CANCELLED or run.state == RunState.FAILED:
         words = f"run {run.continued_by} goes on from it" if run.continued_by else "nothing was swapped"
         return ReleaseState.ABORTED, run.ended_at or run.started_at, words
+    if cut := next((s for s in run.steps if s.do == StepKind.SWAP and s.state == StepState.WAITS and s.tries), None):
+        return ReleaseState.SWAPPING, cut.started_at or run.started_at, cut.note
     open_ = {StepKind(step.do): step for step in run.steps if step.state in (StepState.RUNNING, StepState.GATE)}
     found = next((kind for kind in _STATE_BY_STEP if kind in open_), None)
     state = _STATE_BY_STEP[found] if found else _between(run)
     since = open_[found].started_at if found else None
     note = open_[found].note if found else ""
-    if back and state is not ReleaseState.HELD:
+    if back and state not in (ReleaseState.HELD, ReleaseState.SWAPPING):
         state = ReleaseState.ROLLING_BACK
     return state, since or run.started_at, note
 

@@ -84,6 +84,9 @@ class AbortVersions:
 
 RunIntent = PerformStep | PollGate | AbortVersions
 
+_FORWARD = "resumed after the agent stopped: pointers that have not moved yet are moved"
+"""Of a swap, which goes on to its end."""
+
 
 def recover_run(run: Run) -> Run:
     """Return a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe.
@@ -93,9 +96,8 @@ def recover_run(run: Run) -> Run:
     held = held_steps(run)
     for progress in run.steps:
         if progress not in held and progress.state in (StepState.RUNNING, StepState.GATE):
-            run = run.put(
-                StepProgress(progress.step, StepState.WAITS, progress.tries, "resumed after the agent stopped")
-            )
+            words = _FORWARD if progress.step.do is StepKind.SWAP else "resumed after the agent stopped"
+            run = run.put(StepProgress(progress.step, StepState.WAITS, progress.tries, words))
     return run
 
 
@@ -175,6 +177,14 @@ def why_not_skipped(do: StepKind, state: StepState) -> str:
     if do is StepKind.HOLD:
         return "it waits for a word, which headgate release swap gives"
     return f"what follows relies on a {do} step"
+
+
+def is_early(run: Run, control: OperatorControl) -> bool:
+    """Return whether the skip of a start is to be heard once its gate waits: a new agent begins the start again."""
+    if control.act != "skip":
+        return False
+    progress = run.step(control.n)
+    return progress.step.do in BEGINS and progress.state in (StepState.WAITS, StepState.RUNNING)
 
 
 def _retry(run: Run) -> Run:

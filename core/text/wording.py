@@ -1,7 +1,11 @@
 """Differences and numbers in a few words for people; nothing is decided from these words."""
 
 import difflib
+import re
+import textwrap
 from collections.abc import Iterable, Sequence
+
+_ENDS = re.compile(r"(?<=[.;])\s+|\n")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -18,3 +22,9 @@ def counted(number: int, noun: str) -> str:
 def reader_phrase(tables: Sequence[str]) -> str:
     """Return who reads something: `a reads it`, `a, b read it`."""
     return f"{', '.join(tables)} {'reads' if len(tables) == 1 else 'read'} it"
+
+
+def first_sentence(text: str, most: int = 100) -> str:
+    """Return what a text begins with, up to its first full stop, semicolon or line end; cut at `most` characters."""
+    begins = _ENDS.split(text.strip(), maxsplit=1)[0].rstrip(".;")
+    return textwrap.shorten(begins, most, placeholder=" …") if len(begins) > most else begins

@@ -22,6 +22,7 @@ from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, LagCollector
 from pipelines.agent.measurements.table_statistics_collector import TICK_S, TableStatisticsCollector
+from pipelines.agent.overdue_tickets import tell_overdue
 from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.registry_records import RegistryRecords, recorded_session
@@ -201,6 +202,7 @@ class Agent:
         self._world.identity.refuse_doubt()
         purge_trash(self._world)
         stop_soaked(self._world)
+        tell_overdue(self._world)
         self._ledger.archive_audit(now)
 
     def _round(self) -> None:

@@ -14,6 +14,9 @@ from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 
+BEFORE_SEAM = "before_seam"
+"""In the trash folder of a version: below the time of their purge, checkpoints that it does not go on from any more."""
+
 
 def purge_trash(world: AgentContext) -> None:
     """Delete the files of every version in the trash whose recorded deadline has passed, by the checked clock."""
@@ -38,6 +41,22 @@ def purge_trash(world: AgentContext) -> None:
                 waiting = [other for other in waiting if other is not deployment]
                 world.ledger.purged(deployment.table, deployment.version, world.clock())
                 log.info("purged %s v%s", deployment.table, deployment.version)
+    _purge_former(trash, now)
+
+
+def _purge_former(trash: str, now: float) -> None:
+    """Delete the checkpoints from before a seam whose time is over; their version may serve meanwhile."""
+    for found in Path(trash).glob(f"*/{BEFORE_SEAM}/*"):
+        if found.is_symlink() or not found.name.isdigit() or int(found.name) > now:
+            continue
+        shutil.rmtree(found, ignore_errors=True)
+        if found.exists():
+            log.warning("%s could not be purged and will be tried again", found)
+            continue
+        log.info("purged %s", found)
+        for empty in (found.parent, found.parent.parent):
+            with suppress(OSError):
+                empty.rmdir()
 
 
 def checked_now(world: AgentContext) -> float:

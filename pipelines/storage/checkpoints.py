@@ -167,6 +167,15 @@ class FileCheckpoints:
             target.parent.mkdir(parents=True, exist_ok=True)
             _move(place, target)
 
+    def made_beside(self, checkpoint: str) -> tuple[str, ...]:
+        """List a version's first checkpoint, where it is there, and those of seams beside it, `<first>.…`, by path."""
+        first = Path(checkpoint)
+        with reachable(checkpoint):
+            beside = first.parent.glob(f"{first.name}*") if first.parent.is_dir() else ()
+            return tuple(
+                sorted(str(p) for p in beside if p.is_dir() and (p == first or p.name.startswith(f"{first.name}.")))
+            )
+
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
         with reachable(checkpoint):

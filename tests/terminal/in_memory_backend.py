@@ -256,6 +256,10 @@ class FakeBackend:
         self.calls.append((verb, " ".join(words)))
         return "7f3a" * 16
 
+    def close_ticket(self, run: str, reader: str) -> str:
+        self.calls.append(("close", run, reader))
+        return f"run {run[:10]}: the ticket of {reader} is closed"
+
     def continuation(self, run_id: str) -> str:
         return ""
 

@@ -69,7 +69,7 @@ def _released(parser: CommandParser) -> None:
 
 
 def plan_retire(parser: CommandParser) -> None:
-    told = "a table of which a version was replaced, or the start of the id of the run that replaced some"
+    told = "a table, with every version of it that was replaced, or the start of a run's id, for all tables of that run"
     parser.add_argument("tables", nargs="+", metavar="TABLE|RUN", help=told)
     _planned(parser)
 

@@ -4,13 +4,14 @@ It is no option of `ls`: its lines, its data and what it counts are products and
 """
 
 from core.model.errors import UsageError
+from core.run.open_tickets import overdue_tickets
 from core.text.wording import did_you_mean
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.output import format_table
 from tui.command_line.statement_output import check_fail_on, data_age_line
 from tui.presentation.reports.product_health import HEAD, RIGHT, as_json, failing_rows, health_by_product, rows
-from tui.presentation.reports.releases import verdict
+from tui.presentation.reports.releases import ticket_as_json, ticket_words, verdict
 
 
 def health(context: CommandContext) -> int:
@@ -28,6 +29,7 @@ def health(context: CommandContext) -> int:
     lines = [line for line in snapshot.serving if not args.products or line.product in args.products]
     staged = frozenset(str(mark.table) for mark in snapshot.staged)
     found = health_by_product(lines, staged, args.products)
+    late = overdue_tickets(snapshot.tickets, snapshot.read_at)
     if voice.as_json:
         products = [as_json(product) for product in found]
         releases = [{"run": one.run, "state": one.state, "since": one.since} for one in snapshot.releases]
@@ -37,6 +39,7 @@ def health(context: CommandContext) -> int:
             pool_state=snapshot.pool_state,
             products=products,
             releases=releases,
+            overdue_tickets=[{"run": one.run_id, **ticket_as_json(one)} for one in late],
         )
     else:
         voice.print(format_table(HEAD, rows(found), right=RIGHT))
@@ -45,5 +48,6 @@ def health(context: CommandContext) -> int:
                 ["", *format_table(("FAILING", "VER", "PRODUCT", "STATE", "LAST ERROR"), failing, right=("VER",))]
             )
         voice.print(f"run {one.run}: {said}" for one in snapshot.releases if (said := verdict(one, snapshot.read_at)))
+        voice.print(f"run {one.run_id}: ticket of {ticket_words(one, snapshot.read_at)}" for one in late)
         voice.say(data_age_line(context, snapshot, lines))
     return check_fail_on(context, conditions, lines)

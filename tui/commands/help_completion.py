@@ -81,7 +81,7 @@ def manual(context: CommandContext) -> int:
     topic = " ".join(context.args.topic)
     topics = help_topics()
     if not topic:
-        context.voice.print([*overview().split("\n"), "topics: " + (", ".join(topics) or "none")])
+        context.voice.print([*overview().split("\n"), *_folded(f"topics: {', '.join(topics) or 'none'}")])
         return 0
     if topic in topics:
         context.voice.print(_folded(help_topic(topic)))

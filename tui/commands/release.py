@@ -2,6 +2,7 @@
 
 import time
 
+from core.model.errors import UsageError
 from core.run.release import Release
 from tui.command_line.context import CommandContext
 from tui.commands.apply import execute_by_name
@@ -66,7 +67,9 @@ def _retire(context: CommandContext) -> int:
 
 def _close(context: CommandContext) -> int:
     context.announce()
-    run, reader = _found(context).run, context.args.reader
+    run, reader = _found(context).run, context.args.reader.strip()
+    if not reader:
+        raise UsageError("a ticket is closed by its reader's name", remedy=f"headgate release show {run} lists tickets")
     context.operations.agent.close_ticket(run, reader)
     if context.voice.as_json:
         context.voice.data({"run": run, "reader": reader, "act": "close"})
@@ -76,7 +79,14 @@ def _close(context: CommandContext) -> int:
 
 
 def _found(context: CommandContext) -> Release:
-    return find_release(context.operations.reader, context.args.run, time.time())
+    """Find the release that is named by the start of its run's id; raises UsageError, also for a table's name."""
+    word, operations = context.args.run, context.operations
+    if any(line.table == word for line in operations.snapshot().statements):
+        acts = f"; headgate rollback {word} and headgate plan retire {word} take a table"
+        raise UsageError(
+            f"{word} is a table: a release is named by its run", remedy=f"headgate release lists them{acts}"
+        )
+    return find_release(operations.reader, word, time.time())
 
 
 _ACTS = {

@@ -1,5 +1,6 @@
 """`release diff`: what the comparison of a release has found, with examples of what is expected and of what is not."""
 
+from core.model.actions import StepKind
 from core.model.errors import UsageError
 from core.model.names import parse_table_name
 from tui.command_line.context import CommandContext
@@ -19,5 +20,8 @@ def diff(context: CommandContext) -> int:
     else:
         context.voice.print(result_lines(found))
         if not found:
-            context.voice.say(f"run {row.id} has compared no rows{f' of {table}' if table else ''} so far")
+            about = f" of {table}" if table else ""
+            compares = any(step.do == StepKind.VALIDATE and table in (None, step.table) for step in row.steps)
+            said = f"has compared no rows{about} so far" if compares else f"compares no rows{about}"
+            context.voice.say(f"run {row.id} {said}")
     return 1 if any(map(blocks, found)) else 0

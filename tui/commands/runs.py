@@ -1,6 +1,7 @@
 """The command `runs`: list runs, follow one, pause, resume, cancel, retry or skip, and continue one that failed."""
 
 import json
+import textwrap
 import time
 from typing import Any
 
@@ -8,15 +9,21 @@ from core.model.actions import StepKind
 from core.model.errors import AgentUnreachable, Refused
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
+from core.run.model import StepState
 from core.run.time_left import time_left
 from core.text.units import duration_range
+from core.text.wording import first_sentence
 from state.row_types import RunRow, StepRow
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
 from tui.commands.review_approve import plan_lines
+from tui.presentation.reports.releases import gate_words
 from tui.presentation.screen_content.runs import is_held, left_words
 from tui.services.run_continuation import RunContinuation
+
+COLUMNS = 98
+"""Of a note that is told in full."""
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -179,9 +186,8 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
             cause = (
                 "" if "headgate runs retry" in wrong[0].note else "correct the file, or fix the external cause; then "
             )
-            context.voice.say(
-                f"step {wrong[0].n} failed: {wrong[0].note}\n  {cause}headgate runs retry {row.id} --follow"
-            )
+            note = "\n".join(textwrap.wrap(wrong[0].note, COLUMNS, subsequent_indent="  ", break_long_words=False))
+            context.voice.say(f"step {wrong[0].n} failed: {note}\n  {cause}headgate runs retry {row.id} --follow")
         if is_held(row):
             waits = "every new version has caught up and runs; nothing is swapped before somebody gives the word"
             context.voice.say(
@@ -218,4 +224,12 @@ def _step_line(step: StepRow) -> str:
     took = f"{step.ended_at - step.started_at:.1f} s" if step.ended_at and step.started_at else ""
     what = f"{act_words(step.do)} {step.table}" + (f" v{step.version}" if step.version else "")
     said = f"{took}{_predicted(step)}" if took else _predicted(step).removeprefix(", ")
-    return f"  {step.n:>3} {what:<44}{step.state:<10}{said:>8}  {step.note}".rstrip()
+    return f"  {step.n:>3} {what:<44}{step.state:<10}{said:>8}  {_note(step)}".rstrip()
+
+
+def _note(step: StepRow) -> str:
+    """Write what a step says, with the time of a gate; of one that failed its first sentence."""
+    if step.state == StepState.FAILED:
+        return first_sentence(step.note)
+    opened = step.ended_at if step.do == StepKind.CATCH_UP and step.state == StepState.DONE else None
+    return gate_words(step.note, opened, time.time())

@@ -292,8 +292,14 @@ class ConsoleBackend:
         found = self._service.undo(word, children=None, rebuild=False)
         return self._service.submit(found.request, declared=found.declared).plan.hash
 
+    def close_ticket(self, run: str, reader: str) -> str:
+        """Close the ticket of a reader of what a run has replaced; return what was done. Raises Refused, UsageError."""
+        found = self._service.run(run)
+        self._service.agent.close_ticket(found.id, reader)
+        return f"run {found.id[:10]}: the ticket of {reader} is closed"
+
     def back(self, verb: str, words: tuple[str, ...]) -> str:
-        """Submit the plan of a rollback or an undelete; return its hash. Raises Refused, UsageError."""
+        """Submit the plan of a rollback, an undelete or a retirement; return its hash. Raises Refused, UsageError."""
         return self._service.submit(self._service.back_request(verb, words)).plan.hash
 
     def continuation(self, run_id: str) -> str:

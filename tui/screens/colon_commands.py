@@ -41,9 +41,13 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _run(screen, rest)
         case "undo":
             _undo(screen, rest or screen.undone_by_default())
-        case "rollback" | "undelete":
-            named = screen.rolled_back_by_default() if word == "rollback" else ()
+        case "rollback" | "undelete" | "retire":
+            named = () if word == "undelete" else screen.rolled_back_by_default()
             plan_back(screen, word, tuple(rest.split()) or named)
+        case "release":
+            _run(screen, rest or _newest_release(screen))
+        case "close":
+            _close(screen, rest)
         case "ack":
             _acknowledge(screen, rest)
         case "pause" | "cancel" | "retry" | "skip" if rest or screen.screen_name != "run":
@@ -104,12 +108,32 @@ def _undo(screen: StatementActionsScreen, word: str) -> None:
 
 
 def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...]) -> None:
-    """Plan what served before the release of some tables or of a run, or deleted tables out of the trash."""
+    """Plan what served before the release of some tables or of a run, deleted tables out of the trash, or the end of
+    what was replaced.
+    """
     backend = screen.state.backend
     if not words:
         screen.state.notify(f"{verb}: name tables: :{verb} TABLE", Tone.CHANGING)
         return
     _planned(screen, lambda: backend.back(verb, words), verb, f"the {verb} of {', '.join(words)}")
+
+
+def _newest_release(screen: StatementActionsScreen) -> str:
+    """Return the run that the first line names; empty where no release is open."""
+    found = screen.state.view.snapshot.releases
+    return next((one.run for one in found if one.state == "held"), found[0].run if found else "")
+
+
+def _close(screen: StatementActionsScreen, rest: str) -> None:
+    """Close the ticket of a reader that has moved; a screen of a run need not name it."""
+    state, backend = screen.state, screen.state.backend
+    run, _, reader = (screen.undone_by_default(), "", rest) if screen.screen_name == "run" else rest.partition(" ")
+    if not reader:
+        state.notify("close: name run and reader: :close RUN READER", Tone.CHANGING)
+    elif reason := state.read_only or state.freshness.reason:
+        state.notify(f"close: {reason}", Tone.CHANGING)
+    else:
+        state.host.run_in_thread(lambda: backend.close_ticket(run, reader), screen.show_answer)
 
 
 def _planned(screen: StatementActionsScreen, submit: Callable[[], str], verb: str, what: str) -> None:
@@ -139,7 +163,7 @@ def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:
     if action is None and word in TAKES_TABLES and rest:
         action = next((one for one in actions_on_screen("home") if one.typed == word), None)
     if action is None:
-        known = ", ".join(name for name, _ in names(screen.screen_name) if len(name) > 1)
+        known = " ".join(name for name, _ in names(screen.screen_name) if len(name) > 1)
         screen.state.notify(f":{word} is not a command here: {known}", Tone.CHANGING)
         return
     if rest and word in TAKES_TABLES:

@@ -106,7 +106,7 @@ class RunScreen(SplitScreen):
         chosen = next((step for step in run.steps if str(step.n) == self.table.cursor_id), None)
         if chosen is not None:
             reason = next((one.why for one in planned if one.n == chosen.n), "")
-            self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, self.state.glyphs))
+            self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, RowContext(glyphs, now)))
 
     def _pairs(self, width: int) -> tuple[Line, ...]:
         """Write the pairs of a run that replaces versions."""

@@ -11,10 +11,11 @@ NEWEST = 50
 
 
 def list_releases(reader: LedgerReader, now: float) -> tuple[Release, ...]:
-    """Read the newest releases, and every one that still serves; newest first."""
+    """Read the newest releases, and every one that still serves or has tickets; newest first."""
     with reader.frame():
         runs = {run.id: run for run in reader.runs(NEWEST)}
-        for served in {d.served_by for d in reader.deployments() if d.active and d.served_before is not None}:
+        still = {d.served_by for d in reader.deployments() if d.active and d.served_before is not None}
+        for served in still | {ticket.run_id for ticket in reader.unclosed_tickets()}:
             older = reader.run(served) if served and served not in runs else None
             if older is not None:
                 runs[older.id] = older

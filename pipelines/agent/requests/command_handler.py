@@ -252,7 +252,11 @@ class CommandHandler:
     def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Record that a reader has moved; raises Refused where it has no open ticket of that run."""
         run_id, reader = str(args.get("id", "")), str(args.get("reader", ""))
+        mine = [one for one in self._world.ledger.tickets(run_id) if one.reader == reader and one.closed_at is None]
         closed = self._world.ledger.close_ticket(run_id, reader, by=caller.name, at=self._world.clock())
+        for ticket in mine:
+            summary = f"{reader} has moved from {ticket.old}: its ticket was closed by {caller.name}"
+            self._world.event("ticket", summary, about=(ticket.table, ticket.version))
         return {"run": run_id, "reader": reader, "closed": closed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:

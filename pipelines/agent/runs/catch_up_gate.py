@@ -79,7 +79,8 @@ class CatchUpGate:
             self.good = self.good + 1 if within else 0
         self.seen_at = mine.at
         if self.good >= POLLS:
-            return GateReading(True, f"caught up: {_behind(mine)}")
+            watermark = f", watermark {mine.watermark}" if mine.watermark else ""
+            return GateReading(True, f"caught up: {_behind(mine)}{watermark}")
         if why := self._stuck(mine, now):
             return GateReading(False, why, failed=True)
         if _gone(mine):

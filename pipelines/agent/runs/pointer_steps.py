@@ -1,17 +1,22 @@
 """Step effects on pointers: the swap to new versions, with a last look at each, and the end of a pointer."""
 
+import logging
+
 from core.model.actions import StepKind
+from core.model.errors import HeadgateError
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import State, WantedState
 from core.plan.model import Step
 from core.run.model import StepState
 from core.run.state_machine import GateOpened, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import WRITE_CALL_S
-from pipelines.agent.registry_records import serve
+from pipelines.agent.registry_records import keep_record, serve
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.opened_tickets import tickets_of
 from pipelines.agent.runs.pointer_moves import move_forward
+
+log = logging.getLogger(__name__)
 
 
 def swap(run: OpenRun, step: Step) -> RunEvidence:
@@ -25,8 +30,21 @@ def swap(run: OpenRun, step: Step) -> RunEvidence:
     run.world.ledger.open_tickets(tickets_of(run, dict(targets)))
     run.world.faults.pass_by("swap commit")
     run.world.ledger.activate(dict(targets), served=served, by=run.id, at=run.world.clock())
+    _record(run, targets)
     moved = ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets)
     return StepDone(step.n, f"{moved}; within {s * 1000:.0f} ms" if len(targets) > 1 else moved)
+
+
+def _record(run: OpenRun, targets: list[tuple[TableName, int]]) -> None:
+    """Record at once by whom and since when each version serves, without which a lost ledger has no way back.
+
+    What cannot be recorded now is in the next round of `RegistryRecords`.
+    """
+    for key in targets:
+        try:
+            keep_record(run.world, *key)
+        except HeadgateError as error:
+            log.warning("%s is recorded later: %s", query_name(*key), error.summary)
 
 
 def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:

@@ -24,6 +24,7 @@ from core.run.state_machine import (
     RunEvidence,
     StepFailed,
     advance_run,
+    is_early,
     recover_run,
 )
 from pipelines.agent.context import AgentContext
@@ -118,13 +119,17 @@ class RunDriver:
         self._executor = StepExecutor(world, self._plan, row.id)
         self._run = run_of(row, self._plan)
         self._rows = {step.n: step for step in row.steps}
+        self._early: list[OperatorControl] = []
+        """Words that wait for a step to be begun again."""
 
     def drive(self) -> None:
         self._put(recover_run(self._run))
         evidence: list[RunEvidence] = []
         while not self._world.stopping.is_set():
-            evidence.extend(heard(self._words))
+            words = self._heard()
+            evidence.extend(words)
             run, intents = advance_run(self._run, evidence)
+            self._tell_refused(run, words)
             for intent in intents:
                 if isinstance(intent, AbortVersions):
                     # Before the run is closed: an agent that dies in between leaves them to the reconciler.
@@ -148,6 +153,20 @@ class RunDriver:
                 return
             if not any(isinstance(intent, PerformStep) for intent in intents):
                 self._wait()
+
+    def _heard(self) -> list[OperatorControl]:
+        """Take the words that can be carried out now; the others are kept until they can."""
+        words = [*self._early, *heard(self._words)]
+        self._early = [word for word in words if is_early(self._run, word)]
+        return [word for word in words if word not in self._early]
+
+    def _tell_refused(self, run: Run, words: list[OperatorControl]) -> None:
+        """Say of each skip that has come too late why nothing was skipped: its asker was told that it was sent."""
+        for word in words:
+            if word.act == "skip" and (found := run.step(word.n)).state is not StepState.SKIPPED:
+                what = f"{act_words(found.step.do)} {found.step.table}".strip()
+                summary = f"step {word.n} of run {run.id}, {what}, was not skipped: it is {found.state}"
+                self._retrying(partial(self._world.event, "run", summary, detail=f"asked for by {word.by}"))
 
     def _put_pointers_back(self, run: Run) -> None:
         """Have pointers lead to what serves where a swap was begun and is cancelled."""
@@ -246,6 +265,7 @@ class RunDriver:
                     raise
 
     def _close(self) -> None:
+        self._tell_refused(self._run, self._early)
         failed = [p for p in self._run.steps if p.state is StepState.FAILED]
         summary = f"run {self._run.id} {self._run.state}"
         detail = "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)

@@ -16,6 +16,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import stop
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
 from pipelines.agent.runs.starting_steps import PENDING, take_over_texts
+from pipelines.agent.runs.trash_moves import archive_former
 from pipelines.agent.runs.version_histories import version_histories
 from state.row_types import Deployment
 
@@ -110,20 +111,11 @@ def _move(run: OpenRun, step: Step, deployment: Deployment, place: SeamPlace) ->
     words = f"after batch {place.batch}, on batch {place.parent_batch} of {query_name(*place.parent)}"
     run.seams[step.n] = f"goes on {words}; "
     world.event("state", f"goes on {words}, by run {run.id}", about=(deployment.table, deployment.version))
-    _archive(world, deployment, deployment.checkpoint)
-
-
-def _archive(world: AgentContext, deployment: Deployment, checkpoint: str) -> None:
-    """Move a checkpoint that nothing goes on from into the trash folder of its version, with which it is purged."""
-    trash = world.layout.trash_folder(deployment.table, deployment.version)
-    world.files.set_aside(checkpoint, f"{trash}/before_seam/{checkpoint.rpartition('/')[2]}")
 
 
 def _begun(run: OpenRun, step: Step) -> RunEvidence:
     run.waits.pop(step.n, None)
-    now, first = run.deployed(step), run.world.layout.checkpoint_folder(step.table, step.version)
-    if now.checkpoint != first:
-        _archive(run.world, now, first)
+    archive_former(run.world, run.deployed(step))
     begun = run.start_unless_stopped(step, lambda found: None)
     return begun if isinstance(begun, StepFailed) else GateOpened(step.n, f"{run.seams.get(step.n, '')}{PENDING}")
 

@@ -4,7 +4,7 @@ from core.model.errors import HeadgateError, Refused
 from core.model.states import State, WantedState
 from pipelines.agent.context import AgentContext
 from pipelines.agent.table_identities import register_again
-from pipelines.agent.trash_purge import checked_now
+from pipelines.agent.trash_purge import BEFORE_SEAM, checked_now
 from pipelines.agent.version_tables import forget
 from state.row_types import Deployment
 
@@ -53,6 +53,23 @@ def take_out(world: AgentContext, deployment: Deployment) -> None:
         drop_after=None,
         trash="",
     )
+
+
+def archive_former(world: AgentContext, deployment: Deployment) -> None:
+    """Move the checkpoints that a version does not go on from, those from before its seams, into the trash.
+
+    They lie in the folder of their version, below the time at which they are purged.
+    """
+    layout, files = world.layout, world.files
+    beside = files.made_beside(layout.checkpoint_folder(deployment.table, deployment.version))
+    former = [found for found in beside if found != deployment.checkpoint]
+    if not former:
+        return
+    checked_now(world)
+    until = world.clock() + layout.environment.drop_after_d * 86400
+    trash = layout.trash_folder(deployment.table, deployment.version)
+    for found in former:
+        files.set_aside(found, f"{trash}/{BEFORE_SEAM}/{until:.0f}/{found.rpartition('/')[2]}")
 
 
 def places_of(world: AgentContext, deployment: Deployment) -> tuple[str, ...]:

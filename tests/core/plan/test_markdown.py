@@ -34,8 +34,8 @@ def test_a_ticket_says_what_is_lost_left_judged_and_how_it_is_applied() -> None:
     text = plan_as_markdown(changed(), LEE)
     for part in (
         "### Plan `7f3a00000000`: deploy int_orders",
-        "**PROD protected · 4 of 4 statements · 1 step · 2 levels · 2 rebuild, 1 record, 1 delete · loses data · "
-        "approvals 1 of 2 · author lee · expires 03:10**",
+        "**PROD protected · changes 4 of 4 statements · 1 step · 2 levels · 2 rebuild, 1 record, 1 delete · "
+        "loses data · approvals 1 of 2 · author lee · expires 03:10**",
         "| LVL | TABLE | CHANGE | ACTION | WHY | REPLAY | ETA | UNDO |",
         "| 1 | int_orders | input to the state | rebuild v3→v4 | pre: + status &lt;&gt; 'void' | 81 M | "
         "14\N{EN DASH}44 min | plan |",

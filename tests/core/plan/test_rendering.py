@@ -319,5 +319,5 @@ def test_statements_are_counted_without_external_tables_and_what_is_kept_is_coun
     nodes = tuple(node if node.table == "t3" else replace(node, action=Action.KEEP) for node in found.nodes)
     found = replace(found, nodes=nodes, undo=())
     text = "\n".join(plan_lines(found, 100))
-    assert "1 of 13 statements" in text and "13 tables kept as they are" in text
+    assert "changes 1 of 13 statements" in text and "13 tables kept as they are" in text
     assert "+t3" in text and not any(f"t{n} " in text for n in range(4, 12))

@@ -9,6 +9,7 @@ from core.observed.step_durations import Seconds
 from core.observed.table_statistics import TableStatistics
 from core.plan.descriptions import step_line
 from core.plan.predictions import predict
+from core.plan.rendering import head_parts
 from core.plan.request import PlanRequest, command_words
 from core.planning.planner import make_plan
 from core.policy.model import Policy
@@ -39,6 +40,14 @@ def test_the_policy_holds_what_replaces_a_version_and_nothing_else() -> None:
     first = make_plan(SHOP, "dev", {}, PlanRequest(everything=True), policy=strict)
     assert "hold" not in {step.do for step in first.steps}, "a first start replaces nothing"
     assert held.hash != make_plan(SHOP, "dev", running(SHOP), REBUILD, policy=Policy()).hash
+
+
+def test_a_plan_that_was_asked_to_hold_and_replaces_nothing_says_so() -> None:
+    said = "nothing is held: it replaces no version"
+    first = make_plan(SHOP, "dev", {}, PlanRequest(everything=True, hold=True))
+    assert first.steps and said in head_parts(first)
+    assert said not in head_parts(make_plan(SHOP, "dev", running(SHOP), replace(REBUILD, hold=True)))
+    assert said not in head_parts(make_plan(SHOP, "dev", {}, PlanRequest(everything=True)))
 
 
 def test_a_rollback_waits_for_no_word() -> None:

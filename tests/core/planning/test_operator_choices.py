@@ -253,6 +253,19 @@ def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: st
     assert found.empty
 
 
+def test_a_fork_of_what_does_not_change_is_refused_for_that_and_not_for_its_state() -> None:
+    found = planned(declared(), "b", choose="b=fork", rebuild=True)
+    (refused,) = words(found)
+    assert (
+        "fork cannot be used for b: its query does not change, so that a fork would be a copy of what serves" in refused
+    )
+
+
+def test_a_fork_of_what_keeps_no_state_is_refused_for_that() -> None:
+    (refused,) = words(planned(declared(a=FILTERED), "a", choose="a=fork"))
+    assert "fork cannot be used for a: it keeps no state that could be taken along" in refused
+
+
 def test_a_part_by_partition_of_what_is_streamed() -> None:
     by_k = (f"{TEXTS['a'][0]} PARTITIONED BY (k)", TEXTS["a"][1])
     plain = ("CREATE TABLE c (k STRING, m BIGINT) USING parquet", "INSERT INTO c SELECT k, v AS m FROM STREAM a")

@@ -80,10 +80,10 @@ def test_rows_that_only_a_retired_version_holds_are_warned_of() -> None:
 
 
 def test_an_open_ticket_stands_against_it() -> None:
-    world = released(a={"tickets": (OpenTicket("BI", 1, "r9"), OpenTicket("old", 7, "r1"))})
+    world = released(a={"tickets": (OpenTicket("BI team", 1, "r9"), OpenTicket("old", 7, "r1"))})
     (refused,) = retired("a", world=world).refusals
-    assert refused.summary == "BI has an open ticket on a__v1"
-    assert refused.remedy == "once it has moved: headgate release close r9 BI"
+    assert refused.summary == "BI team has an open ticket on a__v1"
+    assert refused.remedy == "once it has moved: headgate release close r9 'BI team'"
 
 
 @pytest.mark.parametrize(

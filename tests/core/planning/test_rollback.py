@@ -14,7 +14,7 @@ from core.planning.planner import make_plan
 from core.policy.model import Policy
 from core.project.model import Settings
 from core.project_files.revision_reader import revision_of
-from tests.support.domain_builders import actions, deployed, plan, project, steps
+from tests.support.domain_builders import actions, deployed, plan, project, running, steps
 
 SHOP = project(src="", a="src", b="a", c="b", other="a")
 
@@ -204,3 +204,13 @@ def test_an_undelete_says_what_served_later_and_is_gone_and_ends_with_its_time_i
     over = world | {T("a"): ObservedDeployment(highest_version=3)}
     assert moved_since(found.preconditions, over) == ("a: its version in the trash was v1, now none",)
     assert not moved_since(found.preconditions, world)
+
+
+@pytest.mark.parametrize(("minutes", "said"), [(0.0, False), (30.0, True)])
+def test_the_way_back_of_a_release_says_for_how_long_it_takes_seconds(minutes: float, said: bool) -> None:
+    declared = project(src="", a="src")
+    here = replace(declared.environments["dev"], soak_min=minutes)
+    found = plan(replace(declared, environments={"dev": here}), running(declared), "a", rebuild=True)
+    (way,) = found.undo
+    assert way.act == "rollback"
+    assert way.words.endswith("; it takes seconds for 30 min after the swap") is said

@@ -160,9 +160,37 @@ def test_a_rollback_takes_seconds_while_all_that_was_replaced_runs() -> None:
 
 
 def test_a_rollback_says_that_it_rolls_back_until_it_has() -> None:
-    back = replace(HELD, request=replace(HELD.request, verb="rollback"))
+    forward = replace(HELD, request=replace(HELD.request, verb="rollback"))
+    nodes = tuple(replace(node, version=1, from_version=2) for node in HELD.nodes if node.version)
+    back = replace(forward, nodes=nodes)
     assert told(run(before="catch_up", catch_up="gate"), made=back).state is ReleaseState.ROLLING_BACK
-    assert told(run(state="done"), versions(2, wanted="stopped"), made=back).state is ReleaseState.DONE
+    assert told(run(before="catch_up", catch_up="gate"), made=forward).state is ReleaseState.HYDRATING, "to newer ones"
+    assert told(run(before="swap", swap="running"), versions(2), made=back).state is ReleaseState.SWAPPING
+    assert told(run(state="done"), versions(2, wanted="stopped"), made=forward).state is ReleaseState.DONE
+
+
+def begun_swap(row: RunRow) -> RunRow:
+    return replace(row, steps=tuple(replace(s, tries=1) if s.do == "swap" else s for s in row.steps))
+
+
+@pytest.mark.parametrize("verb", ["deploy", "rollback"])
+def test_a_swap_that_a_new_agent_goes_on_with_is_swapping_and_says_no_more_that_nothing_is_swapped(verb: str) -> None:
+    made = replace(HELD, request=replace(HELD.request, verb=verb))
+    found = told(begun_swap(run(before="swap")), made=made)
+    assert (found.state, found.note) == (ReleaseState.SWAPPING, "said")
+    assert found.blocked == "the swap is not over"
+
+
+def test_a_run_that_is_cancelled_after_its_swap_was_recorded_has_swapped() -> None:
+    row = begun_swap(run(before="swap", state="cancelled", swap="cancelled", stop="cancelled"))
+    found = told(row, versions(2))
+    assert (found.state, found.rollback) == (ReleaseState.DONE, "headgate rollback 7f3a-1")
+    assert told(row, versions(1)).state is ReleaseState.ABORTED
+
+
+def test_a_gate_that_has_opened_knows_when() -> None:
+    assert told(run(before="catch_up", catch_up="gate")).pairs[0].gate_at is None
+    assert told(run(before="swap")).pairs[0].gate_at == 600.0
 
 
 def ticket(reader: str, **known: Any) -> MigrationTicket:

@@ -295,6 +295,9 @@ class ScriptedFiles:
             self.aside[into] = folder
             self.notes_aside[into] = self.folders.pop(folder)
 
+    def made_beside(self, checkpoint: str) -> tuple[str, ...]:
+        return tuple(sorted(f for f in self.folders if f == checkpoint or f.startswith(f"{checkpoint}.")))
+
     def put_back(self, aside: str, folder: str) -> None:
         if aside in self.aside:
             self.folders[self.aside.pop(aside)] = self.notes_aside.pop(aside)

@@ -191,3 +191,20 @@ def test_what_a_half_done_undelete_has_taken_out_goes_with_the_rest(world: Agent
     assert row.folder not in folders and not left.exists()
     gone = world.ledger.deployment(TableName("a"), 1)
     assert gone is not None and gone.trash == ""
+
+
+def test_a_checkpoint_from_before_a_seam_is_purged_after_its_time_also_of_a_version_that_serves(clocks: Clocks) -> None:
+    world = clocks.world
+    world.ledger.put_deployment(deployment_row("b", active=True))
+    trash = Path(world.layout.data, "trash", "b__v1")
+    for days in (1, 9):
+        former = trash / "before_seam" / f"{clocks.wall + days * DAY_S:.0f}" / "b__v1"
+        former.mkdir(parents=True)
+        (former / "metadata").write_text("{}")
+    (trash / "before_seam" / "of an earlier release").mkdir()
+    clocks.wait(2 * DAY_S)
+    left = sorted(found.name for found in (trash / "before_seam").iterdir())
+    assert left == [f"{1_800_000_000 + 9 * DAY_S:.0f}", "of an earlier release"]
+    (trash / "before_seam" / "of an earlier release").rmdir()
+    clocks.wait(8 * DAY_S)
+    assert not trash.exists()

@@ -136,6 +136,13 @@ def test_what_is_no_checkpoint_reads_as_none(tmp_path: Path) -> None:
     assert FILES.read(str(empty)) is None
 
 
+def test_a_version_s_checkpoints_are_its_first_and_those_of_seams(tmp_path: Path) -> None:
+    for name in ("b__v1", "b__v1.a__v2.7", "b__v11", "b__v11.a__v2.7", "bb__v1"):
+        FILES.prepare(str(tmp_path / name), {"run": "7f3a"})
+    assert FILES.made_beside(str(tmp_path / "b__v1")) == (str(tmp_path / "b__v1"), str(tmp_path / "b__v1.a__v2.7"))
+    assert FILES.made_beside(str(tmp_path / "none" / "b__v1")) == ()
+
+
 def test_set_aside_moves_once_and_never_over_something(tmp_path: Path) -> None:
     folder, trash = tmp_path / "t", tmp_path / "trash" / "t"
     FILES.prepare(str(folder), {"n": 1})

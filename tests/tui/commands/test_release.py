@@ -8,6 +8,7 @@ import pytest
 from command_line import written
 from ledger_rows import deployment_row, external_row, plan_row, run_row
 
+from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.observed.deployment import Binding
 from core.plan.model import Plan
@@ -111,6 +112,21 @@ def test_open_tickets_stand_below_a_release(held: str, ledger: Any, capsys: pyte
     assert json.dumps(written(["release", "show", held], capsys)["release"]["tickets"]).count("BI") == 1
 
 
+def test_an_overdue_ticket_is_in_the_list_and_in_health_until_it_is_closed(
+    held: str, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.activate({T("a"): 2, T("b"): 2}, by=held, at=5.0)
+    ledger.open_tickets([MigrationTicket(held, T("a"), "BI", "", "ana", False, "a__v1", "a__v2", 41, 5.0, 6.0)])
+    for line in (["release"], ["release", "show", held], ["health"]):
+        out = said(line, capsys)[0]
+        assert "BI (ana) reads a__v1: move to a__v2" in out and "(overdue)" in out, line
+    (found,) = written(["health"], capsys)["overdue_tickets"]
+    assert (found["run"], found["reader"], found["deadline"]) == (held, "BI", 6.0)
+    ledger.close_ticket(held, "BI", by="ana", at=7.0)
+    assert "overdue" not in said(["release"], capsys)[0] + said(["health"], capsys)[0]
+    assert written(["health"], capsys)["overdue_tickets"] == []
+
+
 def test_a_ticket_is_closed_through_the_agent(held: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     agent.script["close_ticket"] = {"run": held, "reader": "BI", "closed": 1}
     assert "the ticket of BI is closed" in said(["release", "close", held, "BI"], capsys)[1]
@@ -135,3 +151,69 @@ def test_a_retirement_of_a_run_is_a_plan_of_its_tables(
 
 def test_without_any_release_it_says_so(ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(["release"], capsys) == ("", "no run has replaced a version yet\n")
+
+
+ACTS = ("show", "diff", "swap", "rollback", "retire", "close")
+
+
+def refused(line: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str:
+    """Run a line for people and for programs; returns the one sentence that both say, with its remedy."""
+    out, err = said(line, capsys, code)
+    assert out == "" and "Traceback" not in err
+    words = err[err.index("headgate: ") :].rstrip("\n")
+    error = json.loads(said(["--json", *line], capsys, code)[0])["error"]
+    assert words == f"headgate: {error['summary']}\n  {error['remedy']}" and "\n" not in error["summary"]
+    return words
+
+
+def with_reader(act: str, run: str, *more: str) -> list[str]:
+    return ["release", act, run, *(("BI",) if act == "close" else ()), *more]
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_a_wrong_name_is_a_bad_command_in_one_sentence(act: str, held: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "required: RUN" in refused(["release", act], capsys, 2)
+    assert "there is no run 'x'" in refused(with_reader(act, "x"), capsys, 2)
+    if act != "diff":
+        assert "a is a table: a release is named by its run" in refused(with_reader(act, "a"), capsys, 2)
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_where_nothing_is_there_each_act_says_so(act: str, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "there is no run '7f3a-1'" in refused(with_reader(act, "7f3a-1"), capsys, 2)
+
+
+@pytest.mark.parametrize("act", ["list", *ACTS])
+def test_where_nothing_was_ever_started_each_act_says_so(
+    act: str, place: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["release", act] if act == "list" else with_reader(act, "7f3a-1")
+    assert "has never been started on this machine" in refused(line, capsys, 4)
+
+
+def test_without_an_agent_the_word_and_a_close_say_so(held: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no agent is running" in refused(["release", "swap", held, "--confirm", "dev 7f3a"], capsys, 4)
+    assert "no agent is running" in refused(["release", "close", held, "BI"], capsys, 4)
+
+
+@pytest.mark.parametrize("act", ["rollback", "retire"])
+def test_beside_another_run_the_agents_reason_is_told(
+    act: str, held: str, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.activate({T("a"): 2, T("b"): 2}, by=held, at=5.0)
+    agent.script["submit_plan"] = Refused("a is being changed by run 9f2c-1", remedy="headgate runs 9f2c-1 --follow")
+    assert "a is being changed by run 9f2c-1" in refused(["release", act, held], capsys, 3)
+
+
+def test_a_ticket_without_a_name_is_a_bad_command(held: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "a ticket is closed by its reader's name" in refused(["release", "close", held, " "], capsys, 2)
+    assert not agent.heard
+
+
+def test_a_run_that_compares_nothing_is_not_told_to_do_so_later(
+    held: str, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = ledger.plan(ledger.run(held).plan_hash)
+    ledger.put_plan(replace(row, hash="9f2c", status="open", run_id=""))
+    ledger.take_plan("9f2c", run_row("9f2c", id="9f2c-1"), now=3.0)
+    assert said(["release", "diff", "9f2c-1"], capsys)[1] == "run 9f2c-1 compares no rows\n"

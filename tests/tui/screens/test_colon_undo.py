@@ -26,6 +26,8 @@ async def typed(console: Console, text: str) -> None:
         ("audit", {}, "rollback 9f2c-1", "9f2c-1"),
         ("audit", {}, "rollback a b", "a b"),
         ("audit", {}, "undelete a", "a"),
+        ("audit", {}, "retire a", "a"),
+        ("run", {"run_id": "9f2c-1"}, "retire", "9f2c"),
     ],
 )
 def test_undo_opens_the_review_of_a_plan(screen: str, arguments: dict[str, object], text: str, undone: str) -> None:
@@ -46,6 +48,46 @@ def test_an_undelete_needs_names() -> None:
     async def scenario(console: Console) -> None:
         await typed(console, "undelete")
         assert "undelete: name tables: :undelete TABLE" in console.status() and not console.backend.calls
+
+    in_console(scenario)
+
+
+def test_a_retirement_needs_names_where_no_run_is_shown() -> None:
+    async def scenario(console: Console) -> None:
+        console.app.open_screen("audit")
+        await console.pilot.pause()
+        await typed(console, "retire")
+        assert "retire: name tables: :retire TABLE" in console.status() and not console.backend.calls
+
+    in_console(scenario)
+
+
+@pytest.mark.parametrize(("screen", "text"), [("audit", "close 9f2c BI team"), ("run", "close BI team")])
+def test_a_ticket_is_closed_by_a_command(screen: str, text: str) -> None:
+    async def scenario(console: Console) -> None:
+        console.app.open_screen(screen, **({"run_id": "9f2c"} if screen == "run" else {}))
+        await console.pilot.pause()
+        await typed(console, text)
+        await console.until(lambda: bool(console.backend.calls), "the close")
+        ((act, run, reader),) = console.backend.calls
+        assert (act, reader) == ("close", "BI team") and str(run).startswith("9f2c")
+        await console.until(lambda: "the ticket of BI team is closed" in console.status(), "the answer")
+
+    in_console(scenario)
+
+
+def test_a_ticket_without_a_reader_is_not_closed() -> None:
+    async def scenario(console: Console) -> None:
+        await typed(console, "close 9f2c")
+        assert "close: name run and reader: :close RUN READER" in console.status() and not console.backend.calls
+
+    in_console(scenario)
+
+
+def test_release_opens_the_run_of_a_release() -> None:
+    async def scenario(console: Console) -> None:
+        await typed(console, "release 9f2c")
+        await console.until(lambda: console.screen.screen_name == "run", "the run")
 
     in_console(scenario)
 

@@ -7,6 +7,7 @@ import pytest
 
 from core.model.names import TableName
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
+from state.migration_tickets import MigrationTicket
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
@@ -138,3 +139,15 @@ def test_b_stages_a_deploy_that_is_held() -> None:
         assert console.backend.calls == [("stage", ("order_items",), "hold")]
 
     in_console(scenario)
+
+
+@pytest.mark.parametrize(("deadline", "said"), [(NOW - 60, True), (NOW + 60, False)])
+def test_the_first_line_of_every_screen_names_an_overdue_ticket(deadline: float, said: bool) -> None:
+    ticket = MigrationTicket(RUN, TableName("till"), "BI", "", "", False, "till__v1", "till__v2", 4, 1.0, deadline)
+    backend = FakeBackend()
+    backend.current = replace(backend.current, tickets=(ticket,))
+
+    async def scenario(console: Console) -> None:
+        assert ("ticket of BI overdue" in console.text().splitlines()[0]) is said
+
+    in_console(scenario, size=(100, 24), backend=backend)

@@ -34,6 +34,9 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("logs", ":logs", "Which command prints the log of the agent, and of the pool"),
     ColonCommand("undo", ":undo [PLAN|RUN]", "Plan the texts from before an executed plan, and review them"),
     ColonCommand("rollback", ":rollback [TABLE|RUN]", "Plan what served before a release, and review it"),
+    ColonCommand("retire", ":retire [TABLE|RUN]", "Plan every replaced version into the trash, and review it"),
+    ColonCommand("release", ":release [RUN]", "A release; by default the held or the newest open one"),
+    ColonCommand("close", ":close RUN READER", "Close the ticket of a reader that has moved"),
     ColonCommand("undelete", ":undelete TABLE…", "Plan deleted tables out of the trash, and review it"),
     ColonCommand("env", ":env NAME", "Switch to another environment of the project; clears marks"),
     ColonCommand("quit", ":quit", "Leave the console"),
@@ -58,6 +61,7 @@ TAKES_TABLES = frozenset(
         "unstage",
         "rollback",
         "undelete",
+        "retire",
     }
 )
 

@@ -41,8 +41,10 @@ def help_lines(screen: str, now: ActionContext, width: int) -> tuple[Line, ...]:
     lines.append(line((" CONFIRMING", Tone.DIM)))
     lines.extend(
         wrap(
-            "A dialog asks for a typed text and Enter. Enter alone and esc are always safe. It accepts keys "
-            "after 0.4 s, and never pasted text.",
+            "A dialog asks for a typed text and Enter, and shows which: yes for one statement; for a plan that "
+            "rebuilds, deletes or takes back, and for a swap, the environment and four characters, as in dev 7f3a; "
+            "to cancel or skip, four characters of the run. :help console has the whole rule. Enter alone and esc are "
+            "always safe. It accepts keys after 0.4 s, and never pasted text.",
             width - 3,
             Tone.PLAIN,
             "   ",

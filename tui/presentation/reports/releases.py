@@ -1,16 +1,25 @@
 """Releases in lines and as data: each pair of versions with its figures, the gate, what to do, and the way back."""
 
+import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from core.model.states import Trend
+from core.run.model import StepState
+from core.run.open_tickets import overdue_tickets
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
 from core.run.release_records import Ticket
 from core.text.units import duration_range
-from core.text.wording import counted
+from core.text.wording import counted, first_sentence
 from tui.presentation.styling.glyphs import parse_trend
 from tui.presentation.styling.value_formatting import moment, rate, short_number, trend_words
+
+DETAIL = 98
+"""Columns of a note that is told in full."""
+
+CAUGHT_UP = "caught up: "
+"""How the note of a gate that has opened begins."""
 
 
 def release_line(release: Release, now: float) -> str:
@@ -40,9 +49,13 @@ def verdict(release: Release, now: float) -> str:
             return _catching_up(release)
         case ReleaseState.VALIDATING:
             return "What both versions hold is being compared, at batches that have read the same."
+        case ReleaseState.SWAPPING:
+            moved = ", ".join(f"{pair.table} to v{pair.new.version}" for pair in release.pairs)
+            again = f" {release.note[:1].upper()}{release.note[1:]}." if release.note else ""
+            return f"The pointers move: {moved}.{again}"
         case ReleaseState.NEEDS_YOU:
             retry = f"headgate runs retry {release.run}, or headgate runs cancel {release.run}"
-            return f"Its run has failed: {release.note}. Then {retry}."
+            return f"Its run has failed: {first_sentence(release.note)}. Then {retry}."
         case ReleaseState.OBSERVING if release.old_until is not None and release.rollback:
             until = moment(release.old_until, now)
             return f"What was replaced runs on until {until}; {release.rollback} takes seconds until then."
@@ -58,10 +71,14 @@ def verdict(release: Release, now: float) -> str:
 
 def _catching_up(release: Release) -> str:
     behind = [pair for pair in release.pairs if pair.gate in ("running", "gate") and pair.new.trend]
+    if not behind and release.state is ReleaseState.ROLLING_BACK:
+        return "What served before goes on from its checkpoints, and catches up before the pointers move."
     if not behind:
         return "The new versions are being made and started."
     last = max(behind, key=lambda pair: (pair.new.eta_s is None, pair.new.eta_s or 0.0, pair.new.lag_rows or 0))
     new = last.new
+    if new.lag_files == 0 or new.lag_rows == 0:
+        return f"{last.table} v{new.version} has caught up, which is measured three times before its gate opens."
     limit = f"; {new.slowest} takes most of its batches" if new.slowest else ""
     trend = "" if new.trend == Trend.UNKNOWN else f", {trend_of(new)}"
     words = f"{last.table} v{new.version} is behind by {lag_words(new)}{trend}{limit}."
@@ -107,6 +124,7 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
     for release in releases:
         lines.append(f"{release.run}  {state_words(release, now)}  {counted(len(release.pairs), 'table')}")
         lines.append(f"  {way_words(release, now)}")
+        lines += [f"  ticket: {ticket_words(one, now)}" for one in overdue_tickets(release.tickets, now)]
         width = max(len(pair.table) for pair in release.pairs)
         for pair in release.pairs:
             versions = f"v{pair.old.version} → v{pair.new.version}"
@@ -120,16 +138,29 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
 def release_details(release: Release, now: float) -> tuple[str, ...]:
     """Write one release in full; of each pair first the version that was there before, `*` serves."""
     head = f"release {release.run}  {state_words(release, now)}{left_words(release)}  by {release.actor}"
-    lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words), ""]
+    lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words)]
+    if release.state is ReleaseState.NEEDS_YOU and first_sentence(release.note) != release.note:
+        lines += textwrap.wrap(
+            release.note, DETAIL, initial_indent="  ", subsequent_indent="  ", break_long_words=False
+        )
+    lines.append("")
     width = max(5, *(len(pair.table) for pair in release.pairs))
     lines.append(_cells("TABLE".ljust(width), "VER", "STATE", "LAG", "IN", "OUT", "TREND", "SLOW"))
     for pair in release.pairs:
         lines += [_side_line(pair, side, width) for side in (pair.old, pair.new)]
-        lines += [f"  gate: {pair.note}"] if pair.note else []
-        lines += [f"  checks: {pair.found}"] if pair.found else []
+        gate = first_sentence(pair.note) if pair.gate == StepState.FAILED else pair.note
+        lines += [f"  gate: {gate_words(gate, pair.gate_at, now)}"] if gate else []
+        found = first_sentence(pair.found) if pair.checks == StepState.FAILED else pair.found
+        lines += [f"  checks: {found}"] if found else []
     lines += ["", f"rollback  {way_words(release, now)}"]
     lines += [f"ticket    {ticket_words(ticket, now)}" for ticket in release.tickets]
     return tuple(line.rstrip() for line in lines)
+
+
+def gate_words(note: str, opened_at: float | None, now: float) -> str:
+    """Write where a gate stands; one that has opened has when it did: `caught up at 02:11:04: lag 0 rows`."""
+    said = note.removeprefix(CAUGHT_UP)
+    return note if opened_at is None or said == note else f"caught up at {moment(opened_at, now)}: {said}"
 
 
 def left_words(release: Release) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from core.run.open_tickets import overdue_tickets
 from core.text.wording import counted
 from state.ledger_snapshot import LedgerSnapshot
 from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
@@ -82,6 +83,9 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
     if snapshot.failed_runs:
         more = f" and {len(snapshot.failed_runs) - 1} more" if len(snapshot.failed_runs) > 1 else ""
         parts.append((1, 3, f"run {snapshot.failed_runs[0].id[:10]} failed{more}", Tone.BAD))
+    if late := overdue_tickets(snapshot.tickets, snapshot.read_at):
+        more = f" and {len(late) - 1} more" if len(late) > 1 else ""
+        parts.append((1, 3, f"ticket of {shorten(late[0].reader, 24)} overdue{more}", Tone.BAD))
     if snapshot.releases:
         parts.append(_releases_part(snapshot))
     elif snapshot.open_runs:

@@ -61,13 +61,13 @@ def heading(
     approved = approved_by(row, approvals)
     second = line(
         " " + "   ".join(head_parts(plan)),
-        ("   single use, ", Tone.DIM),
-        (status or f"expires {moment(row.expires_at, now)}", Tone.BAD if status else Tone.DIM),
         (
             f"   approvals {len(approved)} of {plan.approvals}" if plan.approvals else "",
             Tone.GOOD if len(approved) >= plan.approvals else Tone.CHANGING,
         ),
         (f" ({', '.join(approved)})" if approved else "", Tone.DIM),
+        ("   single use, ", Tone.DIM),
+        (status or f"expires {moment(row.expires_at, now)}", Tone.BAD if status else Tone.DIM),
     )
     return (*fold(first, width), *fold(second, width))
 

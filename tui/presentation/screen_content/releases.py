@@ -66,7 +66,8 @@ def pairs_lines(
     if release.serves and not (release.rollback and release.rollback in said):
         lines += wrap(way_words(release, look.now), width - 2, Tone.DIM, " ")
     for ticket in release.tickets[:TICKETS]:
-        lines.append(line((f" {shorten(ticket_words(ticket, look.now), width - 2, look.glyphs.ellipsis)}", Tone.DIM)))
+        late = ticket.deadline < look.now
+        lines += wrap(ticket_words(ticket, look.now), width - 2, Tone.BAD if late else Tone.DIM, " ")
     if (more := len(release.tickets) - TICKETS) > 0:
         lines.append(line((f" and {counted(more, 'more open ticket')}", Tone.DIM)))
     return tuple(lines)

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from core.model.actions import StepKind
 from core.observed.step_durations import Seconds
 from core.plan.model import Step
+from core.run.model import StepState
 from core.run.time_left import time_left
 from core.text.units import duration_range
-from core.text.wording import counted
+from core.text.wording import counted, first_sentence
 from state.row_types import RunRow, StepRow
+from tui.presentation.reports.releases import gate_words
 from tui.presentation.screen_content.changes import rule
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.glyphs import Glyphs, bar
@@ -114,11 +116,13 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
     ):
         lasted = duration_range(step.predicted_low_s, step.predicted_high_s).replace("up to ", "< ")
     # A pointer is named in the step already: where it points to is what the note adds.
-    note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else step.note
+    note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else _told(step, now)
     note = note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
     on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
     what = f"{step.do.replace('_', ' '):9} {on}"
     room = max(width - _step_width(width) - 28, 8)
+    if step.state == StepState.FAILED:
+        note = first_sentence(note)
     # The class of an error before its message: what has no room stands below the steps.
     note = shorten(note if len(note) <= room else note.partition(": ")[0], room, glyphs.ellipsis)
     tone = STEP_TONES.get(step.state, Tone.DIM)
@@ -135,13 +139,20 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
     )
 
 
-def step_detail(step: StepRow, why: str, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+def _told(step: StepRow, now: float) -> str:
+    """Return what a step says of itself, that of a gate which has opened with the time."""
+    opened = step.ended_at if step.do == StepKind.CATCH_UP and step.state == StepState.DONE else None
+    return gate_words(step.note, opened, now)
+
+
+def step_detail(step: StepRow, why: str, width: int, look: RowContext) -> tuple[Line, ...]:
     """Write what is known of a step: why, note, evidence."""
-    lines: list[Line] = [rule(f"step {step.n}", width, glyphs)]
+    lines: list[Line] = [rule(f"step {step.n}", width, look.glyphs)]
     if why:
         lines.extend(wrap(why, width - 4, Tone.DIM, "   "))
     if step.note:
-        lines.extend(wrap(step.note, width - 4, Tone.BAD if step.state in ("failed", "blocked") else Tone.PLAIN, "   "))
+        tone = Tone.BAD if step.state in ("failed", "blocked") else Tone.PLAIN
+        lines.extend(wrap(_told(step, look.now), width - 4, tone, "   "))
     if step.do != StepKind.HOLD and step.predicted_low_s is not None and step.predicted_high_s is not None:
         lines.append(line(("   predicted ", Tone.DIM), duration_range(step.predicted_low_s, step.predicted_high_s)))
     if step.tries > 1:

@@ -160,6 +160,25 @@ def test_a_lost_ledger_is_rebuilt_and_everything_goes_on(lost: tuple[AgentContex
     assert again.identity.doubt == "" and rows(again) == before
 
 
+def test_a_ledger_that_is_lost_right_after_a_swap_knows_by_whom_and_over_what_each_version_serves(shop: Shop) -> None:
+    world = shop.serve()
+    deploy(world, shop.pool, small_project.texts())
+    commit(world, 4, "a__v1", "b__v1", "c__v1")
+    RegistryRecords(world).round()
+    deploy(world, shop.pool, UPPER, REBUILD)
+    commit(world, 7, "a__v2", "b__v2")
+    before = rows(world)
+    world.identity.keep()  # type: ignore[attr-defined]  # The real one.
+    world.ledger.close()
+    shop.ledger_file.unlink()
+    world = shop.serve("new")
+    adopted(world)
+    for name in ("a@v2", "b@v2"):
+        served = [rows(world)[name][key] for key in ("serves", "served_at", "served_by", "served_before")]
+        assert served == [before[name][key] for key in ("serves", "served_at", "served_by", "served_before")]
+        assert served[0] and served[3] == 1 and None not in served
+
+
 @pytest.mark.parametrize("ledger_id", ["ledger", "new"])
 def test_what_is_in_the_trash_is_adopted_as_well_and_can_be_undeleted(shop: Shop, ledger_id: str) -> None:
     world = shop.serve()

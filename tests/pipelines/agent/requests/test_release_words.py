@@ -79,6 +79,8 @@ def test_a_ticket_is_closed_once_by_whom_it_says(desk: Desk) -> None:
     desk.world.ledger.open_tickets([ticket])
     asked = {"op": "close_ticket", "args": {"id": "7f3a-1", "reader": "BI"}}
     assert desk.commands.handle(BOB, asked)["closed"] == 1
+    (event,) = desk.world.ledger.events_of(T("a"), "ticket")
+    assert event.summary.startswith("BI has moved from a__v1: its ticket was closed by ")
     (closed,) = desk.world.ledger.tickets("7f3a-1")
     assert (closed.closed_by, closed.closed_at) == (BOB.name, NOW)
     with pytest.raises(Refused, match="no open ticket of BI"):

@@ -98,6 +98,11 @@ def test_it_opens_with_as_many_good_measurements_in_a_row(world: World) -> None:
     assert world.looks(1) == GateReading(True, "caught up: lag 0 files")
 
 
+def test_a_gate_that_opens_says_the_watermark(world: World) -> None:
+    found = world.looks(POLLS, watermark="2026-01-01T00:00:00Z")
+    assert found == GateReading(True, "caught up: lag 0 files, watermark 2026-01-01T00:00:00Z")
+
+
 def test_one_measurement_counts_once_however_often_it_is_looked_at(world: World) -> None:
     world.looks(1)
     for _ in range(10):

@@ -19,7 +19,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
 from core.run.model import IllegalTransition
-from core.run.state_machine import OperatorControl
+from core.run.state_machine import GatePolled, OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import pointer_steps, run_lane, step_executor
 from pipelines.agent.runs.catch_up_gate import GateReading
@@ -342,6 +342,51 @@ def make_world(like: AgentContext, pool: Any, folder: Path) -> AgentContext:
     files = type(like.files)(pool, "ledger")  # type: ignore[call-arg]  # Scripted.
     layout = replace(like.layout, data=str(folder / "data"))
     return replace(like, ledger=ledger, pool=pool, files=files, layout=layout)
+
+
+def waits_for_ever(run: Any, step: Any) -> GatePolled:
+    return GatePolled(step.n, "first batch pending")
+
+
+def start_of(world: AgentContext, run_id: str) -> StepRow:
+    row = world.ledger.run(run_id)
+    assert row is not None
+    return next(step for step in row.steps if step.do == "start")
+
+
+def taken_up_after_a_kill(world: AgentContext, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
+    """Have an agent end while the first start of a run waits for its batch; returns run and step."""
+    monkeypatch.setattr(step_executor.starting_steps, "look_for_proof", waits_for_ever)
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    before = RunLane(world)
+    before.drive(run_id)
+    wait_until(lambda: start_of(world, run_id).state == "gate")
+    world.stopping.set()
+    wait_until(lambda: not before._words)
+    world.stopping.clear()
+    return run_id, start_of(world, run_id).n
+
+
+def test_a_skip_that_comes_before_a_new_agent_has_begun_the_start_again_is_carried_out(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, n = taken_up_after_a_kill(world, monkeypatch)
+    lane = RunLane(world)
+    lane.tell(run_id, OperatorControl("skip", n, "ana"))
+    wait_until(lambda: start_of(world, run_id).state == "skipped")
+    lane.tell(run_id, OperatorControl("cancel"))
+    wait_until(lambda: not lane._words)
+
+
+def test_a_skip_that_comes_too_late_is_refused_in_words(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, n = taken_up_after_a_kill(world, monkeypatch)
+    pool.running.clear()
+    pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
+    assert drive(world, run_id, OperatorControl("skip", n, "ana")) == "failed"
+    said = [event.summary for event in world.ledger.events() if "was not skipped" in event.summary]
+    assert said == [f"step {n} of run {run_id}, start {start_of(world, run_id).table}, was not skipped: it is failed"]
 
 
 def test_the_plan_in_the_ledger_is_the_plan_that_runs(world: AgentContext) -> None:

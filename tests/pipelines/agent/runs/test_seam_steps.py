@@ -145,6 +145,25 @@ def test_killed_inside_of_it_the_next_agent_finds_the_old_world_or_the_new_one(
     assert {place for place, *_ in old.files.seeded} == {row(old, "b", 1).checkpoint}  # type: ignore[attr-defined]
 
 
+def test_a_second_seam_that_is_killed_leaves_no_checkpoint_behind(old: AgentContext, pool: Any) -> None:
+    assert deploy(old, pool, UPPER, SEAM_B) == "done"
+    first_seam = row(old, "b", 1).checkpoint
+    lower = {**UPPER, **small_project.texts(a="SELECT id, lower(kind) AS kind FROM STREAM landed")}
+    lower["headgate.yml"] = UPPER["headgate.yml"]
+    run = submit(old, plan(old, lower, SEAM_B))
+    old.faults = DieOnce("seam move b")
+    with pytest.raises(Killed):
+        drive(old, run)
+    assert drive(old, run) == "done"
+    aside: dict[str, str] = old.files.aside  # type: ignore[attr-defined]  # A double's.
+    assert row(old, "b", 1).checkpoint != first_seam
+    assert {old.layout.checkpoint_folder(T("b"), 1), first_seam} <= {*aside.values()}
+    until = old.clock() + old.layout.environment.drop_after_d * 86400
+    trash = old.layout.trash_folder(T("b"), 1)
+    times = {int(Path(into).parent.name) for into in aside if into.startswith(f"{trash}/before_seam/")}
+    assert all(abs(found - until) < 3600 for found in times)
+
+
 def test_a_checkpoint_that_a_seam_has_made_is_the_version_s_own(world: AgentContext) -> None:
     layout, b = world.layout, T("b")
     made = layout.seam_folder(b, 1, (T("a"), 2), 7)

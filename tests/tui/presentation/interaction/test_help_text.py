@@ -2,7 +2,10 @@
 
 import pytest
 
-from core.plan.confirmation import LARGEST_SET
+from core.plan.confirmation import LARGEST_SET, confirmation_for_act, confirmation_for_plan, confirmation_for_swap
+from core.run.release import ReleaseState
+from tests.support.domain_builders import deployed, plan, project
+from tui.command_line.command_table import RELEASE_SUBCOMMANDS
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.help_text import help_lines
 from tui.presentation.interaction.keymap import ALL_SCREENS, ConfirmationLevel
@@ -22,11 +25,48 @@ def test_help_says_which_act_asks_and_which_does_not() -> None:
     assert "Stop now; table and checkpoint are kept (asks first)" in told
 
 
-def test_the_page_on_the_console_tells_which_plans_ask_for_their_hash() -> None:
+def test_the_page_on_the_console_tells_what_each_act_asks_as_the_agent_does() -> None:
     told = " ".join(help_topic("console").split())
-    assert f"the environment and four characters for more than {LARGEST_SET}." in told
-    assert "Executing a plan asks the same by the statements in it" in told
-    assert f"has more than {LARGEST_SET} statements asks for the environment and the first four characters" in told
+    known = project(src="", a="src", b="a")
+    world = {name: deployed(table) for name, table in known.tables.items()}
+    rebuilt = plan(known, world, "b", rebuild=True)
+    assert confirmation_for_plan(rebuilt).text == f"dev {rebuilt.hash[:4]}"
+    assert "one that rebuilds, rolls back, retires, deletes or loses something" in told
+    assert confirmation_for_swap("7f3a-1", environment="dev").text == "dev 7f3a"
+    assert "swap a held run the environment and the first four characters of the run's id, `dev 7f3a`" in told
+    assert {confirmation_for_act(act, ("7f3a-1",), False).text for act in ("cancel", "skip")} == {"7f3a"}
+    assert "cancel a run, skip the first four characters of the run's id" in told
+    assert confirmation_for_act("approve", ("7f3a" * 16,), False).text == "7f3a"
+    assert "approve a plan the first four characters of its hash" in told
+    assert f"of more than {LARGEST_SET} the environment and four characters" in told
+    assert confirmation_for_act("restart", ("7f3a-1",), True).text == "7f3a-1"
+    assert "pause, resume, retry `yes`; in a protected environment the run's id" in told
+
+
+def test_help_of_a_screen_says_what_a_rebuild_and_a_swap_ask() -> None:
+    told = " ".join("\n".join(plain(row) for row in help_lines("run", ActionContext(), 100)).split())
+    assert (
+        "for a plan that rebuilds, deletes or takes back, and for a swap, the environment and four characters" in told
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "checks:", "validate: false", "hold: true", "soak_min", "gate_ends_h", "headgate release diff", "retire",
+        "close", "OUT the rows a second that its batches process",
+    ],
+)  # fmt: skip
+def test_the_page_on_releases_has_checks_policy_and_commands(words: str) -> None:
+    assert words in " ".join(help_topic("releases").split())
+
+
+def test_the_page_on_releases_names_every_command_and_state_of_a_release() -> None:
+    told = help_topic("releases")
+    assert [sub.name for sub in RELEASE_SUBCOMMANDS if sub.name != "list" and f"release {sub.name}" not in told] == []
+    assert [state for state in ReleaseState if str(state) not in told] == []
+    for policy in ("validate:", "hold:"):
+        assert policy in help_topic("policy")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,12 @@ def test_a_release_that_catches_up_names_the_slowest_what_is_left_and_what_limit
     assert all(len(line) <= 80 for line in found)
 
 
+def test_a_version_that_has_caught_up_is_not_told_to_be_behind_by_nothing() -> None:
+    there = replace(PAIR, new=replace(NEW, lag_rows=0, trend="idle"))
+    said = "orders v2 has caught up, which is measured three times before its gate opens."
+    assert verdict(release(pairs=(there,)), NOW) == said
+
+
 def test_a_version_that_processes_less_than_arrives_does_not_converge() -> None:
     slow = replace(PAIR, new=replace(NEW, out_rows_s=180.0, trend="growing", rate_rows_s=40.0))
     assert verdict(release(pairs=(slow,)), NOW).endswith("More arrives than it processes.")
@@ -66,9 +72,12 @@ def test_a_version_that_processes_less_than_arrives_does_not_converge() -> None:
         ("preparing", {"pairs": ()}, "The new versions are being made and started."),
         ("observing", {"blocked": "", "old_until": NOW + 60},
          "What was replaced runs on until {until}; headgate rollback 9f2c-1 takes seconds until then."),
+        ("swapping", {"note": "resumed: all move"}, "The pointers move: orders to v2. Resumed: all move."),
         ("needs you", {"note": "b@v2 failed"},
          "Its run has failed: b@v2 failed. Then headgate runs retry 9f2c-1, or headgate runs cancel 9f2c-1."),
         ("aborted", {"note": "nothing was swapped"}, "Nothing was swapped; what served before serves still."),
+        ("rolling back", {"pairs": ()},
+         "What served before goes on from its checkpoints, and catches up before the pointers move."),
         ("rolled back", {}, "What served before serves again."),
         ("done", {}, ""),
     ],
@@ -76,6 +85,23 @@ def test_a_version_that_processes_less_than_arrives_does_not_converge() -> None:
 def test_each_state_says_what_to_do(state: str, known: dict[str, Any], said: str) -> None:
     expected = said.format(since=clock(NOW - 60), until=clock(NOW + 60))
     assert verdict(release(state, **known), NOW) == expected
+
+
+def test_a_gate_that_has_opened_is_told_in_the_past_with_its_time() -> None:
+    opened = replace(PAIR, gate="done", note="caught up: lag 0 rows, watermark 2026-01-01T00:00", gate_at=NOW - 60)
+    found = release_details(release("held", pairs=(opened,)), NOW)
+    assert f"  gate: caught up at {clock(NOW - 60)}: lag 0 rows, watermark 2026-01-01T00:00" in found
+
+
+def test_a_failure_is_told_by_its_first_sentence_and_below_it_in_full() -> None:
+    long = (
+        "orders: 12 rows are only in v2; headgate release diff 9f2c orders shows more, " + "and more " * 60 + "at last"
+    )
+    failed = replace(PAIR, checks="failed", found=long)
+    found = release_details(release("needs you", note=long, pairs=(failed,)), NOW)
+    assert found[1].startswith("  Its run has failed: orders: 12 rows are only in v2. Then headgate runs retry")
+    assert "  checks: orders: 12 rows are only in v2" in found
+    assert all(len(line) <= 120 for line in found) and any(line.endswith("at last") for line in found)
 
 
 def test_a_list_has_the_way_back_of_each() -> None:

@@ -65,6 +65,13 @@ def test_open_tickets_stand_at_the_end() -> None:
     assert sum("BI reads orders__v1" in row for row in found) == 3 and found[-1] == " and 2 more open tickets"
 
 
+def test_a_ticket_is_never_cut_off_before_its_deadline() -> None:
+    reader = "the monthly finance report"
+    one = MigrationTicket("9f2c-1", ORDERS, reader, "", "bi-team", False, "orders__v1", "orders__v2", 4, NOW, NOW - 60)
+    found = shown(80, tickets=(one,))
+    assert max(map(len, found)) <= 80 and " ".join(" ".join(found).split()).endswith("(overdue)")
+
+
 @pytest.mark.parametrize("state", ReleaseState)
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_every_state_fits_every_width(state: str, width: int) -> None:

@@ -7,10 +7,11 @@ from core.model.names import TableName
 from core.plan.model import Step
 from state.row_types import StepRow
 from tests.support.ledger_rows import run_row
-from tui.presentation.screen_content.runs import heading, step_row
+from tui.presentation.screen_content.runs import heading, step_detail, step_row
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.glyphs import UNICODE
 from tui.presentation.styling.styled_text import plain
+from tui.presentation.styling.value_formatting import clock
 
 START = StepRow(1, "start", "a", 2, "done", predicted_low_s=2.0, predicted_high_s=6.0, started_at=100.0, ended_at=103.0)
 GATE = StepRow(2, "catch_up", "a", 2, "gate", predicted_low_s=60.0, predicted_high_s=200.0, started_at=103.0)
@@ -57,3 +58,17 @@ def test_table_version_and_what_a_pointer_points_to_are_whole_in_eighty_columns(
 def test_an_error_without_room_is_named_by_its_class() -> None:
     failed = replace(START, state="failed", note="USER_RAISED_EXCEPTION: the printer is gone")
     assert plain(step_row(failed, (), (), 80, RowContext(UNICODE, 110.0))).rstrip().endswith("  USER_RAISED_EXCEPTION")
+
+
+def test_a_failed_step_has_its_first_sentence_in_its_row_and_all_of_it_below() -> None:
+    long = "12 rows are only in v2; headgate release diff shows more, " + "and more " * 60 + "at last"
+    failed, look = replace(START, state="failed", note=long), RowContext(UNICODE, 110.0)
+    assert plain(step_row(failed, (), (), 120, look)).rstrip().endswith("  12 rows are only in v2")
+    below = [plain(line) for line in step_detail(failed, "", 80, look)]
+    assert max(map(len, below)) <= 80 and below[-2 if "predicted" in below[-1] else -1].endswith("at last")
+
+
+def test_a_gate_that_has_opened_says_when() -> None:
+    done, look = replace(GATE, state="done", note="caught up: lag 0 rows", ended_at=163.0), RowContext(UNICODE, 170.0)
+    assert f"caught up at {clock(163.0)}: lag 0 rows" in plain(step_row(done, (), (), 140, look))
+    assert any(f"at {clock(163.0)}: lag 0" in plain(line) for line in step_detail(done, "", 80, look))
