@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from core.model.names import TableName
-from core.model.problems import Problem, Where
+from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import TABLE_FORMATS, table_format
 from core.project.model import Table
 from core.project_files.yaml_reader import read_yaml
@@ -22,6 +22,11 @@ def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str],
             for name, summary, remedy in _wrong_table(table):
                 where = Where(path, _line_of(table.settings_text, name))
                 problems.append(Problem(f"{table.name} {summary}", remedy, where, table.name))
+            if not table.settings.sequence:
+                words = f"{table.name} has no sequence: two rows of a key in one batch, as a rebuild reads them, end it"
+                remedy = "name the column that says which row is newer: sequence: changed_at"
+                where = Where(path, _line_of(table.settings_text, "mode"))
+                problems.append(Problem(words, remedy, where, table.name, severity=Severity.WARNING))
         if table.parsed is not None and table.dml is not None:
             for read in table.parsed.reads:
                 parent = tables.get(read.table)
@@ -47,6 +52,9 @@ def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
             yield where, f"has no column {name}, which is its {where}", near
         elif kind.startswith(_UNORDERED):
             yield where, f"has the {where} {name}, which is {kind} and cannot be compared", "take a plain column"
+    if settings.deletes and not settings.sequence:
+        words = "deletes rows and has no sequence: a row that comes late would bring a deleted key back"
+        yield "deletes", words, "name the column that orders the rows of a key: sequence: changed_at"
     if len({name.lower() for name in settings.key}) < len(settings.key):
         yield "key", "names a column of its key twice", "name each column once"
     if settings.deletes:

@@ -3,7 +3,7 @@
 import pytest
 
 from core.model.names import TableName as T
-from core.model.problems import Problem
+from core.model.problems import Problem, Severity
 from core.project.model import Settings
 from core.project_files.columns_read import wrong_columns
 from core.project_files.loader import read_project, read_settings, settings_as_text
@@ -32,7 +32,7 @@ def project(yml: str = KEYED, child: str = "", form: str = "USING delta") -> dic
 def problems(found: dict[str, str]) -> list[str]:
     every = read_project(found)[1]
     assert all(each.remedy for each in every)
-    return [f"{each.where}: {each.summary}" for each in every]
+    return [f"{each.where}: {each.summary}" for each in every if each.severity is Severity.ERROR]
 
 
 def test_how_rows_replace_others_is_read_and_comes_back_from_its_text() -> None:
@@ -60,19 +60,35 @@ def test_how_rows_replace_others_is_read_and_comes_back_from_its_text() -> None:
         ("mode: upsert\nkey: [id, ID]\n", "2: k names a column of its key twice"),
         ("mode: upsert\nkey: [m]\n", "2: k has the key m, which is map<string,string> and cannot be compared"),
         ("mode: upsert\nkey: [id]\n\nsequence: when\n", "4: k has no column when, which is its sequence"),
-        ("mode: upsert\nkey: [id]\ndeletes: goner\n", "3: k has a wrong condition for deletes: goner is no column"),
-        ("mode: upsert\nkey: [id]\ndeletes: gone -- x\n", ""),
-        ("mode: upsert\nkey: [id]\ndeletes: gone) OR (\n", "3: k has a wrong condition for deletes: its brackets"),
-        ("mode: upsert\nkey: [id]\ndeletes: id IN (SELECT id FROM src)\n",
-         "3: k has a wrong condition for deletes: it reads a table"),
-        ("mode: upsert\nkey: [id]\ndeletes: java_method('java.lang.System', 'exit', 1) IS NULL\n",
-         "3: k has a wrong condition for deletes: "),
+        ("mode: upsert\nkey: [id]\ndeletes: gone\n", "3: k deletes rows and has no sequence: "),
+        ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: goner\n",
+         "4: k has a wrong condition for deletes: goner is no column"),
+        ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: gone -- x\n", ""),
+        ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: gone) OR (\n",
+         "4: k has a wrong condition for deletes: its brackets"),
+        ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: id IN (SELECT id FROM src)\n",
+         "4: k has a wrong condition for deletes: it reads a table"),
+        ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: java_method('java.lang.System', 'exit', 1) IS NULL\n",
+         "4: k has a wrong condition for deletes: "),
     ],
 )  # fmt: skip
 def test_what_is_wrong_has_its_line_in_the_yml(yml: str, expected: str) -> None:
     found = problems(project(yml))
     assert (found == []) is (expected == ""), found
     assert all(each.startswith(f"{YML}:{expected}") for each in found), found
+
+
+def test_a_table_without_a_sequence_is_warned_of_what_a_rebuild_reads() -> None:
+    read, every = read_project(project("mode: upsert\nkey: [id]\n"))
+    assert read is not None
+    assert [(each.severity, str(each.where), each.summary) for each in every] == [
+        (
+            Severity.WARNING,
+            f"{YML}:1",
+            "k has no sequence: two rows of a key in one batch, as a rebuild reads them, end it",
+        )
+    ]
+    assert read_project(project())[1] == ()
 
 
 def test_a_format_without_keys_is_refused_and_may_append() -> None:

@@ -8,10 +8,11 @@ import small_project
 
 from core.model.errors import Refused
 from core.model.names import TableName as T
+from core.plan.request import PlanRequest
 from core.ports.spark import Upsert
 from pipelines.agent import deployment_compiler, deployment_lifecycle
 from pipelines.agent.context import AgentContext
-from tests.pipelines.agent.runs.test_run_lane import deploy, fast_gates
+from tests.pipelines.agent.runs.test_run_lane import deploy, drive, fast_gates, plan, submit
 
 __all__ = ["fast_gates"]
 
@@ -63,6 +64,21 @@ def test_an_agent_with_a_newer_writer_restarts_a_statement_with_the_one_that_it_
     assert deploy(world, pool, files) == "done"
     upsert = pool.running["a@v2"].upsert
     assert upsert is not None and (upsert.writer, upsert.sequence, upsert.deletes) == (2, "id", "")
+
+
+def test_what_reads_changes_is_not_compared_in_a_release_and_says_so(world: AgentContext, pool: Any) -> None:
+    assert deploy(world, pool, keyed()) == "done"
+    edited = keyed()
+    dml = "pipelines/facts/p/a/sql-scripts/dml.a.sql"
+    edited[dml] = edited[dml].replace("SELECT id, kind", "SELECT id, upper(kind) AS kind")
+    again = PlanRequest(tables=(T("a"),), rebuild=True)
+    run = submit(world, plan(world, edited, again))
+    assert drive(world, run) == "done"
+    row = world.ledger.run(run)
+    assert row is not None
+    notes = {step.table: step.note for step in row.steps if step.do == "validate"}
+    why = "rows were not compared: b@v2 reads the changes of a, which differ with its batches"
+    assert notes == {"a": "equal in 7 checks", "b": why}
 
 
 def test_a_writer_is_sent_to_no_pool_of_others_that_cannot_run_it(world: AgentContext, pool: Any) -> None:
