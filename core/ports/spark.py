@@ -146,9 +146,15 @@ class Tables(Protocol):
         """Column names and at most `limit` rows of a batch query, for `peek` and checks."""
 
     def read_files(
-        self, sql: str, limit: int, views: Sequence[FileView]
+        self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Read as `read` does a query that may name views of files, which are there for this query alone."""
+        """Read as `read` does a query that may name views of files, which are there for this query alone.
+
+        Whoever gives a tag can end the query by it.
+        """
+
+    def end_reads(self, tag: str) -> None:
+        """End the queries that are read under a tag now, on the server too; nothing where there is none."""
 
 
 class Analysis(Protocol):

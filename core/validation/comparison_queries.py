@@ -33,6 +33,10 @@ class ComparedRows:
     """Those, in lower case, that tell rows apart; empty where nothing is known to."""
     own: tuple[tuple[str, str], ...] = ()
     """Those, with their types, that tell rows of the new version apart besides: it alone has them, or other values."""
+    sorted: frozenset[str] = frozenset()
+    """Those, in lower case, that are lists in any order."""
+    once: bool = False
+    """Whether a row counts once, however often it stands."""
     one_in: int = 1
     """One of so many keys is looked at."""
 
@@ -80,7 +84,7 @@ def differences_query(rows: ComparedRows, effects: Sequence[RowEffect]) -> str:
     return f"""WITH uneven AS (
 SELECT h, any_value(k) AS k, any_value(r) AS r, any_value(eo) AS eo, any_value(en) AS en,
 count_if(side = {old}) AS o, count_if(side = {new}) AS n
-FROM ({_sides(rows, inner)}) GROUP BY h HAVING count_if(side = {old}) <> count_if(side = {new})
+FROM ({_sides(rows, inner, once=rows.once)}) GROUP BY h HAVING count_if(side = {old}) <> count_if(side = {new})
 ), paired AS (
 SELECT {"k" if rows.key else "h"} AS id, sum(greatest(o - n, 0)) AS o, sum(greatest(n - o, 0)) AS n,
 min(r) FILTER (WHERE o > n) AS ro, min(r) FILTER (WHERE n > o) AS rn,
@@ -91,6 +95,14 @@ SELECT CASE WHEN o > 0 AND n > 0 THEN {quoted_string_literal(RowSide.CHANGED)} W
 AS side, CASE WHEN o > 0 AND n > 0 THEN {changed} WHEN o > 0 THEN eo ELSE en END AS effect, o, n, ro, rn FROM paired
 )
 SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM told GROUP BY side, effect"""
+
+
+def kept_rows_query(rows: ComparedRows) -> str:
+    """Give one row: `rows`, how many different ones the old version has, and `gone`, those that the new one lacks."""
+    row = _json(rows, rows.equal)
+    chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({row}), {rows.one_in}) = 0"
+    old, new = (f"SELECT DISTINCT md5({row}) AS h FROM {view}{chosen}" for view in (rows.old, rows.new))
+    return f"SELECT count(*) AS rows, count_if(n.h IS NULL) AS gone FROM ({old}) o LEFT JOIN ({new}) n ON o.h = n.h"
 
 
 def sampling(old_rows: int, new_rows: int) -> int:
@@ -125,10 +137,13 @@ def _profiles(columns: Iterable[tuple[str, str]]) -> str:
     return ", ".join(parts)
 
 
-def _sides(rows: ComparedRows, selected: str, more: Mapping[RowSide, str] = MappingProxyType({})) -> str:
+def _sides(
+    rows: ComparedRows, selected: str, more: Mapping[RowSide, str] = MappingProxyType({}), *, once: bool = False
+) -> str:
+    word = "SELECT DISTINCT" if once else "SELECT"
     chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({_key(rows)}), {rows.one_in}) = 0"
     return " UNION ALL ".join(
-        f"SELECT {quoted_string_literal(side)} AS side, {selected}{more.get(side, '')} FROM {view}{chosen}"
+        f"{word} {quoted_string_literal(side)} AS side, {selected}{more.get(side, '')} FROM {view}{chosen}"
         for side, view in ((RowSide.OLD, rows.old), (RowSide.NEW, rows.new))
     )
 
@@ -139,17 +154,21 @@ def _key(rows: ComparedRows) -> str:
 
 def _json(rows: ComparedRows, names: Collection[str]) -> str:
     """Write columns as one text: equal exactly where all of them are."""
-    return _fields((name, kind) for name, kind in rows.columns if name.lower() in names)
+    return _fields(((name, kind) for name, kind in rows.columns if name.lower() in names), rows.sorted)
 
 
-def _fields(columns: Iterable[tuple[str, str]]) -> str:
-    fields = [f"{_normal(quoted_name(name), kind)} AS {quoted_name(name)}" for name, kind in columns]
+def _fields(columns: Iterable[tuple[str, str]], lists: Collection[str] = ()) -> str:
+    fields = [
+        f"{_normal(quoted_name(name), kind, name.lower() in lists)} AS {quoted_name(name)}" for name, kind in columns
+    ]
     if not fields:
         return "'{}'"
     return f"to_json(struct({', '.join(fields)}), map('ignoreNullFields', 'false'))"
 
 
-def _normal(column: str, kind: str) -> str:
+def _normal(column: str, kind: str, is_list: bool) -> str:
+    if is_list:
+        return f"sort_array({column})"
     return f"nullif(format_string('%.9e', {column} + 0D), 'null')" if _plain(kind) in _FLOATS else column
 
 

@@ -5,11 +5,13 @@ Whatever is not in an expectation is unexpected.
 """
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from core.model.names import TableName
-from core.sql.comparison.row_effects import RowEffect, RowSide, renamed_predicate, row_effects
+from core.sql.comparison.regrouped_rows import CommonTotals
+from core.sql.comparison.row_effects import RowEffect, RowSide, StatementEffects, renamed_predicate, row_effects
+from core.sql.comparison.row_order import row_order
 from core.sql.lineage.model import InputKind, LineageCondition, LineageOutput, StatementLineage
 from core.sql.lineage.statement_lineage import lineage_of
 from core.sql.statement import Column, ParsedStatement, TableDdl
@@ -45,11 +47,22 @@ class Expectation:
     """Columns whose values are others each time: they tell no rows apart."""
     keys: tuple[str, ...] = ()
     """Columns that tell one row of a group from another; empty where the statement does not group."""
+    sorted: frozenset[str] = frozenset()
+    """Columns with lists of values in any order."""
+    once: str = ""
+    """Why a row may stand more or less often than before; empty where it may not."""
+    withheld: tuple[tuple[RowSide, str], ...] = ()
+    """Versions that withhold rows until their watermark has passed what this column says, and the other does not."""
+    totals: CommonTotals | None = None
+    """What can be compared where rows are grouped otherwise, so that they cannot be paired."""
+    rewritten: bool = False
+    """Whether rows cannot be paired only because the query is another one: most should be there all the same."""
 
     @property
     def is_none(self) -> bool:
         """Return whether every difference is unexpected."""
-        return not (self.added or self.removed or self.changed or self.rows or self.anything)
+        known = (self.added, self.removed, self.changed, self.rows, self.anything, self.sorted, self.once)
+        return not any(known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +92,15 @@ def expected_differences(
         keys=frozenset(effects.keys),
         flips=bool(_FLIPS.search(new.parsed.canonical)),
     )
-    reached.changed.update(effects.changed)
-    reached.nulls |= effects.nulls
-    reached.anything, reached.alike = effects.anything, effects.alike
-    reached.rows += effects.rows
-    for name, why in effects.within:
-        reached.through(name, why)
+    reached.edited(effects)
     for column, words in _volatile(lineage):
-        reached.changed.setdefault(column, words)
-        reached.nulls.add(column)
-        reached.volatile.add(column.lower())
-    if _delays(old.parsed) != _delays(new.parsed):
-        words = f"watermark: {_delays(old.parsed) or 'none'} → {_delays(new.parsed) or 'none'}"
-        reached.rows += [RowEffect(side, words) for side in RowSide]
+        reached.other_each_time(column, words)
+    _take_unordered(reached, {c.name.lower(): c.type.lower() for c in new.ddl.columns})
+    before_delay, delay = _delays(old.parsed), _delays(new.parsed)
+    if before_delay != delay and not _row_by_row(reached, old.parsed, new.parsed):
+        reached.rows += [
+            RowEffect(side, f"watermark: {before_delay or 'none'} → {delay or 'none'}") for side in RowSide
+        ]
     for table in sorted(parents):
         if not parents[table].is_none:
             reached.take(table, parents[table])
@@ -100,6 +109,7 @@ def expected_differences(
     for one in new.ddl.columns:
         name = one.name.lower()
         if types.get(name, one.type) != one.type:
+            reached.touched.add(name)
             reached.changed.setdefault(name, f"column {name}: {types[name]} → {one.type}")
     changed = {name: why for name, why in reached.changed.items() if name in both}
     apart = changed.keys() | (set(before) ^ set(after))
@@ -114,7 +124,26 @@ def expected_differences(
         alike=reached.alike,
         volatile=frozenset(reached.volatile),
         keys=effects.keys if set(effects.keys) <= {*both} - changed.keys() else (),
+        sorted=frozenset(reached.sorted & {*both} - changed.keys()),
+        once=reached.once,
+        withheld=_withheld(effects.withheld, new.parsed, {*both} - changed.keys()),
+        totals=_of_equal_columns(effects.totals, reached.touched),
+        rewritten=reached.rewritten and reached.anything != "" and not reached.grouped,
     )
+
+
+def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping[TableName, TableDdl]) -> str:
+    """Return what is true of rows of a version that conditions on what it streams, `table.column >= …`, leave out.
+
+    Empty where its output does not show it, or rows are made of several.
+    """
+    lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
+    if _groups(lineage) or sum(read.streaming for read in new.parsed.reads) != 1:
+        return ""
+    terms = []
+    for table, _, condition in (each.partition(".") for each in conditions):
+        terms.append(renamed_predicate(condition, _pass_through(lineage.outputs, TableName(table))))
+    return f"NOT coalesce(({' AND '.join(terms)}), false)" if terms and all(terms) else ""
 
 
 def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectation:
@@ -136,6 +165,9 @@ def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectatio
         anything=expected.anything or (earlier.anything and f"{lead}{earlier.anything}"),
         alike=expected.alike or (earlier.alike and f"{lead}{earlier.alike}"),
         keys=expected.keys if not set(expected.keys) & gone else (),
+        sorted=expected.sorted - gone,
+        once=expected.once or (earlier.once and f"{lead}{earlier.once}"),
+        totals=None,
     )
 
 
@@ -154,6 +186,21 @@ class _Reached:
     anything: str = ""
     alike: str = ""
     volatile: set[str] = field(default_factory=set)
+    sorted: set[str] = field(default_factory=set)
+    once: str = ""
+    rewritten: bool = False
+    touched: set[str] = field(default_factory=set)
+    """Columns with other values for another reason than an edit of their text."""
+
+    def edited(self, effects: StatementEffects) -> None:
+        """Take in what the edit of the statement itself does."""
+        self.changed.update(effects.changed)
+        self.nulls |= effects.nulls
+        self.anything, self.alike, self.once = effects.anything, effects.alike, effects.once
+        self.rewritten = effects.rewritten
+        self.rows += effects.rows
+        for name, why in effects.within:
+            self.through(name, why)
 
     def take(self, table: TableName, parent: Expectation) -> None:
         """Carry down what is expected of a table that the statement reads."""
@@ -162,7 +209,17 @@ class _Reached:
                 self.volatile.add(output.name.lower())
         if parent.alike and not self.grouped:
             self.alike = self.alike or f"{table}: {parent.alike}"
+        if parent.once:
+            self.once = self.once or ("" if self.grouped else f"{table}: {parent.once}")
+            self._groups_differ(f"{table}: {parent.once}")
+        for output in self.lineage.outputs:
+            read = {one.origin.column.lower() for one in output.inputs if one.origin.table == table} & parent.sorted
+            if read and _passed(output, table) in read:
+                self.sorted.add(output.name)
+            elif read:
+                self.other_each_time(output.name, f"{table}.{min(read)} lists values in any order")
         if parent.anything:
+            self.rewritten = parent.rewritten and (self.rewritten or not self.anything)
             self.anything = self.anything or f"{table}: {parent.anything}"
             return
         for column, why in parent.changed.items():
@@ -172,12 +229,20 @@ class _Reached:
         for row in parent.rows:
             self._rows(table, row, joined=joined)
 
+    def other_each_time(self, column: str, why: str) -> None:
+        """Take in a column whose values are not compared."""
+        self.touched.add(column)
+        self.changed.setdefault(column, why)
+        self.nulls.add(column)
+        self.volatile.add(column.lower())
+
     def through(self, column: str, why: str) -> None:
         """Carry out an edited column of a CTE or subquery."""
         for output in self.lineage.outputs:
             steps = [step.name.rpartition(".")[2].lower() for one in output.inputs for step in one.through]
             if column in steps:
                 self.changed.setdefault(output.name, why)
+                self.touched.add(output.name)
         for condition in self.lineage.conditions:
             steps = [step.name.rpartition(".")[2].lower() for one in condition.inputs for step in one.through]
             if column in steps:
@@ -187,6 +252,7 @@ class _Reached:
         for output in self.lineage.outputs:
             if any(one.origin.table == table and one.origin.column.lower() == column for one in output.inputs):
                 self.changed.setdefault(output.name, why)
+                self.touched.add(output.name)
                 if nulls:
                     self.nulls.add(output.name)
         for condition in self.lineage.conditions:
@@ -212,7 +278,7 @@ class _Reached:
         if self.grouped:
             shown = {column: name for column, name in shown.items() if name in self.keys}
         predicate = renamed_predicate(row.predicate, shown)
-        self.rows.append(RowEffect(row.side, why, predicate))
+        self.rows.append(replace(row, why=why, predicate=predicate))
         if self.flips:
             other = RowSide.NEW if row.side is RowSide.OLD else RowSide.OLD
             self.rows.append(RowEffect(other, why))
@@ -229,6 +295,7 @@ class _Reached:
             for output in self.lineage.outputs:
                 if output.name not in self.keys:
                     self.changed.setdefault(output.name, why)
+                    self.touched.add(output.name)
                     self.nulls.add(output.name)
 
 
@@ -240,14 +307,50 @@ def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[
     """Return the columns of a table that the output shows as they are, by the names that they have there."""
     found: dict[str, str] = {}
     for output in outputs:
-        values = [one for one in output.inputs if one.kind is InputKind.VALUE]
-        if len(values) != 1 or len(output.inputs) != 1 or values[0].origin.table != table or values[0].fields:
-            continue
-        column = values[0].origin.column
-        texts = (output.expression, *(step.expression for step in values[0].through))
-        if column and all(_PLAIN.match(text) for text in texts):
-            found.setdefault(column.lower(), output.name)
+        if column := _passed(output, table):
+            found.setdefault(column, output.name)
     return found
+
+
+def _passed(output: LineageOutput, table: TableName) -> str:
+    """Return the column of a table, in lower case, that an output is as it is; empty where it is none."""
+    values = [one for one in output.inputs if one.kind is InputKind.VALUE]
+    if len(values) != 1 or len(output.inputs) != 1 or values[0].origin.table != table or values[0].fields:
+        return ""
+    texts = (output.expression, *(step.expression for step in values[0].through))
+    return values[0].origin.column.lower() if all(_PLAIN.match(text) for text in texts) else ""
+
+
+def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
+    """Take in columns whose values depend on the order of rows: lists are compared sorted, the rest is not.
+
+    Spark does not sort maps.
+    """
+    for output in reached.lineage.outputs:
+        texts = (output.expression, *(step.expression for one in output.inputs for step in one.through))
+        found = [order for text in texts if (order := row_order(text)) is not None]
+        if not found:
+            continue
+        sorts = all(order.sorts for order in found) and "map<" not in types.get(output.name, "map<")
+        if sorts and sum(not _PLAIN.match(text) for text in {*texts}) == 1:
+            reached.sorted.add(output.name)
+            continue
+        reached.other_each_time(output.name, f"column {output.name}: {found[0].call} depends on the order of rows")
+
+
+def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) -> tuple[tuple[RowSide, str], ...]:
+    """Return the side that is DISTINCT alone, with the column of its watermark where both show it."""
+    columns = [read.watermark.column.lower() for read in parsed.reads if read.watermark]
+    return tuple((side, column if column in shown else "") for column in columns[:1]) if side is not None else ()
+
+
+def _of_equal_columns(totals: CommonTotals | None, apart: Set[str]) -> CommonTotals | None:
+    """Leave out columns that have other values for another reason than what they are summed over."""
+    if totals is None:
+        return None
+    keys = tuple(name for name in totals.keys if name not in apart)
+    kept = tuple(total for total in totals.totals if apart.isdisjoint(total.columns))
+    return replace(totals, keys=keys, totals=kept)
 
 
 def _volatile(lineage: StatementLineage) -> list[tuple[str, str]]:
@@ -267,6 +370,12 @@ def _without_predicate_on(apart: Set[str], row: RowEffect) -> RowEffect:
 
 def _columns(ddl: TableDdl | None) -> tuple[Column, ...] | None:
     return ddl.columns if ddl is not None else None
+
+
+def _row_by_row(reached: _Reached, *statements: ParsedStatement) -> bool:
+    """Return whether each row is made of one that is streamed: a watermark drops and withholds none of them."""
+    alone = all(sum(read.streaming for read in each.reads) == 1 for each in statements)
+    return alone and not reached.grouped and not any("DISTINCT" in each.canonical.upper() for each in statements)
 
 
 def _delays(parsed: ParsedStatement) -> str:

@@ -22,6 +22,8 @@ _SHORT = 200
 """Characters of one check in the note of a step."""
 _MORE = 0.01
 """By how much of what there was duplicates must be more, where rows cannot be paired, to be clearly more."""
+_TWICE = 2
+"""How many times as many duplicates as before rows may bring that are like no others, where there were any."""
 _NEARLY = 1e-9
 """By how much of itself a sum of floating numbers may differ."""
 
@@ -63,20 +65,31 @@ def schema_result(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]]
 
 
 def profile_results(
-    rows: ComparedRows, sides: Iterable[Row], expected: Expectation, differences: CheckResult, *, doubled: bool = False
+    rows: ComparedRows,
+    sides: Iterable[Row],
+    expected: Expectation,
+    differences: CheckResult,
+    *,
+    doubled: bool = False,
+    empties: bool = False,
 ) -> tuple[CheckResult, ...]:
     """Judge counts, NULLs, sums and the profile of columns, by what the comparison of rows has found.
 
-    Where rows cannot be paired, figures of a version that has `doubled` rows are not explained.
+    Where rows cannot be paired, figures of a version that has `doubled` rows are not explained. That no row is left is
+    unexpected, whatever may explain that some are gone, unless the new version `empties` because it withholds them.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = by_side.get(RowSide.OLD, {}), by_side.get(RowSide.NEW, {})
     few = differences.verdict in (CheckVerdict.OK, CheckVerdict.EXPECTED)
-    explained = bool(expected.anything or expected.rows) and few and not (expected.anything and doubled)
+    unpaired = expected.anything or expected.once
+    explained = bool(unpaired or expected.rows) and few and not (unpaired and doubled)
     counts = {"old": _number(old.get("rows")), "new": _number(new.get("rows"))}
     same = counts["old"] == counts["new"]
-    verdict = CheckVerdict.OK if same else CheckVerdict.EXPECTED if explained else CheckVerdict.UNEXPECTED
-    found = [CheckResult("rows", verdict, f"{counts['old']:,} → {counts['new']:,}", counts)]
+    empty = not counts["new"] and not same and empties is False
+    verdict = CheckVerdict.OK if same else CheckVerdict.EXPECTED
+    verdict = CheckVerdict.UNEXPECTED if not same and (empty or not explained) else verdict
+    words = f"{counts['old']:,} → {counts['new']:,}{', the new version is empty' if empty else ''}"
+    found = [CheckResult("rows", verdict, words, counts)]
     only_new = _number(differences.counts.get("only_new"))
     found.append(_nulls(rows, old, new, expected, only_new=only_new, explained=explained))
     found.append(_sums(rows, old, new, expected, explained=explained))
@@ -84,18 +97,24 @@ def profile_results(
     return tuple(found)
 
 
-def duplicates_result(rows: ComparedRows, sides: Iterable[Row], expected: Expectation, declared: bool) -> CheckResult:
+def duplicates_result(
+    rows: ComparedRows, sides: Iterable[Row], expected: Expectation, declared: bool, grown: float = 1.0
+) -> CheckResult:
     """Judge rows that stand more than once by their key: more than before is unexpected, however it came.
 
     Without a declared key whole rows are counted; what told them apart may be gone, and rows that only the new version
-    has may be equal to others. That rows cannot be paired explains no duplicates that are clearly more.
+    has may be equal to others; it has `grown` times as many rows. That rows cannot be paired explains no duplicates
+    that are clearly more.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = (_number(by_side.get(side, {}).get("excess")) for side in (RowSide.OLD, RowSide.NEW))
     apart = ", of the old version by those that are compared" if rows.own else ""
     by = ", ".join(rows.key) if rows.key else f"all columns{apart}"
     summary = f"{old:,} → {new:,} duplicate rows by {by}"
-    why = "" if declared else _why_alike(expected, old, new)
+    keys = [_number(by_side.get(side, {}).get("keys")) for side in (RowSide.OLD, RowSide.NEW)]
+    why = "" if declared else _why_alike(expected, old, new, max(_TWICE, grown))
+    # What explodes rows that stood twice makes more of them.
+    why = expected.once if not declared and expected.once and keys[1] <= keys[0] else why
     if new <= old:
         verdict, why = CheckVerdict.OK, "the old version has as many"
     else:
@@ -106,13 +125,17 @@ def duplicates_result(rows: ComparedRows, sides: Iterable[Row], expected: Expect
     return CheckResult("duplicates", verdict, summary, {"old": old, "new": new}, shown)
 
 
-def _why_alike(expected: Expectation, old: int, new: int) -> str:
-    """Return what explains more duplicates of whole rows than before; empty where nothing does."""
+def _why_alike(expected: Expectation, old: int, new: int, times: float) -> str:
+    """Return what explains more duplicates of whole rows than before; empty where nothing does.
+
+    Rows that came and are like no others explain `times` as many.
+    """
     if expected.alike:
         return expected.alike
-    if expected.anything:
-        return expected.anything if new <= old * (1 + _MORE) else ""
-    return next((row.why for row in expected.rows if row.side is RowSide.NEW), "")
+    if why := expected.anything or expected.once:
+        return why if new <= old * (1 + _MORE) else ""
+    came = [row for row in expected.rows if row.side is RowSide.NEW]
+    return next((row.why for row in came if row.alike or new <= old * times), "")
 
 
 def figures(results: Iterable[CheckResult]) -> str:
@@ -131,15 +154,21 @@ def differences_result(
     examples: list[Mapping[str, object]] = []
     for group in sorted(groups, key=lambda one: (str(one["side"]), int(one["effect"]))):
         effect = effects[int(group["effect"])] if int(group["effect"]) >= 0 else None
-        why = effect.why if effect is not None else expected.anything
         old, new = _number(group["old_rows"]), _number(group["new_rows"])
+        beyond = effect is not None and effect.most is not None and max(old, new) > effect.most
+        why = "" if beyond else effect.why if effect is not None else expected.anything
         words = _difference_words(str(group["side"]), old, new)
         may = " (may be explained)" if why and (effect is None or not effect.predicate) else ""
+        if beyond and effect is not None:
+            words += f", of which {effect.why} explains {effect.most:,} at most"
         (explained if why else unexpected).append(f"{words}: {why}{may}" if why else words)
         kind = "expected" if why else "unexpected"
         counts[kind] = _number(counts[kind]) + max(old, new)
         counts["only_new"] = _number(counts["only_new"]) + (new if group["side"] == RowSide.NEW else 0)
         examples += _examples(group, why)
+    if expected.once:
+        explained.append(f"how often a row stands is not compared: {expected.once}")
+    explained += [f"not compared: {expected.changed[name]}" for name in sorted(expected.volatile & {*expected.changed})]
     one_in = f"; one key in {rows.one_in} was compared" if rows.one_in > 1 else ""
     if unexpected:
         summary, verdict = f"{'; '.join(unexpected)}, unexpected", CheckVerdict.UNEXPECTED
@@ -148,6 +177,21 @@ def differences_result(
         summary, verdict = "; ".join(explained) or "no row differs", CheckVerdict.EXPECTED
         verdict = CheckVerdict.EXPECTED if explained else CheckVerdict.OK
     return CheckResult("differences", verdict, f"{summary}{one_in}", counts, tuple(examples))
+
+
+def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
+    """Judge how many rows of the old version are in the new one too: less than half of them is unexpected.
+
+    `why` is why rows cannot be paired.
+    """
+    row = next(iter(found), {})
+    gone, rows = _number(row.get("gone")), _number(row.get("rows"))
+    if not gone:
+        return CheckResult("kept rows", CheckVerdict.OK, "the new version has every row of the old one")
+    summary = f"the new version lacks {gone:,} of {counted(rows, 'row')} of the old one"
+    if gone * 2 > rows:
+        return CheckResult("kept rows", CheckVerdict.UNEXPECTED, f"{summary}, unexpected")
+    return CheckResult("kept rows", CheckVerdict.EXPECTED, f"{summary}: {why} (may be explained)")
 
 
 def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> CheckResult:
@@ -224,7 +268,12 @@ def _nulls(
         if before == after:
             continue
         words = f"{name}: {before:,} → {after:,}"
-        more = after > before + only_new and name.lower() not in expected.nulls and not expected.anything
+        more = (
+            after > before + only_new
+            and name.lower() not in expected.nulls
+            and not expected.anything
+            and not expected.once
+        )
         (worse if more or (name.lower() in rows.equal and not explained) else other).append(words)
     if worse:
         return CheckResult("nulls", CheckVerdict.UNEXPECTED, f"NULLs of {_some(worse)}")

@@ -194,23 +194,30 @@ class SparkTables:
         return self.read_files(sql, limit, ())
 
     def read_files(
-        self, sql: str, limit: int, views: Sequence[FileView]
+        self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Read as `read` does a query that may name views of files, which are there for this query alone."""
+        """Read as `read` does a query that may name views of files, which are there for this query alone.
+
+        Whoever gives a tag can end the query by it.
+        """
         session = self._reader or self._session
         left = remaining()
         seconds = UNTIMED_S if left is None else max(0.1, min(0.95 * left, left - 0.2))
         try:
-            return session.call(seconds, self._read, session, sql, limit, views)
+            return session.call(seconds, self._read, session, sql, limit, views, tag)
         except MissedDeadline as error:
             summary = f"the query did not end within {seconds:.3g} s"
             raise TryAgain(summary, remedy="request fewer rows, or try again when the pool is less busy") from error
 
+    def end_reads(self, tag: str) -> None:
+        """End the queries that are read under a tag now, on the server too; nothing where there is none."""
+        _interrupt(self._reader or self._session, tag)
+
     def _read(
-        self, session: Session, sql: str, limit: int, views: Sequence[FileView]
+        self, session: Session, sql: str, limit: int, views: Sequence[FileView], tag: str
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         words = {word.lower() for word in _WORD.findall(sql)}
-        tag = f"headgate-{secrets.token_hex(8)}"
+        tag = tag or f"headgate-{secrets.token_hex(8)}"
         try:
             with spark_errors():
                 for row in self._session.spark.sql("SHOW TABLES").collect():

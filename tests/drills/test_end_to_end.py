@@ -15,7 +15,7 @@ from tui.agent_client.socket_client import AgentClient
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 
-@pytest.fixture(scope="module", params=["parquet", "delta"])
+@pytest.fixture(scope="module", params=["parquet", pytest.param("delta", marks=pytest.mark.long)])
 def tiny(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Tiny]:
     with tiny_that_runs(tmp_path_factory.mktemp("headgate"), landed=50, format=request.param) as found:
         yield found

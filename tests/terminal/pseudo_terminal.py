@@ -4,8 +4,8 @@ import fcntl
 import os
 import pty
 import select
-import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -35,14 +35,16 @@ class Terminal:
         self.raw = bytearray()
         self.began = time.monotonic()
         self.first_content: float | None = None
-        self.pid, self.master = pty.fork()
-        if self.pid == 0:
-            os.chdir(ROOT)
-            # The size must be there before the program asks for it.
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-            clean = {key: value for key, value in os.environ.items() if not key.startswith(("COLUMNS", "LINES"))}
-            values = {**clean, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), **(environ or {})}
-            os.execvpe(command[0], list(command), values)
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("COLUMNS", "LINES"))}
+        values = {**clean, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), **(environ or {})}
+        self.master, slave = pty.openpty()
+        # The size must be there before the program asks for it.
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        # Not by `pty.fork`: threads of gRPC are in this process, and what is forked of it may abort.
+        leads = ["setsid", "--ctty", *command]
+        self._process = subprocess.Popen(leads, stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=values)
+        self.pid = self._process.pid
+        os.close(slave)
         os.set_blocking(self.master, False)
 
     def pump(self, seconds: float) -> int:
@@ -114,16 +116,12 @@ class Terminal:
 
     def alive(self) -> bool:
         """Return whether the process still is there."""
-        return self._waited() is None
+        return self.status is None
 
-    _status: int | None = None
-
-    def _waited(self) -> int | None:
-        if self._status is None:
-            done, status = os.waitpid(self.pid, os.WNOHANG)
-            if done:
-                self._status = status
-        return self._status
+    @property
+    def status(self) -> int | None:
+        """With what it has ended, as `subprocess` gives it; None while it is there."""
+        return self._process.poll()
 
     def hang_up(self) -> None:
         """Close the terminal."""
@@ -147,9 +145,8 @@ class Terminal:
 
     def __exit__(self, *_: object) -> None:
         if self.alive():
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-            self._status = 9
+            self._process.kill()
+            self._process.wait()
         if self.master >= 0:
             os.close(self.master)
 

@@ -147,7 +147,7 @@ def test_q_gives_the_terminal_back_and_exits_with_zero() -> None:
         ready(terminal)
         terminal.send("q")
         assert terminal.ends()
-        assert terminal._status == 0
+        assert terminal.status == 0
         assert terminal.raw.rstrip().endswith(b"calls []")
         assert b"\x1b[?1049l" in terminal.raw
         assert b"\x1b[?25h" in terminal.raw
@@ -160,7 +160,7 @@ def test_a_terminal_that_cannot_be_drawn_on_is_refused_with_a_sentence(term: str
         assert terminal.ends()
         assert "headgate ls" in terminal.text()
         assert b"\x1b[" not in terminal.raw
-        assert terminal._status == 2 << 8
+        assert terminal.status == 2
 
 
 def test_no_color_sends_no_colour() -> None:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from core.sql.parsing.canonical_text import and_terms, sql_of
 from core.sql.parsing.function_names import plain_function_name
-from core.sql.parsing.parser import parse_query
+from core.sql.parsing.parser import parse_expression, parse_query
 from core.sql.parsing.stream_clauses import extract_stream_clauses
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
@@ -39,7 +39,10 @@ def query_edits(old: str, new: str) -> tuple[str, ...]:
 
 
 def query_blocks(text: str) -> list[Any]:
-    """List the SELECTs of a query, outermost first, in its author's words: plain functions, tables as qualifiers."""
+    """List the SELECTs of a query, outermost first, in its author's words: plain functions, tables as qualifiers.
+
+    A canonical text has lost how the author named a lateral view: what it explodes qualifies its columns.
+    """
     marks = extract_stream_clauses(tokens_of(open_sql(text, "")))
     query = parse_query(marks.tokens, text)
     names: dict[str, str] = {}
@@ -47,17 +50,32 @@ def query_blocks(text: str) -> list[Any]:
         mark = marks.by_start.get(table.this.meta.get("start"))
         names[table.alias] = table.name
         table.this.set("this", f"{'STREAM ' if mark is not None and mark.streaming else ''}{table.name}")
+    for call in query.find_all(exp.Anonymous):
+        call.set("this", plain_function_name(str(call.this)))
+    for lateral in query.find_all(exp.Lateral):
+        if (alias := lateral.args.get("alias")) is not None and alias.this is not None:
+            names[alias.name] = sql_of(lateral.this)
     unique = {alias for alias, name in names.items() if list(names.values()).count(name) == 1}
     for node in list(query.walk()):
-        if isinstance(node, exp.Anonymous):
-            node.set("this", plain_function_name(str(node.this)))
-        elif isinstance(node, exp.Column) and node.table and node.table in unique:
+        if isinstance(node, exp.Column) and node.table and node.table in unique:
             node.set("table", exp.to_identifier(names[node.table]))
         elif isinstance(node, exp.Table):
             node.set("alias", None)
         elif type(node) in _FLIPPED and isinstance(node.this, exp.Literal):
             _read_from_the_column(node)
     return list(query.find_all(exp.Select))
+
+
+def parsed_expression(text: str) -> Any:
+    """Parse one expression of a block; None where it cannot be read by itself."""
+    try:
+        tree, _ = parse_expression(tokens_of(open_sql(text, "")))
+    except (SqlDiagnostic, RecursionError):
+        return None
+    for node in list(tree.walk()):
+        if isinstance(node, exp.Anonymous):
+            node.set("this", plain_function_name(str(node.this)))
+    return tree
 
 
 def _read_from_the_column(comparison: Any) -> None:

@@ -5,20 +5,21 @@ edit that regroups rows leaves nothing to be paired.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
 from typing import Any
 
 from sqlglot import exp
 
-from core.sql.comparison.query_edits import NUMBERED_ALIAS, query_blocks, terms_of
+from core.sql.comparison.query_edits import NUMBERED_ALIAS, parsed_expression, query_blocks, terms_of
+from core.sql.comparison.regrouped_rows import CommonTotals, totals_of, with_whole_windows
+from core.sql.comparison.shown_conditions import shown_condition, unmatched_rows
 from core.sql.parsing.canonical_text import sql_of
-from core.sql.parsing.function_names import plain_function_name
-from core.sql.parsing.parser import parse_expression
 from core.sql.streaming.aggregation import aggregate_function, aggregates_in
-from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
+from core.sql.tokens.lexer import SqlDiagnostic
 
 _MAKES_NULLS = re.compile(r"\b(nullif|try_\w+|null|lag|lead|nth_value)\b", re.I)
 _TRIES = re.compile(r"\btry_\w+\(", re.I)
@@ -42,6 +43,10 @@ class RowEffect:
     why: str
     predicate: str = ""
     """What is true of such rows, over columns of the output; empty where the output does not show it."""
+    alike: bool = True
+    """Whether such rows may be equal to others, however many are."""
+    most: int | None = None
+    """How many such rows there can be; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +66,31 @@ class StatementEffects:
     """The edit that removes what told rows apart, a key of a group or DISTINCT; empty where there is none."""
     keys: tuple[str, ...] = ()
     """Columns of the output that are a row's group; empty where rows are not grouped, or a key is not in the output."""
+    once: str = ""
+    """The edit after which a row may stand more or less often than before: DISTINCT, or a lateral view."""
+    withheld: RowSide | None = None
+    """The version that is DISTINCT alone: it withholds rows that its watermark has not passed."""
+    totals: CommonTotals | None = None
+    """What can be compared where the groups are others."""
+    rewritten: bool = False
+    """Whether rows cannot be paired because the query is another one, not because its groups are."""
 
 
 def row_effects(old: str, new: str) -> StatementEffects:
     """Return what the edit between two canonical queries does; nothing where they are equal."""
     try:
         before, after = query_blocks(old), query_blocks(new)
+        for block in (*before, *after):
+            with_whole_windows(block)
         keys = _key_columns(after[0]) if after and after[0].parent is None else ()
     except (SqlDiagnostic, RecursionError):
         return StatementEffects(anything="" if old == new else "the query changed, and it cannot be read")
     if old == new:
         return StatementEffects(keys=keys)
     if not before or len(before) != len(after) or before[0].parent is not None or after[0].parent is not None:
-        return StatementEffects(anything="the structure of the query changed")
+        return _branches(old, new) or StatementEffects(
+            anything="the structure of the query changed", rewritten=not any(map(_groups, (*before, *after)))
+        )
     found = _Effects(grouped=any(map(_groups, (*before, *after))))
     for number, (was, now) in enumerate(zip(before, after, strict=True)):
         if bool(was.args.get("joins")) != bool(now.args.get("joins")):
@@ -81,20 +98,48 @@ def row_effects(old: str, new: str) -> StatementEffects:
             _drop_qualifier(now)
         _compare(was, now, found, outermost=number == 0)
     changed = found.changed | ({name: why for name, why in found.values_of(after[0])} if found.values else {})
-    kept = tuple(RowEffect(r.side, r.why, r.predicate if not _names(r.predicate) & changed.keys() else "")
-                 for r in found.rows)  # fmt: skip
+    kept = tuple(replace(r, predicate="") if _names(r.predicate) & changed.keys() else r for r in found.rows)
     same_keys = keys if not changed.keys() & set(keys) else ()
+    regrouped = found.anything == found.regrouped != "" and len(before) == 1
+    totals = totals_of(before[0], after[0], (old, new)) if regrouped else None
     return StatementEffects(
         changed, frozenset(found.nulls), tuple(found.within), tuple(dict.fromkeys(kept)), found.anything, found.alike,
-        same_keys,
+        same_keys, found.once, found.withheld, totals, bool(found.anything) and not (found.regrouped or found.grouped),
     )  # fmt: skip
+
+
+def _branches(old: str, new: str) -> StatementEffects | None:
+    """Return what comes and goes with whole branches of a UNION ALL; None where something else was edited as well."""
+    before, after = (Counter(found) for found in (_branch_texts(old), _branch_texts(new)))
+    if not before or not after or not before & after:
+        return None
+    rows = [RowEffect(RowSide.OLD, f"branch removed: {_cut(text)}") for text in before - after]
+    rows += [RowEffect(RowSide.NEW, f"branch added: {_cut(text)}", alike=False) for text in after - before]
+    return StatementEffects(rows=tuple(rows))
+
+
+def _branch_texts(text: str) -> list[str]:
+    """List the branches of a UNION ALL, or the one SELECT that a query is; empty for any other one."""
+    blocks = query_blocks(text)
+    root = blocks[0].root() if blocks else None
+    found: list[str] = []
+    open_ = [root]
+    while open_:
+        node = open_.pop()
+        if isinstance(node, exp.Select) and node.args.get("with_") is None:
+            found.append(sql_of(node))
+        elif isinstance(node, exp.Union) and not node.args.get("distinct") and node.args.get("with_") is None:
+            open_ += [node.right, node.left]
+        else:
+            return []
+    return found
 
 
 def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
     """Return a predicate with its columns renamed; empty where one of them has no name there, or there is none."""
     if not predicate:
         return ""
-    tree = _expression(predicate)
+    tree = parsed_expression(predicate)
     if tree is None:
         return ""
     for column in list(tree.find_all(exp.Column)):
@@ -125,6 +170,10 @@ class _Effects:
     """Why what is computed over groups has other values; empty where it has not."""
     anything: str = ""
     alike: str = ""
+    regrouped: str = ""
+    """The edit of GROUP BY, or of aggregates without it."""
+    once: str = ""
+    withheld: RowSide | None = None
 
     def values_of(self, select: Any) -> Iterator[tuple[str, str]]:
         """Give each output that is no key of a group, and why it has other values."""
@@ -141,22 +190,31 @@ def _compare(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
         for terms, side, what, select in ((come, RowSide.OLD, "added", new), (gone, RowSide.NEW, "removed", old)):
             for term in terms:
                 why = f"{word} {what}: {_cut(term)}"
-                predicate = _shown(term, old, new) if outermost else ""
+                predicate = shown_condition(term, old, new) if outermost else ""
                 found.rows.append(RowEffect(side, why, f"NOT coalesce({predicate}, false)" if predicate else ""))
                 below = found.grouped and not (outermost and clause == "having")
                 if below and not (outermost and predicate and _groups(select)):
                     found.values = found.values or why
-    _joins(old, new, found)
+    _joins(old, new, found, outermost=outermost)
     for word, was, now in _regrouping(old, new):
         if was != now:
             words = f"{word} changed: {_cut(was or 'none')} → {_cut(now or 'none')}"
+            if word == "lateral view" and not found.grouped and (not was or not now):
+                found.once = found.once or words
+                _rows_without_values(new if now else old, RowSide.OLD if now else RowSide.NEW, words, found)
+                continue
             found.anything = found.anything or words
+            if word in ("GROUP BY", "grouping") and outermost:
+                found.regrouped = found.regrouped or words
             if word == "GROUP BY" and _keys(old) - _keys(new):
                 found.alike = found.alike or words
     if (old.args.get("distinct") is None) != (new.args.get("distinct") is None):
         added = old.args.get("distinct") is None
         words = f"DISTINCT {'added' if added else 'removed'}"
-        found.rows.append(RowEffect(RowSide.OLD if added else RowSide.NEW, words))
+        if outermost and not found.grouped:
+            found.once, found.withheld = words, RowSide.NEW if added else RowSide.OLD
+        else:
+            found.rows.append(RowEffect(RowSide.OLD if added else RowSide.NEW, words))
         found.values = found.values or (words if found.grouped else "")
         found.alike = found.alike or ("" if added else words)
 
@@ -190,13 +248,39 @@ def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
             found.within.append((name, why))
 
 
-def _joins(old: Any, new: Any, found: _Effects) -> None:
+def _rows_without_values(select: Any, side: RowSide, why: str, found: _Effects) -> None:
+    """A lateral view drops rows of which it explodes nothing, unless it is OUTER or explodes what is never empty."""
+    for lateral in select.args["laterals"]:
+        call = lateral.this
+        listed = next(call.iter_expressions(), None) if isinstance(call, exp.Anonymous | exp.Func) else None
+        if not (lateral.args.get("outer") or (isinstance(listed, exp.Array | exp.Anonymous) and _is_filled(listed))):
+            found.rows.append(RowEffect(side, why))
+            return
+
+
+def _is_filled(node: Any) -> bool:
+    name = "array" if isinstance(node, exp.Array) else str(node.this).lower()
+    return name in ("array", "map") and next(node.iter_expressions(), None) is not None
+
+
+def _joins(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
     """A join that was added keeps every row once where it is a LEFT one, and may drop rows where it is an INNER one."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is not None and now is not None:
-            if sql_of(was) != sql_of(now):
+            if (
+                sql_of(was) != sql_of(now)
+                and {_side(was), _side(now)} == {"LEFT", "INNER"}
+                and _same_but_side(was, now)
+            ):
+                removed = _side(now) == "INNER"
+                why = f"join with {now.this.name}: {_side(was)} → {_side(now)}, by which rows without a match "
+                why += "are gone" if removed else "come"
+                predicate = unmatched_rows(now.this.name, old, new) if outermost else ""
+                found.rows.append(RowEffect(RowSide.OLD if removed else RowSide.NEW, why, predicate))
+                found.values = why if found.grouped else found.values
+            elif sql_of(was) != sql_of(now):
                 why = f"join changed: {_cut(sql_of(was))} → {_cut(sql_of(now))}"
-                found.rows += [RowEffect(RowSide.OLD, why), RowEffect(RowSide.NEW, why)]
+                found.rows += [RowEffect(RowSide.OLD, why), RowEffect(RowSide.NEW, why, alike=False)]
                 found.values = why if found.grouped else found.values
             continue
         join, added = (now, True) if was is None else (was, False)
@@ -207,6 +291,20 @@ def _joins(old: Any, new: Any, found: _Effects) -> None:
         if side in ("", "RIGHT") and kind != "CROSS":
             found.rows.append(RowEffect(RowSide.OLD if added else RowSide.NEW, why))
             found.values = why if found.grouped else found.values
+
+
+def _side(join: Any) -> str:
+    """Return LEFT, INNER, or what else a join is."""
+    side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+    return " ".join(filter(None, (side, kind.replace("OUTER", "").strip()))) or "INNER"
+
+
+def _same_but_side(was: Any, now: Any) -> bool:
+    one, other = was.copy(), now.copy()
+    for join in (one, other):
+        join.set("side", None)
+        join.set("kind", None)
+    return isinstance(now.this, exp.Table) and sql_of(one) == sql_of(other)
 
 
 def _regrouping(old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
@@ -233,46 +331,6 @@ def _text(value: Any) -> str:
 
 def _apart(old: Mapping[str, int], new: Mapping[str, int]) -> tuple[list[str], list[str]]:
     return [term for term in old if term not in new], [term for term in new if term not in old]
-
-
-def _shown(term: str, old: Any, new: Any) -> str:
-    """Return a condition over the output's columns; empty where they do not show it.
-
-    A column shows an expression that it is in both versions; of grouped rows only keys and aggregates are shown.
-    """
-    tree = _expression(term)
-    if tree is None or tree.find(exp.Query) is not None:
-        return ""
-    before = {sql_of(each.unalias()): each.alias_or_name for each in old.expressions}
-    shown: dict[str, str] = {}
-    for each in new.expressions:
-        text = sql_of(each.unalias())
-        if before.get(text) == each.alias_or_name:
-            shown.setdefault(text, each.alias_or_name)
-    whole = exp.Paren(this=tree)
-    return sql_of(whole) if _show(whole, shown) else ""
-
-
-def _show(parent: Any, shown: Mapping[str, str]) -> bool:
-    """Put the output's columns in place of what they are, from the outside inwards; False where one lacks."""
-    for child in list(parent.iter_expressions()):
-        if (name := shown.get(sql_of(child))) is not None:
-            child.replace(exp.column(exp.to_identifier(name, quoted=True)))
-        elif isinstance(child, exp.Column) or aggregate_function(child) is not None or not _show(child, shown):
-            return False
-    return True
-
-
-def _expression(text: str) -> Any:
-    """Parse one expression of a block; None where it cannot be read by itself."""
-    try:
-        tree, _ = parse_expression(tokens_of(open_sql(text, "")))
-    except (SqlDiagnostic, RecursionError):
-        return None
-    for node in list(tree.walk()):
-        if isinstance(node, exp.Anonymous):
-            node.set("this", plain_function_name(str(node.this)))
-    return tree
 
 
 def _groups(select: Any) -> bool:

@@ -123,6 +123,12 @@ class RunDriver:
         """Words that wait for a step to be begun again."""
 
     def drive(self) -> None:
+        try:
+            self._drive()
+        finally:
+            self._executor.end_waits()
+
+    def _drive(self) -> None:
         self._put(recover_run(self._run))
         evidence: list[RunEvidence] = []
         while not self._world.stopping.is_set():
@@ -137,6 +143,7 @@ class RunDriver:
             if run.state is RunState.CANCELLED:
                 self._put_pointers_back(run)
             self._put(run)
+            self._executor.end_waits({p.step.n for p in run.steps if p.state is StepState.GATE})
             evidence = []
             for intent in intents:
                 match intent:

@@ -1,6 +1,6 @@
 """Performing the steps of a run: each probes whether its effect is there, so that doing it twice is doing it once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
@@ -92,6 +92,10 @@ class StepExecutor:
         if not isinstance(found, GatePolled):
             del self._waiting[step.n]
         return found
+
+    def end_waits(self, waiting: Collection[int] = ()) -> None:
+        """End what is done in the background for steps that do not wait any more, all but those by number."""
+        validation_step.end_comparisons(self._run, waiting)
 
     def _look(self, step: Step) -> RunEvidence:
         match step.do:

@@ -5,10 +5,10 @@ the ledger, whatever the verdict.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import Lock, Thread
+from threading import Thread
 
 from core.model.actions import Action
 from core.model.errors import EngineRefused, HeadgateError, InvalidProject, PoolUnreachable, TryAgain
@@ -22,7 +22,8 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.deployment_lifecycle import written_batch
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
-from pipelines.agent.runs.version_comparison import VersionComparison, VersionPair
+from pipelines.agent.runs.release_expectations import VersionPair
+from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.runs.version_histories import version_histories, why_never_equal
 from state.check_results import CheckResultRow
 from state.row_types import Deployment
@@ -36,10 +37,10 @@ GONE_EVERY_S = 30.0
 NO_BATCH = AlignedPair(-1, -1)
 """Where neither version has a batch."""
 
-log = logging.getLogger(__name__)
+_TOLD = ("differences", "totals", "kept rows", "duplicates")
+"""Checks whose words are told where nothing blocks."""
 
-_one_at_a_time = Lock()
-"""Comparisons of one agent run one after the other: each takes the cores that the statements need."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -52,11 +53,20 @@ class OpenValidation:
     """When the files of the serving version were looked for last."""
     pair: AlignedPair | None = None
     work: "Future[tuple[CheckResult, ...]] | None" = None
+    comparison: VersionComparison | None = None
+
+
+def end_comparisons(run: OpenRun, waiting: Collection[int]) -> None:
+    """End the comparisons of a run but those whose steps, by number, still wait for their verdict."""
+    for open_ in (open_ for n, open_ in run.validations.items() if n not in waiting):
+        if open_.comparison is not None:
+            open_.comparison.end()
 
 
 def validate(run: OpenRun, step: Step) -> RunEvidence:
     """Begin to wait for a position; one that was begun before is forgotten."""
     now = run.world.monotonic()
+    end_comparisons(run, run.validations.keys() - {step.n})
     run.validations[step.n] = OpenValidation(now, now)
     return run.begun_again(step, step.table, step.version) or GateOpened(
         step.n, "waiting for a position that both versions have read"
@@ -85,7 +95,8 @@ def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
         except TryAgain as error:
             return GatePolled(step.n, f"waits: {error.summary}")
         open_.pair = found if isinstance(found, AlignedPair) else None
-        open_.work = _begin(run, old, new, open_.pair, why)
+        open_.comparison = VersionComparison(world)
+        open_.work = _begin(run, open_.comparison, (old, new), open_.pair, why)
     if not open_.work.done():
         return GatePolled(step.n, "comparing")
     return _judged(run, step, (old, new), open_)
@@ -131,14 +142,18 @@ def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidatio
 
 
 def _begin(
-    run: OpenRun, old: Deployment | None, new: Deployment, pair: AlignedPair | None, why: str
+    run: OpenRun,
+    comparison: VersionComparison,
+    versions: tuple[Deployment | None, Deployment],
+    pair: AlignedPair | None,
+    why: str,
 ) -> "Future[tuple[CheckResult, ...]]":
     """Compare in a thread, and run the project's checks; without a pair nothing is compared, for the reason `why`."""
     work: Future[tuple[CheckResult, ...]] = Future()
+    old, new = versions
 
     def found() -> tuple[CheckResult, ...]:
-        with _one_at_a_time:
-            comparison = VersionComparison(run.world)
+        with comparison.turn():
             results: tuple[CheckResult, ...] = (CheckResult("differences", CheckVerdict.SKIPPED, why),)
             if old is not None and pair is not None:
                 results = comparison.compare(VersionPair(old, new, pair))
@@ -207,7 +222,7 @@ def _words(results: tuple[CheckResult, ...]) -> str:
         return f"rows were not compared: {'; '.join(skipped)}"
     if not expected:
         return f"equal in {len(results)} checks"
-    told = [result for result in expected if result.check in ("differences", "duplicates")]
+    told = [result for result in expected if result.check in _TOLD]
     others = [result for result in expected if result.check != "rows"]
     words = "; ".join(f"{result.check}: {result.summary}" for result in told or others[:1])
     return f"as expected: {figures(results)}{words}".removesuffix("; ")

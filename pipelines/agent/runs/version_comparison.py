@@ -3,23 +3,20 @@
 Only the files of the batches up to that position are read, not the tables, which go on.
 """
 
-import json
+import re
 import secrets
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from threading import Event, Lock, Thread
 from typing import Any
 
-from core.model.actions import StepKind
-from core.model.errors import EngineRefused, TryAgain
+from core.model.errors import EngineRefused, HeadgateError, TryAgain
 from core.model.names import TableName, query_name
-from core.observed.aligned_positions import AlignedPair, Version
-from core.plan.codec import plan_from_json
 from core.ports.spark import FileView
 from core.project.model import Settings
-from core.project.revision import RevisionTexts
 from core.project_files.table_settings import read_settings
-from core.run.model import StepState
 from core.sql.analysis_safety import unsafe_for_analysis
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.sql.compiler import compile_select
@@ -28,23 +25,29 @@ from core.validation.comparison_queries import (
     ComparedRows,
     differences_query,
     duplicates_query,
+    kept_rows_query,
     profile_query,
     sampling,
 )
-from core.validation.expectations import ComparedStatement, Expectation, expected_differences, with_earlier_text
+from core.validation.expectations import (
+    Expectation,
+)
+from core.validation.regrouped_totals import totals_query, totals_result
 from core.validation.verdicts import (
     BLOCKING,
     CheckResult,
     CheckVerdict,
     differences_result,
     duplicates_result,
+    kept_rows_result,
     profile_results,
     project_check_result,
     schema_result,
 )
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import column_types, parsed_ddl, parsed_statement
+from pipelines.agent.deployment_compiler import column_types
 from pipelines.agent.deployment_lifecycle import written_batch
+from pipelines.agent.runs.release_expectations import VersionPair, begins_alone, expected_of
 from state.row_types import Deployment
 
 COMPARED_S = 300.0
@@ -52,6 +55,12 @@ COMPARED_S = 300.0
 
 MOST_FILES = 20_000
 """Of one version; what has more is not compared."""
+
+ENDED_EVERY_S = 0.5
+"""Between two looks whether a comparison that waits, or one that is being ended, has come to its end."""
+
+INTERRUPTED_S = 5.0
+"""Within which the pool must answer that it has ended a query."""
 
 EXAMPLES = 3
 """Rows of a project's check that are read."""
@@ -61,14 +70,11 @@ MOST_ROWS = 1_000
 
 Row = Mapping[str, Any]
 
+_AFTER_BATCH = re.compile(r"batch (?P<batch>\d+) of \w+@v(?P<version>\d+)\Z")
 
-@dataclass(frozen=True, slots=True)
-class VersionPair:
-    """Two versions of a table as of one position."""
 
-    old: Deployment
-    new: Deployment
-    at: AlignedPair
+_one_at_a_time = Lock()
+"""Comparisons of one agent run one after the other: each takes the cores that the statements need."""
 
 
 class VersionComparison:
@@ -76,12 +82,50 @@ class VersionComparison:
 
     def __init__(self, world: AgentContext) -> None:
         self._world = world
-        self._ends_at = time.monotonic() + COMPARED_S
+        self._ends_at = 0.0
         self._mark = secrets.token_hex(4)
+        self._ended, self._over = Event(), Event()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait until no other comparison runs; raises TryAgain where this one is ended meanwhile."""
+        try:
+            while not _one_at_a_time.acquire(timeout=ENDED_EVERY_S):
+                self._go_on()
+            try:
+                self._go_on()
+                self._ends_at = time.monotonic() + COMPARED_S
+                yield
+            finally:
+                _one_at_a_time.release()
+        finally:
+            self._over.set()
+
+    def end(self) -> None:
+        """End the comparison, and the query that the pool runs for it: nobody waits for its result any more."""
+        if not self._ended.is_set() and not self._over.is_set():
+            self._ended.set()
+            Thread(target=self._interrupt, name="end of a comparison", daemon=True).start()
+
+    def _interrupt(self) -> None:
+        """Interrupt until the thread has noticed: what is interrupted just before its query begins goes on."""
+        while not self._over.is_set():
+            with suppress(HeadgateError):
+                pool = self._world.pool.connection()
+                pool.call(INTERRUPTED_S, pool.tables.end_reads, self._tag)
+            self._over.wait(ENDED_EVERY_S)
+
+    def _go_on(self) -> None:
+        if self._ended.is_set():
+            raise TryAgain("the comparison was ended")
+
+    @property
+    def _tag(self) -> str:
+        return f"headgate-compare-{self._mark}"
 
     def compare(self, pair: VersionPair) -> tuple[CheckResult, ...]:
         """Compare rows; raises TryAgain where the time is over, and what the pool says."""
-        expected = _expected(self._world, pair)
+        expected = self._bounded(expected_of(self._world, pair), pair)
         old_columns, new_columns = (column_types(each.texts, each.table) for each in (pair.old, pair.new))
         schema = schema_result(old_columns, new_columns, expected)
         files = [self._files(pair.old, pair.at.blue), self._files(pair.new, pair.at.green)]
@@ -98,13 +142,17 @@ class VersionComparison:
         declared = _declared_key(pair.new)
         key = declared if declared and set(declared) <= equal else expected.keys
         # Where rows are paired, one that has become two is named so, whatever its new columns hold.
-        told = () if not expected.anything else new_columns
+        told = new_columns if expected.anything or expected.once else ()
         own = tuple(column for column in told if column[0].lower() not in equal | expected.volatile)
-        rows = ComparedRows(views[0].name, views[1].name, both, equal, key, own)
+        lists, once = expected.sorted & equal, bool(expected.once)
+        rows = ComparedRows(views[0].name, views[1].name, both, equal, key, own, lists, once)
         sides = self._run(profile_query(rows), views)
         counts = [int(side["rows"]) for side in sides] or [0]
         rows = replace(rows, one_in=sampling(min(counts), max(counts)))
-        duplicates = duplicates_result(rows, self._run(duplicates_query(rows), views), expected, key == declared != ())
+        by_side = {side["side"]: int(side["rows"]) for side in sides}
+        grown = by_side.get(RowSide.NEW, 0) / max(by_side.get(RowSide.OLD, 0), 1)
+        alike = self._run(duplicates_query(rows), views)
+        duplicates = duplicates_result(rows, alike, expected, key == declared != (), grown)
         if expected.anything:
             differences = CheckResult(
                 "differences", CheckVerdict.EXPECTED, f"rows cannot be paired: {expected.anything}"
@@ -112,9 +160,48 @@ class VersionComparison:
         else:
             found = self._run(differences_query(rows, expected.rows), views)
             differences = differences_result(rows, found, expected.rows, expected)
+        totals = self._totals(rows, expected, views)
         doubled = duplicates.verdict in BLOCKING
-        profile = profile_results(rows, sides, expected, differences, doubled=doubled)
-        return (schema, differences, duplicates, *profile)
+        empties = not pair.at.same_watermarks or bool(expected.anything or expected.withheld)
+        profile = profile_results(rows, sides, expected, differences, doubled=doubled, empties=empties)
+        return (schema, differences, *totals, duplicates, *profile)
+
+    def _bounded(self, expected: Expectation, pair: VersionPair) -> Expectation:
+        """Count what the version before held where the old one goes on after a batch of it: so many rows can be new.
+
+        Where rows may differ for another reason as well, or that version is not whole, or is gone, nothing is bounded.
+        """
+        after = _AFTER_BATCH.match(pair.old.begins_after)
+        if after is None or pair.new.begins_after or pair.new.begins_where or not begins_alone(expected):
+            return expected
+        version = int(after["version"])
+        found = self._world.ledger.deployment(pair.old.table, version)
+        if found is None or found.deleted or found.begins_where or found.begins_after or found.older_rows:
+            return expected
+        try:
+            files = self._files(found, int(after["batch"]))
+        except TryAgain:
+            return expected
+        view = FileView(
+            f"headgate_before_{self._mark}", found.folder, files, column_types(found.texts, found.table), found.format
+        )
+        counted = self._run(f"SELECT count(*) AS n FROM {view.name}", (view,)) if files else []
+        rows = sum(int(row["n"]) for row in counted)
+        words = f"{query_name(pair.old.table, pair.old.version)} begins with what follows {pair.old.begins_after}"
+        return replace(expected, rows=(RowEffect(RowSide.NEW, words, most=rows),))
+
+    def _totals(self, rows: ComparedRows, expected: Expectation, views: Sequence[FileView]) -> tuple[CheckResult, ...]:
+        """Compare what can be of versions whose rows cannot be paired; nothing where they can."""
+        totals = expected.totals
+        if expected.rewritten and rows.equal:
+            return (kept_rows_result(self._run(kept_rows_query(rows), views), expected.anything),)
+        if totals is None or not expected.anything:
+            return ()
+        if not totals.keys and not totals.totals:
+            words = "nothing that both versions have can be added up"
+            return (CheckResult("totals", CheckVerdict.EXPECTED, words),)
+        found = self._run(totals_query(rows, totals), views)
+        return (totals_result(totals, found, expected, [name.lower() for name, _ in rows.columns]),)
 
     def check(self, new: Deployment, upto: int | None, names: Mapping[TableName, str]) -> tuple[CheckResult, ...]:
         """Run the project's checks over the rows of the new version up to a batch, all that are there without one.
@@ -152,11 +239,12 @@ class VersionComparison:
         return found
 
     def _run(self, sql: str, views: Sequence[FileView], *, most: int = MOST_ROWS) -> list[Row]:
+        self._go_on()
         left = self._ends_at - time.monotonic()
         if left <= 0:
             raise TryAgain(f"the comparison did not end within {COMPARED_S:.0f} s")
         pool = self._world.pool.connection()
-        columns, rows = pool.call(left, pool.tables.read_files, sql, most, views)
+        columns, rows = pool.call(left, pool.tables.read_files, sql, most, views, self._tag)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
@@ -171,101 +259,3 @@ def _declared_key(deployment: Deployment) -> tuple[str, ...]:
 def _missing(reads: Iterable[TableName], names: Container[TableName]) -> str:
     gone = sorted(read for read in reads if read not in names)
     return f"it reads {', '.join(gone)}, which does not exist" if gone else ""
-
-
-def _expected(world: AgentContext, pair: VersionPair) -> Expectation:
-    """Return what the release explains in a table, rows included that one side withholds or has dropped."""
-    deployed = {(found.table, found.version): found for found in world.ledger.deployments()}
-    expected = _of_release(world, deployed, pair.old, pair.new)
-    return replace(expected, rows=(*expected.rows, *_withheld(pair), *_dropped(world, deployed, pair)))
-
-
-def _of_release(
-    world: AgentContext, deployed: Mapping[Version, Deployment], old: Deployment, new: Deployment
-) -> Expectation:
-    """Return what the edits of a table and of all that was rebuilt above it explain."""
-    before = {binding.parent: binding.version for binding in old.bindings}
-    parents: dict[TableName, Expectation] = {}
-    ddls = {}
-    for binding in new.bindings:
-        now = deployed.get((binding.parent, binding.version))
-        was = deployed.get((binding.parent, before.get(binding.parent, binding.version)))
-        if now is not None:
-            ddls[binding.parent] = parsed_ddl(now)
-        if now is not None and was is not None and now.version != was.version:
-            parents[binding.parent] = _of_release(world, deployed, was, now)
-        elif now is not None and was is not None and binding.parent in before and not binding.streamed:
-            parents[binding.parent] = _static_side(world, old, now)
-    expected = expected_differences(_statement(old), _statement(new), ddls, parents)
-    if old.older_rows:
-        words = f"{query_name(old.table, old.version)} holds {old.older_rows}"
-        expected = replace(expected, rows=(*expected.rows, *(RowEffect(side, words) for side in RowSide)))
-    for texts in _earlier_texts(world, old):
-        before_edit = _statement(replace(old, texts=texts))
-        expected = with_earlier_text(expected, expected_differences(before_edit, _statement(new), ddls, {}))
-    if (old.begins_where, old.begins_after) == (new.begins_where, new.begins_after):
-        return expected
-    after = f"what follows {old.begins_after}" if old.begins_after else "the beginning"
-    name, where = query_name(old.table, old.version), " and ".join(old.begins_where) or after
-    begins = tuple(RowEffect(side, f"{name} begins with {where}") for side in RowSide)
-    return replace(expected, rows=(*expected.rows, *begins))
-
-
-def _static_side(world: AgentContext, old: Deployment, side: Deployment) -> Expectation:
-    """Return what rows explain that came into a static side after its reader had been started: it has not seen them."""
-    found = world.files.contents(side.folder, side.format)
-    if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
-        return Expectation()
-    why = f"it has changed since {query_name(old.table, old.version)} was started"
-    return Expectation(rows=tuple(RowEffect(row_side, why) for row_side in RowSide))
-
-
-def _earlier_texts(world: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:
-    """Return the other texts that a version ran with, by the plans of the runs that started and restarted it."""
-    found: dict[tuple[str, str], RevisionTexts] = {}
-    for run in world.ledger.runs_of(old.table):
-        began = {StepKind.CREATE, StepKind.RESTART}
-        if not any((s.table, s.version, s.state) == (old.table, old.version, StepState.DONE) and s.do in began
-                   for s in run.steps):  # fmt: skip
-            continue
-        kept = world.ledger.plan(run.plan_hash)
-        nodes = plan_from_json(json.loads(kept.body)).nodes if kept is not None else ()
-        for texts in (node.texts for node in nodes if node.table == old.table and node.texts.dml):
-            found.setdefault((texts.ddl, texts.dml), texts)
-    found.pop((old.texts.ddl, old.texts.dml), None)
-    return tuple(found.values())
-
-
-def _statement(deployment: Deployment) -> ComparedStatement:
-    return ComparedStatement(parsed_statement(deployment), parsed_ddl(deployment))
-
-
-def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Explain rows that one version has emitted already, because its watermark, or one above it, has come farther."""
-    at = pair.at
-    if at.same_watermarks:
-        return ()
-    why = "not yet emitted by the other version, whose watermark is behind"
-    sides = [RowSide.OLD] if at.blue_watermark_ms > at.green_watermark_ms else [RowSide.NEW]
-    if at.blue_watermark_ms == at.green_watermark_ms:
-        sides = [RowSide.OLD, RowSide.NEW]
-    return tuple(RowEffect(side, why) for side in sides)
-
-
-def _dropped(world: AgentContext, deployed: Mapping[Version, Deployment], pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Explain what the serving version lacks because a watermark has dropped late rows, its own or one above it."""
-    measured = {(m.table, m.version): m for m in world.ledger.measurements()}
-    open_, seen = [(pair.old.table, pair.old.version)], set()
-    while open_:
-        version = open_.pop()
-        found = deployed.get(version)
-        if version in seen or found is None:
-            continue
-        seen.add(version)
-        open_ += [(binding.parent, binding.version) for binding in found.bindings]
-    late = sorted(query_name(*version) for version in seen if version in measured
-                  and measured[version].dropped_by_watermark)  # fmt: skip
-    if not late:
-        return ()
-    why = f"the watermark of {', '.join(late)} has dropped late rows, which a replay may keep"
-    return (RowEffect(RowSide.NEW, why), RowEffect(RowSide.CHANGED, why))

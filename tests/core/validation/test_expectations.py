@@ -72,6 +72,49 @@ def test_what_is_another_one_each_time_is_never_compared() -> None:
     }
 
 
+LISTED = (
+    "SELECT kind, collect_list(v) AS vs, first(id) AS one, sort_array(collect_set(v)) AS ordered, "
+    "collect_list(map('k', v)) AS maps, count(*) AS n FROM STREAM raw GROUP BY kind"
+)
+LISTED_COLUMNS = (
+    "kind STRING, vs ARRAY<BIGINT>, one BIGINT, ordered ARRAY<BIGINT>, maps ARRAY<MAP<STRING,BIGINT>>, n BIGINT"
+)
+
+
+def test_what_depends_on_the_order_of_rows_is_compared_sorted_or_not_at_all_here_and_below() -> None:
+    same = statement("a", LISTED, LISTED_COLUMNS)
+    found = expected_differences(same, same, DDLS, {})
+    assert found.sorted == {"vs"} and found.volatile == {"one", "maps"} and found.keys == ("kind",)
+    assert found.changed["one"] == "column one: first(id) depends on the order of rows"
+    ddls = DDLS | {T("a"): ddl("a", LISTED_COLUMNS)}
+    reader = statement(
+        "b",
+        "SELECT kind, vs, vs[0] AS head, one FROM STREAM a",
+        "kind STRING, vs ARRAY<BIGINT>, head BIGINT, one BIGINT",
+    )
+    lower = expected_differences(reader, reader, ddls, {T("a"): found})
+    assert lower.sorted == {"vs"} and set(lower.changed) == {"head", "one"}
+    assert lower.changed["head"] == "a.vs lists values in any order"
+
+
+def test_rows_that_stand_more_often_above_do_so_below_and_groups_of_them_have_other_values() -> None:
+    distinct = of_a(A.replace("SELECT", "SELECT DISTINCT").replace("raw", "raw WATERMARK ts DELAY OF INTERVAL 1 DAY"))
+    assert distinct.once == "DISTINCT added" and distinct.withheld == ((RowSide.NEW, "ts"),)
+    assert below("SELECT id FROM STREAM a", distinct, "id BIGINT").once == "a: DISTINCT added"
+    grouped = below("SELECT kind, count(*) AS n FROM STREAM a GROUP BY kind", distinct, "kind STRING, n BIGINT")
+    assert not grouped.once and dict(grouped.changed)["n"] == "a: DISTINCT added" and not grouped.anything
+
+
+def test_totals_leave_out_what_has_other_values_for_another_reason_too() -> None:
+    by_two = "SELECT kind, id, sum(v) AS s, count(*) AS n FROM STREAM a GROUP BY kind, id"
+    old = statement("b", by_two, "kind STRING, id BIGINT, s BIGINT, n BIGINT")
+    new = statement("b", by_two.replace("kind, id, ", "kind, ").replace(", id", ""), "kind STRING, s BIGINT, n BIGINT")
+    alone, edited = (expected_differences(old, new, DDLS, {T("a"): above}) for above in (Expectation(), EDITED))
+    assert alone.totals is not None and edited.totals is not None
+    assert [total.words for total in alone.totals.totals] == ["sum(v)", "count(*)"]
+    assert [total.words for total in edited.totals.totals] == ["count(*)"]
+
+
 def test_rows_that_a_filter_above_removes_lack_below_by_the_same_predicate() -> None:
     found = below("SELECT id AS key, upper(kind) AS kind FROM STREAM a", FILTERED, "key BIGINT, kind STRING")
     assert told(found) == [("old", "a: filter added: id > 5", "NOT coalesce((`key` > 5), FALSE)")]
@@ -111,6 +154,15 @@ def test_what_cannot_be_paired_above_cannot_be_paired_below() -> None:
     assert found.anything == "a: GROUP BY changed: x → y"
 
 
+def test_a_query_that_is_another_one_keeps_most_of_its_rows_unless_they_are_grouped_there_or_below() -> None:
+    other = of_a(A.replace("raw", "raw2"))
+    assert other.anything.startswith("source changed") and other.rewritten
+    assert below("SELECT id FROM STREAM a", other, "id BIGINT").rewritten
+    assert not below("SELECT id, count(*) AS n FROM STREAM a GROUP BY id", other, "id BIGINT, n BIGINT").rewritten
+    grouped = of_a("SELECT 1 AS id, kind, sum(v) AS v, max(ts) AS ts FROM STREAM raw GROUP BY kind")
+    assert grouped.anything.startswith("GROUP BY changed") and not grouped.rewritten
+
+
 def test_what_makes_rows_alike_above_does_so_below_unless_they_are_grouped() -> None:
     parent = Expectation(anything="GROUP BY changed: x → y", alike="GROUP BY changed: x → y")
     assert below("SELECT id FROM STREAM a", parent, "id BIGINT").alike == "a: GROUP BY changed: x → y"
@@ -137,6 +189,15 @@ def test_another_watermark_may_keep_or_drop_late_rows() -> None:
     )
     assert {row.side for row in found.rows} == set(RowSide)
     assert found.rows[0].why.startswith("watermark: raw.ts 1 minute → raw.ts 9 minute")
+
+
+def test_another_watermark_does_nothing_to_rows_that_are_made_one_by_one() -> None:
+    watched = f"{A} WATERMARK ts DELAY OF INTERVAL 1 MINUTE"
+    assert of_a(watched).is_none
+    distinct = watched.replace("SELECT", "SELECT DISTINCT")
+    later = statement("a", distinct.replace("1 MINUTE", "9 MINUTES"), A_COLUMNS)
+    found = expected_differences(statement("a", distinct, A_COLUMNS), later, DDLS, {})
+    assert {row.side for row in found.rows} == set(RowSide)
 
 
 def test_rows_of_an_earlier_text_differ_as_that_text_does() -> None:

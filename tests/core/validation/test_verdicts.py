@@ -15,6 +15,7 @@ from core.validation.verdicts import (
     blocking_words,
     differences_result,
     duplicates_result,
+    kept_rows_result,
     profile_results,
     project_check_result,
     schema_result,
@@ -54,6 +55,53 @@ def test_counts_that_an_edit_explains_are_expected_only_where_its_rows_are() -> 
     differ = CheckResult("differences", CheckVerdict.UNEXPECTED, "x")
     found = profile_results(ROWS, (side("old", 3), side("new", 2)), FILTER, differ)
     assert found[0].verdict == "unexpected"
+
+
+def test_a_version_that_has_become_empty_is_blocked_whatever_explains_rows_that_are_gone() -> None:
+    found = profile_results(ROWS, (side("old", 3), side("new", 0)), FILTER, SAME)
+    assert (found[0].verdict, found[0].summary) == ("unexpected", "3 → 0, the new version is empty")
+    withheld = profile_results(ROWS, (side("old", 3), side("new", 0)), FILTER, SAME, empties=True)
+    assert withheld[0].verdict == "expected"
+
+
+@pytest.mark.parametrize(
+    ("gone", "verdict", "words"),
+    [
+        (0, "ok", "the new version has every row of the old one"),
+        (50, "expected", "the new version lacks 50 of 100 rows of the old one: the source changed (may be explained)"),
+        (51, "unexpected", "the new version lacks 51 of 100 rows of the old one, unexpected"),
+    ],
+)
+def test_of_a_query_that_is_another_one_most_rows_are_there_all_the_same(gone: int, verdict: str, words: str) -> None:
+    found = kept_rows_result([{"rows": 100, "gone": gone}], "the source changed")
+    assert (found.verdict, found.summary) == (verdict, words)
+
+
+def test_what_explodes_rows_that_stood_twice_makes_no_more_of_them_than_that() -> None:
+    exploded = Expectation(once="lateral view changed")
+    for keys, verdict in ((5, "expected"), (6, "unexpected")):
+        sides = [{"side": "old", "keys": 5, "excess": 5}, {"side": "new", "keys": keys, "excess": 12}]
+        assert duplicates_result(ROWS, sides, exploded, declared=False).verdict == verdict
+
+
+def test_what_is_not_compared_is_named() -> None:
+    apart = Expectation(
+        changed={"price": "column price: first(price) depends on the order of rows"}, volatile=frozenset({"price"})
+    )
+    found = differences_result(ROWS, [], (), apart)
+    assert found.verdict == "expected" and found.summary == f"not compared: {apart.changed['price']}"
+
+
+def test_a_new_branch_explains_no_rows_that_are_equal_to_others() -> None:
+    excess = [{"side": "new", "keys": 3, "excess": 3, "least": None, "most": None}]
+    for alike, verdict in ((True, "expected"), (False, "unexpected")):
+        expected = Expectation(rows=(RowEffect(RowSide.NEW, "branch added", alike=alike),))
+        assert duplicates_result(ROWS, excess, expected, declared=False).verdict == verdict
+    join = Expectation(rows=(RowEffect(RowSide.NEW, "join changed", alike=False),))
+    for more, verdict in ((10, "expected"), (11, "unexpected")):
+        sides = [{"side": "old", "excess": 5}, {"side": "new", "excess": more}]
+        assert duplicates_result(ROWS, sides, join, declared=False).verdict == verdict
+        assert duplicates_result(ROWS, sides, join, declared=False, grown=3.0).verdict == "expected"
 
 
 def test_new_nulls_are_counted_beyond_the_rows_that_came() -> None:

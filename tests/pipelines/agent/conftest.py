@@ -1,6 +1,7 @@
 """A world without Spark: a scripted pool and scripted files around a real ledger."""
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -58,6 +59,10 @@ class ScriptedPool:
     """Queries over files, with their views."""
     answered: dict[str, tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]] = field(default_factory=dict)
     """What a query over files gives, by a word that is in it."""
+    slow_reads: bool = False
+    """Whether a query over files goes on until it is ended."""
+    ended_reads: set[str] = field(default_factory=set)
+    """Tags by which they were ended."""
 
     def connection(self) -> PoolConnection:
         if not self.restored:
@@ -157,11 +162,18 @@ class _Tables:
         self.pool.views.pop(view, None)
 
     def read_files(
-        self, sql: str, limit: int, views: Sequence[FileView]
+        self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Answer by the first word that is in the query, else with no row: no difference, no duplicate."""
         self.pool.compared.append((sql, tuple(views)))
+        while self.pool.slow_reads and tag not in self.pool.ended_reads:
+            time.sleep(0.01)
+        if tag in self.pool.ended_reads:
+            raise EngineRefused("the operation was cancelled", error_class="OPERATION_CANCELED")
         return next((found for word, found in self.pool.answered.items() if word in sql), ((), ()))
+
+    def end_reads(self, tag: str) -> None:
+        self.pool.ended_reads.add(tag)
 
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         return ("sql",), ((sql,),)

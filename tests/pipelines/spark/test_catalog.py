@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.model.errors import EngineRefused, PoolUnreachable, TryAgain
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
 from pipelines.spark.call_deadlines import CircuitState
@@ -239,6 +239,35 @@ def test_a_read_beyond_its_deadline_ends_on_the_server_and_disturbs_nobody(groun
     assert ground.session.breaker.state == CircuitState.CLOSED
     ground.session.call(5, ground.session.ping)
     ground.until(lambda: _running_operations(reader) == 0, 30)
+    reader.close()
+
+
+def test_a_read_is_ended_by_its_tag_and_no_other_one_is(ground: Any) -> None:
+    reader = ground.session.reader()
+    reader.attach()
+    tables = SparkTables(ground.session, reader)
+    heavy = "SELECT count(*) FROM range(100000000000) AS r WHERE hash(r.id) = 7 AND sqrt(r.id) > 3"
+    raised: dict[str, Exception] = {}
+
+    def read(tag: str) -> None:
+        try:
+            ground.session.call(60, tables.read_files, heavy, 1, (), tag)
+        except HeadgateError as error:
+            raised[tag] = error
+
+    threads = {tag: threading.Thread(target=read, args=(tag,)) for tag in ("headgate-mine", "headgate-other")}
+    for thread in threads.values():
+        thread.start()
+    for tag, thread in threads.items():
+
+        def gone(tag: str = tag, thread: threading.Thread = thread) -> bool:
+            tables.end_reads(tag)
+            return not thread.is_alive()
+
+        ground.until(gone, 20)
+        assert isinstance(raised[tag], EngineRefused), raised
+        assert tag == "headgate-other" or threads["headgate-other"].is_alive()
+    assert _running_operations(reader) == 0
     reader.close()
 
 

@@ -1,12 +1,13 @@
 """Validation of a release against a scripted pool: what blocks, what is waited for, and what is never compared."""
 
+import queue
 import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import small_project
-from agent_world import wait_until
+from agent_world import stop_by_operator, wait_until
 
 from core.model.actions import StepKind
 from core.model.errors import EngineRefused, PoolUnreachable
@@ -18,7 +19,8 @@ from core.ports.storage import FolderContents
 from core.run.model import StepState
 from core.run.state_machine import OperatorControl, why_not_skipped
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import validation_step
+from pipelines.agent.runs import validation_step, version_comparison
+from pipelines.agent.runs.run_lane import RunDriver
 from state.check_results import CheckResultRow
 from state.row_types import StepRow
 from tests.pipelines.agent.runs.test_run_lane import deploy, drive, fast_gates, plan, submit
@@ -111,7 +113,7 @@ def test_a_lateral_view_that_doubles_rows_blocks_here_and_downstream_with_figure
     assert drive(served, run, OperatorControl("skip", n)) == "failed"
     below = {r.check: r for r in served.ledger.check_results(run) if r.table != T("a")}
     assert below["duplicates"].verdict == "unexpected"
-    assert below["differences"].summary.startswith("rows cannot be paired: a: lateral view changed")
+    assert below["differences"].summary.startswith("how often a row stands is not compared: a: lateral view")
     assert pool.views["a"] == "a__v1"
 
 
@@ -121,7 +123,7 @@ def test_where_nothing_blocks_the_note_names_the_figures_first(served: AgentCont
     run = submit(served, plan(served, exploded, REBUILD_A))
     assert drive(served, run) == "done"
     assert step_of(served, run).note.startswith(
-        "as expected: rows 10 → 20; differences: rows cannot be paired: lateral"
+        "as expected: rows 10 → 20; differences: how often a row stands is not compared: lateral view changed"
     )
 
 
@@ -134,6 +136,52 @@ def test_who_has_looked_at_differences_may_skip_the_step(served: AgentContext, p
     n = step_of(served, run).n
     assert drive(served, run, OperatorControl("skip", n)) == "done"
     assert pool.views["a"] == "a__v2" and results(served, run)["differences"].verdict == "unexpected"
+
+
+@pytest.mark.parametrize(
+    ("act", "ends"), [("skip", "done"), ("cancel", "cancelled"), ("stop", "failed"), ("agent", "running")]
+)
+def test_a_comparison_that_nobody_waits_for_any_more_ends_and_lets_the_next_one_run(
+    act: str, ends: str, served: AgentContext, pool: Any
+) -> None:
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    pool.slow_reads = True
+    words: queue.Queue[OperatorControl] = queue.Queue()
+    row = served.ledger.run(run)
+    assert row is not None
+    driven = threading.Thread(target=RunDriver(served, row, words).drive)
+    driven.start()
+    wait_until(lambda: len(pool.compared) == 1 and step_of(served, run).note == "comparing")
+    (thread,) = (one for one in threading.enumerate() if one.name == "validate a")
+    if act == "stop":
+        stop_by_operator(served, pool, "a")
+    elif act == "agent":
+        served.stopping.set()
+    else:
+        words.put(OperatorControl(act, step_of(served, run).n))
+    thread.join(10)
+    assert not thread.is_alive() and len(pool.ended_reads) == 1 and len(pool.compared) == 1, "ended on the server too"
+    driven.join(10)
+    found = served.ledger.run(run)
+    assert found is not None and found.state == ends and not served.ledger.check_results(run)
+    assert version_comparison._one_at_a_time.acquire(timeout=1)
+    version_comparison._one_at_a_time.release()
+
+
+def test_a_comparison_that_is_ended_while_it_waits_for_another_never_begins(served: AgentContext, pool: Any) -> None:
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    words: queue.Queue[OperatorControl] = queue.Queue()
+    row = served.ledger.run(run)
+    assert row is not None
+    driven = threading.Thread(target=RunDriver(served, row, words).drive)
+    with version_comparison._one_at_a_time:
+        driven.start()
+        wait_until(lambda: step_of(served, run).note == "comparing")
+        (thread,) = (one for one in threading.enumerate() if one.name == "validate a")
+        words.put(OperatorControl("cancel"))
+        thread.join(10)
+        assert not thread.is_alive() and not pool.compared
+    driven.join(10)
 
 
 def test_without_a_position_it_waits_and_says_how_far_both_have_read(served: AgentContext, pool: Any) -> None:
@@ -218,17 +266,17 @@ def test_a_pool_that_does_not_answer_is_asked_again_and_a_refusal_fails_the_step
     tables = type(pool.connection().tables)
     read, asked = tables.read_files, []
 
-    def answer(self: Any, sql: str, limit: int, views: Any) -> Any:
+    def answer(self: Any, sql: str, limit: int, views: Any, tag: str) -> Any:
         asked.append(sql)
         if len(asked) == 1:
             raise PoolUnreachable("the pool is silent")
-        return read(self, sql, limit, views)
+        return read(self, sql, limit, views, tag)
 
     monkeypatch.setattr(tables, "read_files", answer)
     run = submit(served, plan(served, UPPER, REBUILD_A))
     assert drive(served, run) == "done" and len(asked) == 4
 
-    def refuse(self: Any, sql: str, limit: int, views: Any) -> Any:
+    def refuse(self: Any, sql: str, limit: int, views: Any, tag: str) -> Any:
         raise EngineRefused("the file is broken", error_class="FAILED_READ_FILE")
 
     monkeypatch.setattr(tables, "read_files", refuse)
@@ -267,7 +315,7 @@ def test_what_was_edited_in_place_explains_what_a_rebuild_of_the_same_text_puts_
     again = PlanRequest(tables=(T("c"),), rebuild=True, children="none")
     assert drive(served, submit(served, plan(served, filtered, again))) == "done"
     (query,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
-    assert "WHEN NOT coalesce((`id` > 1), false) THEN 0" in query
+    assert "WHEN ((`id` > 1)) IS NULL THEN 0 WHEN NOT coalesce((`id` > 1), false) THEN 1" in query
 
 
 @pytest.mark.parametrize(("newest", "explained"), [(5.0, False), (5e9, True)])

@@ -1,15 +1,22 @@
 """What a comparison of two versions expects besides the edits: rows that a seam has left, and parts."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from ledger_rows import deployment_row
+from ledger_rows import deployment_row, external_row
 
 from core.model.names import TableName
+from core.observed.aligned_positions import AlignedPair
+from core.observed.deployment import Binding
 from core.project.revision import RevisionTexts
-from core.sql.comparison.row_effects import RowSide
+from core.sql.comparison.row_effects import RowEffect, RowSide
+from core.validation.comparison_queries import ComparedRows
+from core.validation.expectations import Expectation
+from core.validation.verdicts import differences_result
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.version_comparison import _of_release
+from pipelines.agent.runs.release_expectations import VersionPair, expected_of, of_release
+from pipelines.agent.runs.version_comparison import VersionComparison
 
 TEXTS = RevisionTexts(ddl="CREATE TABLE a (id INT) USING parquet", dml="INSERT INTO a SELECT id FROM STREAM raw")
 
@@ -18,9 +25,9 @@ TEXTS = RevisionTexts(ddl="CREATE TABLE a (id INT) USING parquet", dml="INSERT I
     ("known", "words"),
     [
         ({}, ""),
-        ({"older_rows": "rows that came of raw@v1"}, "a@v1 holds rows that came of raw@v1"),
-        ({"begins_after": "batch 7 of a@v0"}, "a@v1 begins with what follows batch 7 of a@v0"),
-        ({"begins_where": ("raw.ts >= 1",)}, "a@v1 begins with raw.ts >= 1"),
+        ({"older_rows": "rows that came of raw@v1"}, "a@v1 holds rows that came of raw@v1, in any number"),
+        ({"begins_after": "batch 7 of a@v0"}, "a@v1 begins with what follows batch 7 of a@v0, in any number"),
+        ({"begins_where": ("raw.ts >= 1",)}, "a@v1 begins with raw.ts >= 1, in any number"),
     ],
 )
 def test_what_the_serving_version_holds_besides_its_text_may_differ_in_any_way(
@@ -30,6 +37,98 @@ def test_what_the_serving_version_holds_besides_its_text_may_differ_in_any_way(
         deployment_row(table=TableName("a"), version=n, revision="r", texts=TEXTS, **more)
         for n, more in ((1, known), (2, {}))
     )
-    expected = _of_release(world, {}, old, new)
+    expected = of_release(world, {}, old, new)
     assert {row.why for row in expected.rows} == ({words} if words else set())
     assert {row.side for row in expected.rows} == ({*RowSide} if words else set()) and not expected.anything
+
+
+TIMED = RevisionTexts(
+    ddl="CREATE TABLE a (id INT, at TIMESTAMP) USING parquet", dml="INSERT INTO a SELECT id, ts AS at FROM STREAM raw"
+)
+GROUPED = "INSERT INTO a SELECT 1 AS id, ts AS at FROM STREAM raw WATERMARK ts DELAY OF INTERVAL 1 DAY GROUP BY ts"
+
+
+def test_only_rows_from_before_its_time_are_more_than_a_version_that_begins_later_has(world: AgentContext) -> None:
+    raw = external_row("raw", texts=RevisionTexts("CREATE TABLE raw (id INT, ts TIMESTAMP) USING json LOCATION 'r'"))
+    known = {(TableName("raw"), 0): raw}
+    reads = (Binding(TableName("raw"), 0, True),)
+    where = ("raw.ts >= TIMESTAMP '2026-01-01'",)
+    old, new = (
+        deployment_row(version=n, texts=TIMED, bindings=reads, begins_where=begins)
+        for n, begins in ((1, where), (2, ()))
+    )
+    (row,) = of_release(world, known, old, new).rows
+    assert (row.side, row.why) == (RowSide.NEW, f"a@v1 begins with {where[0]}")
+    assert "`at`" in row.predicate and row.predicate.startswith("NOT coalesce(")
+    grouped = replace(TIMED, dml=GROUPED)
+    old, new = replace(old, texts=grouped), replace(new, texts=grouped)
+    assert {each.why for each in of_release(world, known, old, new).rows} == {
+        f"a@v1 begins with {where[0]}, in any number"
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "most"),
+    [
+        ({}, 150),
+        ({"begins_after": "batch 3 of a@v0"}, None),
+        ({"older_rows": "rows that came of raw@v1"}, None),
+        (None, None),
+    ],
+)
+def test_no_more_rows_can_be_new_than_the_version_before_held_up_to_its_last_batch(
+    before: dict[str, Any] | None, most: int | None, world: AgentContext, pool: Any
+) -> None:
+    pool.answered["headgate_before"] = (("n",), ((150,),))
+    old, new = (
+        deployment_row(table="a", version=n, texts=TEXTS, begins_after=after)
+        for n, after in ((2, "batch 7 of a@v1"), (3, ""))
+    )
+    if before is not None:
+        world.ledger.put_deployment(deployment_row(table="a", version=1, texts=TEXTS, **before))
+    comparison = VersionComparison(world)
+    with comparison.turn():
+        comparison.compare(VersionPair(old, new, AlignedPair(1, 1)))
+    (differences,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
+    assert differences
+    assert any("count(*) AS n FROM headgate_before" in sql for sql, _ in pool.compared) is (most is not None)
+
+
+@pytest.mark.parametrize(("rows", "verdict"), [(150, "expected"), (151, "unexpected")])
+def test_rows_beyond_what_can_be_new_are_unexpected(rows: int, verdict: str) -> None:
+    effect = RowEffect(RowSide.NEW, "a@v2 begins later", most=150)
+    group = {"side": "new", "effect": 0, "old_rows": 0, "new_rows": rows}
+    expected = Expectation(rows=(effect,))
+    compared = ComparedRows("o", "n", (("id", "int"),), frozenset({"id"}))
+    found = differences_result(compared, [group], expected.rows, expected)
+    assert found.verdict == verdict
+    if verdict == "unexpected":
+        assert "151 rows only in the new version, of which a@v2 begins later explains 150 at most" in found.summary
+
+
+def test_rows_that_distinct_withholds_are_those_that_its_watermark_has_not_passed(world: AgentContext) -> None:
+    streamed = "SELECT id, at FROM STREAM raw WATERMARK at DELAY OF INTERVAL 1 MINUTE WHERE id > 3"
+    old, new = (
+        deployment_row(version=n, texts=replace(TIMED, dml=f"INSERT INTO a {select}"))
+        for n, select in (
+            (1, streamed.replace(" WHERE id > 3", "")),
+            (2, streamed.replace("SELECT", "SELECT DISTINCT")),
+        )
+    )
+    told = expected_of(world, VersionPair(old, new, AlignedPair(4, 5, 60_000, 61_000))).rows
+    assert [(row.side.value, row.why, row.predicate) for row in told] == [
+        ("old", "filter added: id > 3, which is NULL there", "((`id` > 3)) IS NULL"),
+        ("old", "filter added: id > 3", "NOT coalesce((`id` > 3), false)"),
+        ("old", "DISTINCT withholds rows that the watermark has not passed", "at >= timestamp_millis(61000)"),
+    ]
+    back = expected_of(world, VersionPair(new, old, AlignedPair(5, 4, 61_000, 60_000))).rows
+    assert [(row.side.value, row.predicate) for row in back][-1] == ("new", "at >= timestamp_millis(61000)")
+
+
+def test_late_rows_make_no_group_stand_twice(world: AgentContext) -> None:
+    behind = AlignedPair(4, 5, 60_000, 61_000, same_watermarks=False)
+    grouped = replace(TIMED, dml=GROUPED)
+    for texts, alike in ((TIMED, True), (grouped, False)):
+        old, new = (deployment_row(version=n, texts=texts) for n in (1, 2))
+        (row,) = expected_of(world, VersionPair(old, new, behind)).rows
+        assert (row.side, row.alike) == (RowSide.NEW, alike)

@@ -1,0 +1,165 @@
+"""What a release explains of the differences between versions of a table: edits, where each begins, what it lacks."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from core.model.actions import StepKind
+from core.model.names import TableName, query_name
+from core.observed.aligned_positions import AlignedPair, Version
+from core.plan.codec import plan_from_json
+from core.project.revision import RevisionTexts
+from core.run.model import StepState
+from core.sql.comparison.row_effects import RowEffect, RowSide
+from core.sql.tokens.data_types import quoted_name
+from core.validation.expectations import (
+    ComparedStatement,
+    Expectation,
+    expected_differences,
+    left_out_by,
+    with_earlier_text,
+)
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
+from state.row_types import Deployment
+
+_LEFT_OUT = re.compile(r"NOT coalesce\((.*), false\)\Z", re.I | re.S)
+"""Predicate of rows that a filter leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPair:
+    """Two versions of a table as of one position."""
+
+    old: Deployment
+    new: Deployment
+    at: AlignedPair
+
+
+def expected_of(world: AgentContext, pair: VersionPair) -> Expectation:
+    """Return what the release explains in a table, rows included that one side withholds or has dropped."""
+    deployed = {(found.table, found.version): found for found in world.ledger.deployments()}
+    expected = of_release(world, deployed, pair.old, pair.new)
+    # A group is there once, however late its rows were.
+    late = [replace(row, alike=not expected.keys) for row in (*_withheld(pair), *_dropped(world, deployed, pair))]
+    return replace(expected, rows=(*_nulls_apart(expected.rows), *_not_distinct_yet(pair, expected), *late))
+
+
+def begins_alone(expected: Expectation) -> bool:
+    """Return whether rows differ for no other reason than where the old version begins, each row by itself."""
+    whys = {row.why for row in expected.rows}
+    return len(whys) == 1 and not (expected.anything or expected.once or expected.keys)
+
+
+def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
+    """Name rows that a condition leaves out because it is NULL: who wrote `kind <> 'x'` may not have meant them."""
+    for effect in effects:
+        if condition := _LEFT_OUT.match(effect.predicate):
+            yield replace(effect, why=f"{effect.why}, which is NULL there", predicate=f"({condition[1]}) IS NULL")
+        yield effect
+
+
+def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowEffect]:
+    """Explain rows that the version which is DISTINCT alone withholds until its watermark has passed them."""
+    for side, column in expected.withheld:
+        passed = pair.at.green_watermark_ms if side is RowSide.NEW else pair.at.blue_watermark_ms
+        other = RowSide.OLD if side is RowSide.NEW else RowSide.NEW
+        predicate = f"{quoted_name(column)} >= timestamp_millis({passed})" if column else ""
+        yield RowEffect(other, "DISTINCT withholds rows that the watermark has not passed", predicate)
+
+
+def of_release(
+    world: AgentContext, deployed: Mapping[Version, Deployment], old: Deployment, new: Deployment
+) -> Expectation:
+    """Return what the edits of a table and of all that was rebuilt above it explain."""
+    before = {binding.parent: binding.version for binding in old.bindings}
+    parents: dict[TableName, Expectation] = {}
+    ddls = {}
+    for binding in new.bindings:
+        now = deployed.get((binding.parent, binding.version))
+        was = deployed.get((binding.parent, before.get(binding.parent, binding.version)))
+        if now is not None:
+            ddls[binding.parent] = parsed_ddl(now)
+        if now is not None and was is not None and now.version != was.version:
+            parents[binding.parent] = of_release(world, deployed, was, now)
+        elif now is not None and was is not None and binding.parent in before and not binding.streamed:
+            parents[binding.parent] = _static_side(world, old, now)
+    expected = expected_differences(_statement(old), _statement(new), ddls, parents)
+    if old.older_rows:
+        words = f"{query_name(old.table, old.version)} holds {old.older_rows}, in any number"
+        expected = replace(expected, rows=(*expected.rows, *(RowEffect(side, words) for side in RowSide)))
+    for texts in _earlier_texts(world, old):
+        before_edit = _statement(replace(old, texts=texts))
+        expected = with_earlier_text(expected, expected_differences(before_edit, _statement(new), ddls, {}))
+    if (old.begins_where, old.begins_after) == (new.begins_where, new.begins_after):
+        return expected
+    after = f"what follows {old.begins_after}" if old.begins_after else "the beginning"
+    name, where = query_name(old.table, old.version), " and ".join(old.begins_where) or after
+    words = f"{name} begins with {where}"
+    whole = not (new.begins_where or old.begins_after or new.begins_after)
+    predicate = left_out_by(old.begins_where, _statement(new), ddls) if whole else ""
+    if predicate:
+        return replace(expected, rows=(*expected.rows, RowEffect(RowSide.NEW, words, predicate)))
+    begins = tuple(RowEffect(side, f"{words}, in any number") for side in RowSide)
+    return replace(expected, rows=(*expected.rows, *begins))
+
+
+def _static_side(world: AgentContext, old: Deployment, side: Deployment) -> Expectation:
+    """Return what rows explain that came into a static side after its reader had been started: it has not seen them."""
+    found = world.files.contents(side.folder, side.format)
+    if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
+        return Expectation()
+    why = f"it has changed since {query_name(old.table, old.version)} was started"
+    return Expectation(rows=tuple(RowEffect(row_side, why, alike=False) for row_side in RowSide))
+
+
+def _earlier_texts(world: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:
+    """Return the other texts that a version ran with, by the plans of the runs that started and restarted it."""
+    found: dict[tuple[str, str], RevisionTexts] = {}
+    for run in world.ledger.runs_of(old.table):
+        began = {StepKind.CREATE, StepKind.RESTART}
+        if not any((s.table, s.version, s.state) == (old.table, old.version, StepState.DONE) and s.do in began
+                   for s in run.steps):  # fmt: skip
+            continue
+        kept = world.ledger.plan(run.plan_hash)
+        nodes = plan_from_json(json.loads(kept.body)).nodes if kept is not None else ()
+        for texts in (node.texts for node in nodes if node.table == old.table and node.texts.dml):
+            found.setdefault((texts.ddl, texts.dml), texts)
+    found.pop((old.texts.ddl, old.texts.dml), None)
+    return tuple(found.values())
+
+
+def _statement(deployment: Deployment) -> ComparedStatement:
+    return ComparedStatement(parsed_statement(deployment), parsed_ddl(deployment))
+
+
+def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
+    """Explain rows that one version has emitted already, because its watermark, or one above it, has come farther."""
+    at = pair.at
+    if at.same_watermarks:
+        return ()
+    why = "not yet emitted by the other version, whose watermark is behind"
+    sides = [RowSide.OLD] if at.blue_watermark_ms > at.green_watermark_ms else [RowSide.NEW]
+    if at.blue_watermark_ms == at.green_watermark_ms:
+        sides = [RowSide.OLD, RowSide.NEW]
+    return tuple(RowEffect(side, why) for side in sides)
+
+
+def _dropped(world: AgentContext, deployed: Mapping[Version, Deployment], pair: VersionPair) -> tuple[RowEffect, ...]:
+    """Explain what the serving version lacks because a watermark has dropped late rows, its own or one above it."""
+    measured = {(m.table, m.version): m for m in world.ledger.measurements()}
+    open_, seen = [(pair.old.table, pair.old.version)], set()
+    while open_:
+        version = open_.pop()
+        found = deployed.get(version)
+        if version in seen or found is None:
+            continue
+        seen.add(version)
+        open_ += [(binding.parent, binding.version) for binding in found.bindings]
+    late = sorted(query_name(*version) for version in seen if version in measured
+                  and measured[version].dropped_by_watermark)  # fmt: skip
+    if not late:
+        return ()
+    why = f"the watermark of {', '.join(late)} has dropped late rows, which a replay may keep"
+    return (RowEffect(RowSide.NEW, why), RowEffect(RowSide.CHANGED, why))

@@ -1,0 +1,142 @@
+"""Edits of a statement that are carried out on real Spark, and compared as a release compares two versions.
+
+Statements run as batches over the same rows, the new one over them in another order: what a stream withholds is left to
+the drills.
+"""
+
+import re
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ledger_rows import deployment_row
+
+from core.model.names import TableName
+from core.observed.aligned_positions import AlignedPair
+from core.observed.deployment import Binding
+from core.project.revision import RevisionTexts
+from core.validation.verdicts import BLOCKING, CheckResult
+from pipelines.agent.runs.release_expectations import VersionPair
+from pipelines.agent.runs.version_comparison import VersionComparison
+from pipelines.spark.catalog import SparkTables
+from pipelines.spark.session import Session
+
+LANDED = """SELECT id, kind, amount, price, ts, note, tags, status FROM (SELECT n AS id,
+CASE WHEN n % 20 = 7 THEN NULL WHEN n % 3 = 0 THEN 'a' WHEN n % 3 = 1 THEN 'B' ELSE 'c' END AS kind,
+CASE WHEN n % 25 = 3 THEN NULL ELSE CAST(n * 1.07 AS DECIMAL(12, 2)) END AS amount, n / 7D AS price,
+TIMESTAMP '2026-03-29 00:00:00' + make_dt_interval(0, 0, 0, n * 30) AS ts,
+concat('note number ', n % 50) AS note, IF(n % 4 = 0, array(), transform(sequence(1, 1 + n % 3), x -> concat('t', x)))
+AS tags, IF(n % 10 = 0, 'void', 'ok') AS status FROM (SELECT IF(r.id >= 400, r.id - 400, r.id) AS n
+FROM range(405) AS r))"""
+"""405 rows over 3 h 20 min: five stand twice; NULL kinds and amounts, empty arrays."""
+RATES = "SELECT * FROM VALUES ('a', 2, 'x'), ('c', 3, 'y') AS rates(kind, rate, zone)"
+TWICE = "SELECT * FROM VALUES ('a', 2, 'x'), ('c', 3, 'y'), ('a', 2, 'z'), ('B', 1, 'v') AS twice(kind, rate, zone)"
+TABLES = {"landed": LANDED, "rates": RATES, "twice": TWICE}
+READS = tuple(Binding(TableName(table), 0, table == "landed") for table in TABLES)
+FAR_MS = 4_102_444_800_000
+"""A watermark that has passed all rows."""
+_WATERMARK = re.compile(r"\s+WATERMARK \w+ DELAY OF INTERVAL \d+ \w+", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One edit: a SELECT and the columns that it writes, before and after."""
+
+    name: str
+    old: str
+    new: str
+    columns: str
+    new_columns: str = ""
+    """The same where empty."""
+    key: str = ""
+    reads: str = "true"
+    """The rows of `landed` that the new version has read: any other are lost, though its text says nothing of it."""
+    told: str = ""
+    """What the words say of rows or values that the text itself takes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a comparison said."""
+
+    results: dict[str, CheckResult]
+    seconds: float
+
+    @property
+    def blocked(self) -> bool:
+        return any(result.verdict in BLOCKING for result in self.results.values())
+
+    @property
+    def words(self) -> str:
+        """Return what differs."""
+        return "; ".join(f"{r.check} {r.verdict}: {r.summary}" for r in self.results.values() if r.verdict != "ok")
+
+
+class EditedOnSpark:
+    """A pool on which edits are carried out."""
+
+    def __init__(self, session: Session, folder: Path) -> None:
+        self._session, self._folder = session, folder
+
+    def judge(self, edit: Edit, **old_row: Any) -> Judged:
+        """Carry out an edit and compare; `old_row` are fields of the registry's row of the old version."""
+        versions = []
+        for n, (side, select, columns) in enumerate(
+            (("old", edit.old, edit.columns), ("new", edit.new, edit.new_columns or edit.columns)), 1
+        ):
+            folder = self._folder / f"{len(list(self._folder.iterdir()))}"
+            self._write(select, side, columns, folder, edit.reads if side == "new" else "true")
+            yml = f"key: [{edit.key}]\n" if edit.key else ""
+            texts = RevisionTexts(f"CREATE TABLE a ({columns}) USING parquet", f"INSERT INTO a {select}", yml)
+            versions.append(deployment_row(version=n, texts=texts, folder=str(folder), bindings=READS))
+        old, new = replace(versions[0], **old_row), versions[1]
+        began = time.monotonic()
+        comparison = VersionComparison(self._world())
+        with comparison.turn():
+            found = comparison.compare(VersionPair(old, new, AlignedPair(0, 0, FAR_MS, FAR_MS)))
+        return Judged({result.check: result for result in found}, time.monotonic() - began)
+
+    def _write(self, select: str, side: str, columns: str, folder: Path, reads: str) -> None:
+        for table, sql in TABLES.items():
+            rows = self._session.spark.sql(sql)
+            rows = rows.where(reads) if table == "landed" else rows
+            ordered = rows.orderBy(*rows.columns[:2], ascending=side == "old")
+            ordered.coalesce(1).createOrReplaceTempView(table)
+        batch = _WATERMARK.sub("", select).replace("STREAM ", "")
+        names = [column.split()[0] for column in _split(columns)]
+        types = [column.split(maxsplit=1)[1] for column in _split(columns)]
+        cast = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in zip(names, types, strict=True))
+        self._session.spark.sql(f"SELECT {cast} FROM ({batch})").write.parquet(str(folder))
+
+    def _world(self) -> Any:
+        def call(seconds: float, fn: Any, *args: Any) -> Any:
+            return fn(*args)
+
+        tables = SparkTables(self._session)
+        pool = SimpleNamespace(connection=lambda: SimpleNamespace(call=call, tables=tables))
+        files = SimpleNamespace(
+            written_files=lambda folder, upto: tuple(map(str, sorted(Path(folder).glob("part-*")))),
+            contents=lambda folder, format: None,
+            sink_batch=lambda folder: 0,
+        )
+        ledger = SimpleNamespace(
+            deployments=lambda: (_source("landed"), _source("rates"), _source("twice")),
+            runs_of=lambda table: (),
+            measurements=lambda: (),
+        )
+        return SimpleNamespace(pool=pool, files=files, ledger=ledger)
+
+
+def _source(table: str) -> Any:
+    columns = {
+        "landed": "id BIGINT, kind STRING, amount DECIMAL(12,2), price DOUBLE, ts TIMESTAMP, note STRING, "
+        "tags ARRAY<STRING>, status STRING"
+    }.get(table, "kind STRING, rate INT, zone STRING")
+    texts = RevisionTexts(f"CREATE TABLE {table} ({columns}) USING json LOCATION '{table}'", "", "")
+    return deployment_row(table, version=0, texts=texts, external=True, bindings=())
+
+
+def _split(columns: str) -> list[str]:
+    return [part.strip() for part in re.split(r",(?![^(<]*[)>])", columns)]
