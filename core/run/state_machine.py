@@ -201,10 +201,11 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
         if p.step.do is StepKind.SWAP and p.state is StepState.DONE
         for table in (p.step.tables or (p.step.table,))
     }
-    begun = tuple(
+    begun = dict.fromkeys(
         (str(p.step.table), p.step.version)
         for p in run.steps
-        if p.step.do in READABLE_ONCE_STARTED
+        # What was made and not yet started is wanted running as well, and would count as a reader of what it reads.
+        if p.step.do in READABLE_ONCE_STARTED | {StepKind.CREATE}
         # One that waits may have been started by an agent that was killed, or before a retry.
         and (p.state is not StepState.WAITS or p.tries)
         and p.step.table not in serving
@@ -214,7 +215,7 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
         if progress.state in (StepState.WAITS, StepState.GATE, StepState.FAILED, StepState.BLOCKED):
             run = run.put(progress.become(StepState.CANCELLED, "cancelled by an operator"))
     run = run.become(RunState.CANCELLED)
-    return run, (AbortVersions(begun),) if begun else ()
+    return run, (AbortVersions(tuple(begun)),) if begun else ()
 
 
 def _awaits_swap(run: Run, start: Step) -> bool:

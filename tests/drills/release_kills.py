@@ -1,13 +1,12 @@
-"""Drill: kill -9 the agent at every point of a release over four statements, and of its rollback, and cancel some.
+"""Drill: kill -9 the agent at every point of a release over four statements, of its rollback, and of one with seams.
 
-Run: PYTHONPATH=. python tests/drills/release_kills.py [KILLS [FIRST [LAST [FILE]]]]. In each cycle the diamond of
-tests/support/release_project.py is released and rolled back; the agent dies KILLS times in each of the two runs, 8 by
-default, the last point of one run being far from the next, so that all cycles together kill it at every point. An
-operator stops and starts one statement meanwhile, another release runs beside, and a neighbour has failed. FIRST and
-LAST choose cycles, FILE keeps the points for the next call. After the last cycle one release per step before the swap
-is cancelled once the agent has died in that step.
-Prints a line for each run: how it ended, its seconds, and by table the rows expected/got/doubled/missed in what the
-pointers serve. Takes some twenty minutes.
+Run: PYTHONPATH=. python tests/drills/release_kills.py FILE [MINUTES [KILLS]]. Each life is one run of the diamond of
+tests/support/release_project.py, in which the agent dies at KILLS points, 24 by default, each far from the next; all
+lives together die at every point. Meanwhile an operator stops and starts a neighbour, another has failed, and
+somebody stops or restarts a statement of the release, releases or deletes another table, or cancels the release.
+FILE keeps what was lived, so that a call goes on where the last one has ended; no life is begun after MINUTES, 4 by
+default. Prints a line for each life: who acted, how it ended, its seconds, and by table the rows expected/got/doubled/
+missed in what the pointers serve; then a table of all lives in FILE. Takes some forty minutes in all.
 """
 
 import json
@@ -15,78 +14,132 @@ import shutil
 import sys
 import tempfile
 import time
-from itertools import takewhile
+from collections import Counter
+from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from drill_process import run_drill
-from release_project import RELEASE, ROLLBACK, Ending, Others, Released, killed_at, one_point_per_step, released
+from release_lives import OTHERS_RUNS, REQUESTS, Ending, Life, Others, lived, one_point_per_step, points_of
+from release_project import Released, released
 
-REQUESTS = {"release": RELEASE, "rollback": ROLLBACK}
-BESIDE = ("1 create", "2 start", "3 catch_up", "4 swap", "5 stop", "swap")
-"""Beginnings of labels that the release beside passes as well: nothing is released beside a kill there."""
+ACTING = {
+    "release": ("", "stop inside", "restart inside", "release beside", "delete beside"),
+    "rollback": ("", "stop inside", "release beside", "delete beside", "restart inside"),
+    "seam": ("", "stop inside", "restart inside", "release beside"),
+}
+"""Who acts in the lives of each request, by turns."""
 
 
 def main() -> int:
-    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 8
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    file = Path(sys.argv[1])
+    minutes = float(sys.argv[2]) if len(sys.argv) > 2 else 4.0
+    kills = int(sys.argv[3]) if len(sys.argv) > 3 else 24
     root = Path(tempfile.mkdtemp(prefix="headgate-drill-"))
     began = time.monotonic()
     try:
         with released(root) as world:
-            points = points_of(world, root, Path(sys.argv[4]) if len(sys.argv) > 4 else root / "points.json")
-            counts = ", ".join(f"{len(labels)} of a {name}" for name, labels in points.items())
-            cycles = max(-(-len(labels) // kills) for labels in points.values())
-            last = int(sys.argv[3]) if len(sys.argv) > 3 else cycles + 1
-            print(f"points: {counts}; {cycles} cycles, then cancels; begun after {time.monotonic() - began:.0f} s")
+            notes = read_notes(file, world, kills)
+            print(f"{len(notes['lives'])} lives, {len(notes['ends'])} lived; up after {time.monotonic() - began:.0f} s")
             others = Others(world)
             others.start()
-            ends: list[Ending] = []
-            for cycle in range(first, min(last, cycles) + 1):
-                world.edit()
-                for name, labels in points.items():
-                    ends.append(one(world, name, labels[cycle - 1 :: cycles]))
-            if last > cycles:
-                for point in before_the_swap(world):
-                    world.edit()
-                    ends.append(one(world, "cancel", [point]))
+            before = ""
+            while time.monotonic() - began < minutes * 60 and (n := next_life(notes, before)) is not None:
+                one = notes["lives"][n]
+                if one["request"] == "rollback" and before != "release":
+                    live(world, Life("release", ()))
+                notes["ends"][str(n)] = asdict(live(world, Life(one["request"], tuple(one["points"]), one["actor"])))
+                write_notes(file, notes)
+                before = one["request"]
             others.end()
-            bad, unmet = [end for end in ends if end.wrong], sorted({point for end in ends for point in end.not_met})
-            print(
-                f"{sum(len(end.died_at) for end in ends)} kills in {len(ends)} runs, {others.acts} acts of operators, "
-                f"{time.monotonic() - began:.0f} s: {len(bad)} runs are wrong; not met: {', '.join(unmet) or 'none'}"
-            )
-            return 1 if bad else 0
+            notes["seconds"] += time.monotonic() - began
+            notes["acts"] += others.acts
+            write_notes(file, notes)
+        tell(notes)
+        return 1 if any(end["wrong"] for end in notes["ends"].values()) else 0
     finally:
         shutil.rmtree(root)
 
 
-def points_of(world: Released, root: Path, file: Path) -> dict[str, list[str]]:
-    """Return the points of a release and of a rollback, from the file or by carrying out both."""
+def read_notes(file: Path, world: Released, kills: int) -> dict[str, Any]:
+    """Return what was lived so far; at first all lives, and none lived."""
     if not file.exists():
-        world.edit()
-        file.write_text(json.dumps({name: world.trace(words, root / name) for name, words in REQUESTS.items()}))
-    found: dict[str, list[str]] = json.loads(file.read_text())
+        lives = all_lives(world, kills)
+        write_notes(file, {"lives": [asdict(life) for life in lives], "ends": {}, "seconds": 0.0, "acts": 0})
+    found: dict[str, Any] = json.loads(file.read_text())
     return found
 
 
-def before_the_swap(world: Released) -> list[str]:
-    """Return a point of each step before the swap."""
-    world.edit()
-    chosen = one_point_per_step(world.plan(*RELEASE), seed=1)
-    return list(takewhile(lambda label: "swap" not in label, chosen))
+def next_life(notes: dict[str, Any], before: str) -> int | None:
+    """Return the first life that was not lived; rather a rollback only after a release."""
+    open_ = [n for n in range(len(notes["lives"])) if str(n) not in notes["ends"]]
+    fit = (n for n in open_ if before == "release" or notes["lives"][n]["request"] != "rollback")
+    return next(fit, open_[0] if open_ else None)
 
 
-def one(world: Released, name: str, points: list[str]) -> Ending:
+def write_notes(file: Path, notes: dict[str, Any]) -> None:
+    hidden = file.with_suffix(".part")
+    hidden.write_text(json.dumps(notes, indent=1, default=str))
+    hidden.rename(file)
+
+
+def all_lives(world: Released, kills: int) -> list[Life]:
+    """Return lives that pass every point of each request, by turns, then a cancel in a step of each kind."""
+    own = {actor: {f"{s['n']} {s['do']} " for s in world.plan(*words)["steps"]} for actor, words in OTHERS_RUNS.items()}
+    by_request, cancels = [], dict[str, Life]()
+    for request, acting in ACTING.items():
+        world.edit()
+        if request == "rollback":
+            live(world, Life("release", ()))
+        plan = world.plan(*REQUESTS[request])
+        labels = points_of(plan)
+        lives = [labels[n :: -(-len(labels) // kills)] for n in range(-(-len(labels) // kills))]
+        for n, life in enumerate(lives[1:], 1):
+            # Points that the other's run passes as well go to the first life, in which nobody else has a run.
+            steps = own.get(acting[n % len(acting)], set())
+            meets = {p for p in life if steps and (p.startswith("swap ") or any(s in f"{p} " for s in steps))}
+            lives[0] += [point for point in life if point in meets]
+            lives[n] = [point for point in life if point not in meets]
+        by_request.append([Life(request, tuple(life), acting[n % len(acting)]) for n, life in enumerate(lives)])
+        if request == "release":
+            one_each = one_point_per_step(plan, seed=1)
+            cancels = {" ".join(point.split(" ")[2:3]): Life(request, (point,), "cancel") for point in one_each}
+    return [life for turn in zip_longest(*by_request) for life in turn if life is not None] + list(cancels.values())
+
+
+def live(world: Released, life: Life) -> Ending:
     """Kill, look and print."""
-    words = REQUESTS.get(name, RELEASE)
-    free = all(not label.startswith(BESIDE) and not label.split(" ", 1)[1].startswith(BESIDE) for label in points)
-    end = killed_at(world, words, points, beside=free and name == "release", cancel=name == "cancel")
+    if life.request != "rollback":
+        world.edit()
+    end = lived(world, life)
     rows = " ".join(f"{table} {rows}" for table, rows in end.rows.items())
-    print(f"{name:8} {end.state:9} {end.seconds:4.0f} s  {rows}  {'; '.join(end.wrong) or 'ok'} | "
-          f"died at {', '.join(end.died_at)}", flush=True)  # fmt: skip
+    acted = life.actor or "alone"
+    print(f"{life.request:8} {acted:14} {end.state:11} {end.seconds:4.0f} s  {rows}  swap {end.swap_ms} ms  "
+          f"{'; '.join(end.wrong) or 'ok'} | died at {', '.join(end.died_at)} | not met: {', '.join(end.not_met)}",
+          flush=True)  # fmt: skip
     return end
+
+
+def tell(notes: dict[str, Any]) -> None:
+    """Print a table of what was lived."""
+    kinds = Counter[tuple[str, str, str]]()
+    points: Counter[tuple[str, str, str]] = Counter()
+    for n, end in notes["ends"].items():
+        life = notes["lives"][int(n)]
+        kind = (life["request"], life["actor"] or "alone", end["state"] if not end["wrong"] else "WRONG")
+        kinds[kind] += 1
+        points[kind] += len(end["died_at"])
+    for kind, count in sorted(kinds.items()):
+        print(f"{kind[0]:9} {kind[1]:15} {kind[2]:8} {count:3} lives {points[kind]:4} kills")
+    tried = {(notes["lives"][int(n)]["request"], p) for n, end in notes["ends"].items() for p in end["died_at"]}
+    every = {(life["request"], point) for life in notes["lives"] for point in life["points"]}
+    swaps = sorted(end["swap_ms"] for end in notes["ends"].values() if end["swap_ms"] is not None)
+    back = sorted(end["took_s"] for n, end in notes["ends"].items() if notes["lives"][int(n)]["request"] == "rollback")
+    print(f"{len(tried)} of {len(every)} points; {notes['acts']} acts on a neighbour; {notes['seconds']:.0f} s; "
+          f"swaps {swaps} ms; rollbacks {[round(s) for s in back]} s with their kills")  # fmt: skip
 
 
 if __name__ == "__main__":

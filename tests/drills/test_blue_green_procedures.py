@@ -1,4 +1,4 @@
-"""A change of the pizzeria as people make it, and back, while orders land: no row is lost, and none is doubled."""
+"""Two changes of the pizzeria as people make them, and back, while orders land: no row is lost, and none is doubled."""
 
 import json
 import time
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pizzeria_orders import STATEMENTS, OrderFeed, OrdersProject, orders_project
+from pizzeria_orders import STATEMENTS, TIP_CENTS, OrderFeed, OrdersProject, orders_project
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
@@ -66,3 +66,28 @@ def test_an_intermediate_statement_that_gets_a_computation_is_released_with_its_
     for file, text in files.items():
         file.write_text(text)
     print(f"computation: {released} orders once in v2, {back} after the rollback; rows that stay in v2: {stays}")
+
+
+def test_a_column_of_the_source_arrives_at_the_end_with_its_default_and_its_values_and_is_taken_back(
+    pizzeria: Pizzeria,
+) -> None:
+    world, feed = pizzeria
+    feed.tips_from = feed.landed + 10
+    first = feed.tips_from
+    world.whole(feed)
+    for table in ("orders", "src_orders"):
+        world.edit(table, "ddl", "  pizzas ARRAY<INT>\n", "  pizzas ARRAY<INT>,\n  tip_cents INT\n")
+    tip = "order_time, pizzas, coalesce(tip_cents, 0) AS tip_cents\n"
+    world.edit("src_orders", "dml", "order_time, pizzas\n", tip)
+    before = versions(world)
+    applied(world, "orders", "src_orders", "--children", "all")
+    now = versions(world)
+    assert all(now[table] > before[table] for table in STATEMENTS), (before, now)
+    released = world.whole(feed)
+    tips = f"SELECT count_if(tip_cents = 0), sum(tip_cents) FROM src_orders WHERE id <= {released}"
+    assert world.asks(tips) == ((first - 1, (released - first + 1) * TIP_CENTS),)
+    stays = rolled_back(world, "src_orders")
+    assert set(stays) == set(STATEMENTS) and versions(world) == before
+    back = world.whole(feed)
+    assert back > released
+    print(f"column: {released} orders once in v2, {back} after the rollback; rows that stay in v2: {stays}")

@@ -6,17 +6,8 @@ from pathlib import Path
 
 import pytest
 from live_project import until
-from release_project import (
-    DML,
-    RELEASE,
-    RELEASED,
-    Others,
-    Released,
-    killed_at,
-    one_point_per_step,
-    released,
-    rows_of,
-)
+from release_lives import Life, Others, lived, one_point_per_step
+from release_project import DML, RELEASE, RELEASED, Released, released, releases_of, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
@@ -37,21 +28,17 @@ def test_a_release_that_loses_its_agent_in_every_step_ends_with_every_row_once(w
     world.edit()
     plan = world.plan(*RELEASE)
     points = one_point_per_step(plan, seed())
+    assert {"validate", "hold", "swap"} <= {step["do"] for step in plan["steps"]}
     assert len(points) == len(plan["steps"]) + 1, "one inside of the swap"
     others = Others(world)
     others.start()
     try:
-        found = killed_at(world, RELEASE, points)
+        found = lived(world, Life("release", tuple(points)))
     finally:
         others.end()
     print(f"{len(found.died_at)} kills within {found.seconds:.0f} s, {others.acts} acts of operators meanwhile")
     assert (found.state, found.wrong, found.not_met) == ("done", [], [])
     assert all(rows.good for rows in found.rows.values())
-
-
-def serving(world: Released) -> list[tuple[object, ...]]:
-    """Return what serves, with its text and with the run of its query."""
-    return world.ledger('SELECT "table", version, revision, run_id FROM deployment WHERE active = 1 AND version > 0')
 
 
 def fails_and_is_cancelled(world: Released, words: str) -> str:
@@ -60,13 +47,13 @@ def fails_and_is_cancelled(world: Released, words: str) -> str:
     Returns the note of the step that has failed.
     """
     until(lambda: world.all_run(*RELEASED), 60, "what serves runs")
-    before = serving(world)
+    before = world.serving()
     applied = world.apply(world.plan(*RELEASE))
     assert applied.returncode == 1, applied.stdout + applied.stderr
     run_id, state = world.newest_run()
     (note,) = world.ledger("SELECT note FROM step WHERE run_id = ? AND state = 'failed'", run_id)[0]
     assert state == "failed" and words in str(note), note
-    assert serving(world) == before, "not even restarted, and nothing is recorded as deployed"
+    assert world.serving() == before, "not even restarted, and nothing is recorded as deployed"
     world.land(10)
     until(
         lambda: all(rows.good for rows in rows_of(world, *RELEASED).values()),
@@ -76,11 +63,12 @@ def fails_and_is_cancelled(world: Released, words: str) -> str:
     )
     cancelled = world.cancel(run_id)
     assert cancelled.returncode == 0, cancelled.stderr
+    assert releases_of(world)[run_id] == "aborted"
     wanted = (
         "SELECT \"table\", version FROM deployment WHERE active = 0 AND wanted = 'running' AND \"table\" <> 'broken'"
     )
     until(lambda: not world.ledger(wanted), 60, "nothing is wanted beside what serves")
-    assert serving(world) == before and world.all_run(*RELEASED)
+    assert world.serving() == before and world.all_run(*RELEASED)
     return str(note)
 
 

@@ -1,22 +1,24 @@
-"""A release over four statements in a diamond, killed at chosen points, with a neighbour that fails and others at work.
+"""Four statements in a diamond that are released together, with neighbours: one that fails, and others at work.
 
-landed → base → even, odd → both; aside is stopped and started meanwhile, beside is released meanwhile, broken fails.
+landed → base → even, odd → both; aside is stopped and started meanwhile, beside released, spare deleted; broken fails.
 """
 
+import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
-import threading
+import sys
+import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
-from live_project import Driven, Impatient, alive, until
+from live_project import Driven, alive, until
 from tiny_project import Tiny
 
 from core.project.model import Pool
@@ -24,31 +26,24 @@ from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session
 
 TABLE = "CREATE TABLE {} (id BIGINT, kind STRING) USING parquet;"
-DDL = {
-    "landed": "CREATE TABLE landed (id BIGINT, kind STRING) USING json LOCATION 'landing';",
-    **{table: TABLE.format(table) for table in ("base", "even", "odd", "both", "aside", "beside", "broken")},
-}
+FIRST = "INSERT INTO {} SELECT id, kind FROM STREAM landed;"
 DML = {
     "base": "INSERT INTO base SELECT id, concat(kind, '0') AS kind FROM STREAM landed;",
     "even": "INSERT INTO even SELECT id, kind FROM STREAM base WHERE id % 2 = 0;",
     "odd": "INSERT INTO odd SELECT id, kind FROM STREAM base WHERE id % 2 = 1;",
     "both": "INSERT INTO both SELECT id, kind FROM STREAM even UNION ALL SELECT id, kind FROM STREAM odd;",
-    "aside": "INSERT INTO aside SELECT id, kind FROM STREAM landed;",
-    "beside": "INSERT INTO beside SELECT id, kind FROM STREAM landed;",
+    **{table: FIRST.format(table) for table in ("aside", "beside", "spare")},
     "broken": "INSERT INTO broken SELECT id, CAST(raise_error('as asked') AS STRING) AS kind FROM STREAM landed;",
 }
+DDL = {
+    "landed": "CREATE TABLE landed (id BIGINT, kind STRING) USING json LOCATION 'landing';",
+    **{table: TABLE.format(table) for table in DML},
+}
 RELEASED = ("base", "even", "odd", "both")
-RELEASE, ROLLBACK = ("base", "--rebuild"), ("rollback", "base")
-POINTS = (
-    "before {n} {do} running", "after {n} {do} running", "effect {n} {do}", "evidence {n} {do}", "before {n} {do} done",
-    "after {n} {do} done",
-)  # fmt: skip
-"""What every step passes; those that wait for a gate pass it as well."""
-INSIDE_A_SWAP = ("swap both", "swap odd", "swap even", "swap base", "swap record", "swap commit")
-WHOLE = (*RELEASED, "aside", "beside")
-ENDED = ("done", "failed", "cancelled")
-ENDS_S = 150.0
-"""Longest time from a new agent to the end of a run, on a machine that does other things."""
+RELEASE, ROLLBACK = ("base", "--rebuild", "--hold"), ("rollback", "base")
+SEAM = ("base", "--rebuild", "--strategy", "even=seam", "--strategy", "odd=seam")
+"""Not held: its plan needs an approval, and so another login for the word."""
+WHOLE = (*RELEASED, "aside", "beside", "spare")
 
 
 @dataclass(frozen=True)
@@ -69,23 +64,14 @@ class Rows:
 
 
 @dataclass
-class Ending:
-    """How one run ended in which the agent died at some points."""
-
-    state: str = ""
-    died_at: list[str] = field(default_factory=list)
-    not_met: list[str] = field(default_factory=list)
-    """Points that the run did not pass any more."""
-    seconds: float = 0.0
-    wrong: list[str] = field(default_factory=list)
-    rows: dict[str, Rows] = field(default_factory=dict)
-
-
-@dataclass
 class Released(Tiny):
     """The project of this module, deployed."""
 
     releases: int = 0
+    agent: subprocess.Popen[bytes] | None = None
+    """The newest that was started here; `headgate up` has started the first."""
+    texts_of: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By version the number of the text that has made all its rows; a version that has gone over a seam has none."""
 
     def __post_init__(self) -> None:
         self.ddl, self.dml = DDL, DML
@@ -98,6 +84,7 @@ class Released(Tiny):
         assert self.apply(self.plan("--all", "--exclude", "broken")).returncode == 0
         failed = self.apply(self.plan("broken"))
         assert failed.returncode == 1, failed.stdout + failed.stderr
+        self.texts_of |= {(table, 1): 0 for table in RELEASED}
 
     def edit(self) -> None:
         """Change the text of what is released, and land more rows."""
@@ -105,34 +92,73 @@ class Released(Tiny):
         self.write(base=DML["base"].replace("'0'", f"'{self.releases}'"))
         self.land(6)
 
-    def renew_agent(self, **environ: str) -> None:
-        """Kill the agent and start another."""
+    def renew_agent(self, points: Sequence[str] = ()) -> None:
+        """Kill the agent and start another, as a service does; it dies at the first of some points that it passes."""
+        if self.agent is None:
+            with suppress(OSError, ValueError):
+                os.kill(self.agent_pid(), signal.SIGKILL)
+                until(lambda: not alive(self.agent_pid()), 10, "the agent is dead")
+        else:
+            self.agent.kill()
+            self.agent.wait()
+        environ = {**os.environ, "HEADGATE_HOME": str(self.root / "home"), **self.environ}
+        with (self.home() / "agent.log").open("ab") as log:
+            self.agent = subprocess.Popen(
+                [sys.executable, "-I", "-m", "pipelines.agent", "--project", str(self.folder), "--env", "dev"],
+                cwd="/",
+                env={**environ, "HEADGATE_FAULT_AT": ",".join(points)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        # It may die at its very first step.
+        until(lambda: self.is_dead() or self._holds_lock(), 60, "the agent is there")
+
+    def is_dead(self) -> bool:
+        """Return whether the newest agent has ended; a process id alone may be another process's by then."""
+        return self.agent is not None and self.agent.poll() is not None
+
+    def _holds_lock(self) -> bool:
         with suppress(OSError, ValueError):
-            pid = self.agent_pid()
-            if alive(pid):
-                os.kill(pid, signal.SIGKILL)
-                until(lambda: not alive(pid), 10, "the agent is dead")
-        self.run("up", **environ)
+            return self.agent is not None and self.agent_pid() == self.agent.pid
+        return False
 
-    def died_at(self) -> str:
-        """Return the label of the point at which the newest agent that was to die did."""
-        log = (self.home() / "agent.log").read_text()
-        return str(re.findall(r"dying at fault point \d+ (.+), as asked", log)[-1])
+    def deaths(self) -> list[str]:
+        """Return the labels of the points at which agents have died, as they were to."""
+        return re.findall(r"dying at fault point \d+ (.+), as asked", (self.home() / "agent.log").read_text())
 
-    def newest_run(self, *, other_than: str = "") -> tuple[str, str]:
+    def newest_run(self, *, other_than: Collection[str] = ()) -> tuple[str, str]:
         """Return id and state of the newest run about the released tables."""
         found = self.ledger(
-            "SELECT id, state FROM run WHERE id <> ? AND id IN (SELECT run_id FROM step WHERE \"table\" = 'base') "
-            "ORDER BY started_at DESC, rowid DESC LIMIT 1",
-            other_than,
+            "SELECT id, state FROM run WHERE id IN (SELECT run_id FROM step WHERE \"table\" = 'base') "
+            "ORDER BY started_at DESC, rowid DESC LIMIT 1"
         )
-        return (str(found[0][0]), str(found[0][1])) if found else ("", "")
+        id, state = (str(found[0][0]), str(found[0][1])) if found else ("", "")
+        return ("", "") if id in other_than else (id, state)
+
+    def serving(self) -> dict[str, tuple[int, str, str]]:
+        """Return by table the version that serves, with its text and the run of its query."""
+        found = self.ledger(
+            'SELECT "table", version, revision, run_id FROM deployment WHERE active = 1 AND version > 0'
+        )
+        return {str(table): (int(str(version)), str(text), str(run)) for table, version, text, run in found}
+
+    def confirmed(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Act as an operator does, who types what is asked for."""
+        first = self.run(*words)
+        if "--confirm '" not in first.stderr:
+            return first
+        return self.run(*words, "--confirm", first.stderr.rsplit("--confirm '", 1)[1].split("'")[0])
 
     def cancel(self, run_id: str) -> subprocess.CompletedProcess[str]:
-        """Cancel a run as an operator does, who types what is asked for."""
-        asks = self.run("runs", "cancel", run_id).stderr
-        typed = asks.rsplit("--confirm '", 1)[1].split("'")[0] if "--confirm '" in asks else "yes"
-        return self.run("runs", "cancel", run_id, "--confirm", typed)
+        return self.confirmed("runs", "cancel", run_id)
+
+    def begin_run(self, plan: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
+        """Apply a plan and leave it to itself; another login has approved it, in the ledger: this process has one."""
+        with closing(sqlite3.connect(self.home() / "ledger.db", timeout=30)) as ledger, ledger:
+            ledger.execute("INSERT OR REPLACE INTO approval VALUES (?, 4711, 'bob', ?)", (plan["hash"], time.time()))
+        return self.confirmed("apply", str(plan["hash"])[:12], "--detach")
 
     def open_runs(self) -> int:
         return len(self.ledger("SELECT 1 FROM run WHERE ended_at IS NULL"))
@@ -142,13 +168,14 @@ class Released(Tiny):
         found = self.ledger("SELECT \"table\" FROM deployment WHERE active = 1 AND state = 'running'")
         return {str(table) for (table,) in found} >= set(tables)
 
-    def trace(self, words: Sequence[str], file: Path) -> list[str]:
-        """Let one run pass with nobody killed; returns the labels of the points that it passed, each once."""
-        self.renew_agent(HEADGATE_FAULT_TRACE=str(file))
-        until(lambda: self.all_run(*WHOLE), 60, "the agent has found what runs")
-        applied = self.apply(self.plan(*words))
-        assert applied.returncode == 0, applied.stdout + applied.stderr
-        return list(dict.fromkeys(line.split(" ", 1)[1] for line in file.read_text().splitlines()))
+    def learn(self, plan: Mapping[str, Any]) -> None:
+        """Note which text makes the versions of a plan; what goes over a seam, and its readers, hold rows of two."""
+        if any(step["do"] == "seam" for step in plan["steps"]):
+            for table in RELEASED[1:]:
+                self.texts_of.pop((table, self.serving()[table][0]), None)
+        for node in plan["nodes"]:
+            if node["action"] == "rebuild" and node["table"] in RELEASED:
+                self.texts_of[node["table"], int(node["version"])] = self.releases
 
 
 @contextmanager
@@ -162,105 +189,21 @@ def released(root: Path) -> Iterator[Released]:
         world.down()
 
 
-class Others(threading.Thread):
-    """Stop, start and restart `aside` until told to end; it runs afterwards."""
-
-    def __init__(self, world: Released) -> None:
-        super().__init__(daemon=True)
-        self._world, self._over = world, threading.Event()
-        self.acts = 0
-
-    def run(self) -> None:
-        while not self._over.is_set():
-            for act in ("stop", "start", "restart"):
-                self.acts += self._world.run(act, "aside", "--confirm", "yes").returncode == 0
-                self._over.wait(1.0)
-
-    def end(self) -> None:
-        self._over.set()
-        self.join(timeout=120)
-        self._world.done("start", "aside", "--confirm", "yes")
-
-
-def killed_at(
-    world: Released, words: Sequence[str], points: Sequence[str], *, beside: bool = False, cancel: bool = False
-) -> Ending:
-    """Carry out one request with the agent dying at each of some points as it comes to it, and look at what is left.
-
-    `beside`: another release is begun once the agent has died first. `cancel`: an operator cancels the run then.
-    """
-    found, began, left = Ending(), monotonic(), list(points)
-    before, _ = world.newest_run()
-    world.renew_agent(HEADGATE_FAULT_AT=",".join(left))
-    until(lambda: world.all_run(*RELEASED, "beside"), 90, "the agent has found what runs")
-    world.apply(world.plan(*words))
-    world.land(4)
-    while left and _dies(world, before):
-        point = world.died_at()
-        left.remove(point)
-        found.died_at.append(point)
-        world.run("up", HEADGATE_FAULT_AT=",".join(left))
-        if len(found.died_at) == 1 and beside:
-            world.apply(world.plan("beside", "--rebuild"))
-        if len(found.died_at) == 1 and cancel:
-            said = world.cancel(world.newest_run(other_than=before)[0])
-            found.wrong.extend([said.stderr.strip()] if said.returncode else [])
-    found.not_met = left
-    _look(world, before, found, cancel=cancel)
-    found.seconds = monotonic() - began
-    return found
-
-
-def _dies(world: Released, before: str) -> bool:
-    """Wait for the agent's death at its point; returns False if its run has ended without it."""
-    pid = world.agent_pid()
-    ends = monotonic() + ENDS_S
-    while alive(pid):
-        if world.newest_run(other_than=before)[1] in ENDED:
-            with suppress(Impatient):
-                # It may die at the very end of its run.
-                until(lambda: not alive(pid), 1.0, "it is dead")
-            return not alive(pid)
-        if monotonic() > ends:
-            return False
-        with suppress(Impatient):
-            until(lambda: not alive(pid), 0.5, "it is dead")
-    return True
-
-
-def _look(world: Released, before: str, found: Ending, *, cancel: bool) -> None:
-    """Wait for the end of all runs, and find what is not as it must be."""
-    try:
-        until(lambda: world.newest_run(other_than=before)[1] in ENDED and not world.open_runs(), ENDS_S, "the run ends")
-        found.state = world.newest_run(other_than=before)[1]
-        if found.state != ("cancelled" if cancel else "done"):
-            notes = world.ledger("SELECT note FROM step WHERE state = 'failed' AND run_id = ?", world.newest_run()[0])
-            found.wrong.append(f"the run ended {found.state}: {notes}")
-        until(lambda: world.all_run(*RELEASED, "beside"), 90, "what serves runs")
-        until(lambda: _right(world, found), 60, "every row is there once", every_s=1.0)
-    except Impatient as error:
-        found.wrong.append(str(error))
-    stray = world.ledger(
-        "SELECT \"table\", version FROM deployment WHERE active = 0 AND wanted = 'running' AND \"table\" <> 'broken'"
-    )
-    if stray:
-        found.wrong.append(f"beside what serves are wanted: {stray}")
-    failed = world.ledger("SELECT state FROM deployment WHERE \"table\" = 'broken'")
-    if failed != [("failed",)]:
-        found.wrong.append(f"the neighbour is {failed}")
-
-
-def _right(world: Released, found: Ending) -> bool:
-    found.rows = rows_of(world, *RELEASED, "beside")
-    return all(rows.good for rows in found.rows.values())
-
-
 def rows_of(world: Released, *tables: str) -> dict[str, Rows]:
-    """Count what the pointers of tables serve, by SQL in the pool."""
+    """Count what the pointers of tables serve, by SQL in the pool; a row of another text than the registry says is
+    missed.
+    """
     with asked(world) as session:
-        sql = " UNION ALL ".join(f"SELECT '{table}', id FROM {table}" for table in tables)
+        sql = " UNION ALL ".join(f"SELECT '{table}', id, substring(kind, 2) FROM {table}" for table in tables)
         found = session.call(60, session.spark.sql(sql).collect)
-    return {table: _counted(world.landed, table, [int(id) for of, id in found if of == table]) for table in tables}
+    numbers = {table: world.texts_of.get((table, version)) for table, (version, *_) in world.serving().items()}
+    texts = {table: str(number) for table, number in numbers.items() if number is not None}
+    return {
+        table: _counted(
+            world.landed, table, [int(id) for of, id, text in found if of == table and texts.get(table) in (None, text)]
+        )
+        for table in tables
+    }
 
 
 def _counted(landed: int, table: str, ids: list[int]) -> Rows:
@@ -281,12 +224,7 @@ def asked(world: Driven) -> Iterator[Session]:
             session.release()
 
 
-def one_point_per_step(plan: Mapping[str, Any], seed: int) -> list[str]:
-    """Choose a point of each step of a plan by a seed, and one inside the swap."""
-    chosen = []
-    for step in plan["steps"]:
-        n, do = step["n"], step["do"]
-        if do == "swap":
-            chosen.append(INSIDE_A_SWAP[seed % len(INSIDE_A_SWAP)])
-        chosen.append(POINTS[(seed + n) % len(POINTS)].format(n=n, do=do))
-    return chosen
+def releases_of(world: Released) -> dict[str, str]:
+    """Return by run what the product says a release has come to."""
+    found = json.loads(world.done("release", "--json"))["releases"]
+    return {str(one["run"]): str(one["state"]) for one in found}

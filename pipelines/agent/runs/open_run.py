@@ -32,6 +32,8 @@ class OpenRun:
         """Where each restarted statement goes on, in words, by the number of its step."""
         self.validations: dict[int, OpenValidation] = {}
         """By the number of the step."""
+        self.half_moved: dict[int, bool] = {}
+        """By the number of a swap whether some of its pointers may have moved, and others not."""
         self.waits: dict[int, float] = {}
         """Since when a step waits for what lets it begin, by the monotonic clock."""
 

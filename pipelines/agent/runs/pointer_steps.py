@@ -14,7 +14,7 @@ from pipelines.agent.registry_records import keep_record, serve
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.opened_tickets import tickets_of
-from pipelines.agent.runs.pointer_moves import move_forward
+from pipelines.agent.runs.pointer_moves import move_forward, put_back
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,9 @@ def swap(run: OpenRun, step: Step) -> RunEvidence:
     """Move every pointer of the step to its new version, or none, then record what serves."""
     targets = run.versions(step)
     if (not_yet := _not_servable(run, step, targets)) is not None:
+        _put_back_moved(run, step)
         return not_yet
+    run.half_moved[step.n] = True
     s = move_forward(run.world, targets)
     run.world.faults.pass_by("swap record")
     served = serve(run.world, dict(targets), run.id)
@@ -31,8 +33,31 @@ def swap(run: OpenRun, step: Step) -> RunEvidence:
     run.world.faults.pass_by("swap commit")
     run.world.ledger.activate(dict(targets), served=served, by=run.id, at=run.world.clock())
     _record(run, targets)
-    moved = ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets)
+    moved = moves_in_words(run, step)
     return StepDone(step.n, f"{moved}; within {s * 1000:.0f} ms" if len(targets) > 1 else moved)
+
+
+def moves_in_words(run: OpenRun, step: Step) -> str:
+    return ", ".join(f"{table} → {physical_name(table, version)}" for table, version in run.versions(step))
+
+
+def has_swapped(run: OpenRun, step: Step) -> bool:
+    """Return whether the ledger says already that this run has swapped in what the step is about."""
+    found = [run.world.ledger.deployment(table, version) for table, version in run.versions(step)]
+    return all(each is not None and each.active and each.served_by == run.id for each in found)
+
+
+def _put_back_moved(run: OpenRun, step: Step) -> None:
+    """Put back what was moved by a swap that was cut off and does not go on for now: by a kill, or a silent pool."""
+    world, row = run.world, run.world.ledger.run(run.id)
+    tries = next((found.tries for found in row.steps if found.n == step.n), 0) if row else 0
+    if not run.half_moved.setdefault(step.n, tries > 1):
+        return
+    tables = {table for table, _ in run.versions(step)}
+    put_back(world, tables)
+    serving = {d.table: d.version for d in world.ledger.deployments() if d.active and d.table in tables}
+    world.ledger.put_served(serve(world, serving, run.id))
+    run.half_moved[step.n] = False
 
 
 def _record(run: OpenRun, targets: list[tuple[TableName, int]]) -> None:

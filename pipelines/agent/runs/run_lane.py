@@ -129,7 +129,7 @@ class RunDriver:
             self._executor.end_waits()
 
     def _drive(self) -> None:
-        self._put(recover_run(self._run))
+        self._put(recover_run(self._with_recorded_swaps()))
         evidence: list[RunEvidence] = []
         while not self._world.stopping.is_set():
             words = self._heard()
@@ -160,6 +160,15 @@ class RunDriver:
                 return
             if not any(isinstance(intent, PerformStep) for intent in intents):
                 self._wait()
+
+    def _with_recorded_swaps(self) -> Run:
+        """Return the run with the swaps done that the ledger has: a cancel that is heard first would call them none."""
+        run = self._run
+        for progress in run.steps:
+            begun = progress.state in (StepState.RUNNING, StepState.GATE)
+            if begun and (found := self._executor.recorded(progress.step)) is not None:
+                run = run.put(progress.become(StepState.DONE, found.note))
+        return run
 
     def _heard(self) -> list[OperatorControl]:
         """Take the words that can be carried out now; the others are kept until they can."""

@@ -71,6 +71,12 @@ class StepExecutor:
     def _perform(self, step: Step) -> RunEvidence:
         return self._open_gate(step) if step.do is StepKind.CATCH_UP else _EFFECTS[step.do](self._run, step)
 
+    def recorded(self, step: Step) -> StepDone | None:
+        """Return the evidence of a swap that an agent has recorded and whose step it did not live to end."""
+        if step.do is not StepKind.SWAP or not pointer_steps.has_swapped(self._run, step):
+            return None
+        return StepDone(step.n, pointer_steps.moves_in_words(self._run, step))
+
     def poll(self, step: Step) -> RunEvidence:
         """Check whether a gate is open: a version has caught up or may be swapped in, a started one has a batch.
 

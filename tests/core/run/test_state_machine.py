@@ -133,6 +133,14 @@ def test_cancel_stops_what_an_agent_that_was_killed_had_started_and_the_next_one
     assert intents == (AbortVersions((("a", 2), ("b", 2))),)
 
 
+def test_cancel_gives_up_what_was_made_and_never_started() -> None:
+    run = rebuild()
+    for n, state in ((1, StepState.DONE), (2, StepState.DONE), (4, StepState.DONE)):
+        run = run.put(replace(run.step(n), state=state, tries=1))
+    _, intents = advance_run(run, [OperatorControl("cancel")])
+    assert intents == (AbortVersions((("a", 2), ("b", 2))),)
+
+
 def test_a_new_agent_finds_a_hold_as_it_was_and_hears_the_word_at_once() -> None:
     word, swap = step(1, StepKind.HOLD, "a"), step(2, StepKind.SWAP, "a", 1)
     held = Run("r", RunState.RUNNING, (StepProgress(word, StepState.GATE, 1), StepProgress(swap)))

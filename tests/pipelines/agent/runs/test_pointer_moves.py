@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 import small_project
+from agent_world import stop_by_operator
 
 from core.model.errors import EngineRefused, LedgerUnavailable
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
+from pipelines.agent.registry_records import newer_serving
 from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from state.row_types import RunRow
 from tests.pipelines.agent import conftest
 from tests.pipelines.agent.runs import test_run_lane as lane
 
@@ -168,3 +171,81 @@ def cut_off(real: Callable[..., float]) -> Callable[..., float]:
 
 def locked(*_: object, **__: object) -> None:
     raise LedgerUnavailable("the ledger is locked by another program")
+
+
+def test_a_swap_that_was_cut_off_and_does_not_go_on_leaves_no_pointer_moved(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = begun(world, pool)
+    with pytest.raises(lane.Killed):
+        lane.drive(replace(world, faults=KilledAt("swap b")), run_id)  # type: ignore[arg-type]  # Kills.
+    assert pool.views == {**BEFORE, "c": "c__v2"}
+    stop_by_operator(world, pool, "b").join()
+    assert lane.drive(world, run_id) == "failed"
+    assert said(world, run_id) == "b@v2 was stopped after it had caught up; no pointer has moved"
+    assert pool.views == BEFORE == serving(world)
+    assert newer_serving(world) is None
+    world.ledger.retry_run(run_id)
+    assert lane.drive(world, run_id, OperatorControl("retry")) == "done"
+    assert pool.views == AFTER == serving(world)
+
+
+def test_pointers_that_a_silent_pool_has_left_moved_go_back_while_a_version_is_behind(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, behind = begun(world, pool), iter(["", "", "", "lag 7 rows"])
+    seen: list[dict[str, str]] = []
+
+    def why_closed(*_: object) -> str:
+        seen.append(dict(pool.views))
+        return next(behind, "")
+
+    real = conftest._Tables.swap
+    monkeypatch.setattr(lane.OpenGate, "why_closed", staticmethod(why_closed))
+    monkeypatch.setattr(conftest._Tables, "swap", cut_off_once(real))
+    assert lane.drive(world, run_id) == "done"
+    assert seen[3] == {**BEFORE, "c": "c__v2"} and seen[4] == BEFORE
+    assert pool.views == AFTER == serving(world)
+
+
+def test_a_cancel_after_a_kill_does_not_call_aborted_what_the_ledger_has_swapped(
+    world: AgentContext, pool: Any
+) -> None:
+    run_id = begun(world, pool)
+    swap = next(step.n for step in row_of(world, run_id).steps if step.do == "swap")
+    with pytest.raises(lane.Killed):
+        lane.drive(replace(world, faults=KilledAt(f"evidence {swap} swap")), run_id)  # type: ignore[arg-type]  # Kills.
+    assert lane.drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    assert [step.state for step in row_of(world, run_id).steps if step.do == "swap"] == ["done"]
+    assert pool.views == AFTER == serving(world)
+    assert {"a@v2", "b@v2", "c@v2"} <= {*pool.running}
+
+
+@dataclass
+class KilledAt:
+    """Fault points that die at a label."""
+
+    label: str
+
+    def pass_by(self, label: str) -> None:
+        if label == self.label:
+            raise lane.Killed(label)
+
+
+def row_of(world: AgentContext, run_id: str) -> RunRow:
+    found = world.ledger.run(run_id)
+    assert found is not None
+    return found
+
+
+def cut_off_once(real: Callable[..., float]) -> Callable[..., float]:
+    """Have the pool be silent once the first pointer of the first swap has moved."""
+    first = [True]
+
+    def swap(tables: Any, pointers: Any, before: Any) -> float:
+        if first and first.pop():
+            real(tables, pointers[:1], before)
+            raise conftest.PoolUnreachable("no answer within 30 s")
+        return real(tables, pointers, before)
+
+    return swap

@@ -1,0 +1,220 @@
+"""A held release over a scripted pool, and a rollback, killed at every point, and then met by somebody else."""
+
+import queue
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import fast_lane, stop_by_operator
+
+from core.model.names import TableName as T
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.run.release import ReleaseState
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.run_lane import RunDriver
+from state.ledger import LedgerReader
+from state.releases import release_of_run
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_run_lane import fast_gates  # noqa: F401  # A fixture of every test here.
+
+pytestmark = pytest.mark.drill
+
+LANDED = "SELECT id, kind FROM STREAM landed"
+FILES = small_project.texts(d=LANDED)
+EDITED = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed", d=LANDED)
+HELD = PlanRequest(tables=(T("a"),), rebuild=True, children="all", hold=True)
+ROLLBACK = PlanRequest(verb="rollback", tables=(T("a"),))
+WORD, CANCEL, RETRY = OperatorControl("swap", by="bob"), OperatorControl("cancel"), OperatorControl("retry")
+
+
+@dataclass
+class Watched(lane.KillAt):
+    """Fault points that keep their labels, and give a run the word once it is held."""
+
+    heard: "queue.Queue[OperatorControl]" = field(default_factory=queue.Queue)
+    labels: list[str] = field(default_factory=list)
+
+    def pass_by(self, label: str) -> None:
+        self.labels.append(label)
+        super().pass_by(label)
+        if label.endswith("hold gate") and label.startswith("after"):
+            self.heard.put(WORD)
+
+
+@dataclass
+class Trial:
+    """A world with a release or a rollback that is submitted."""
+
+    world: AgentContext
+    pool: Any
+    made: Plan
+    run_id: str = ""
+
+    def __post_init__(self) -> None:
+        self.run_id = lane.submit(self.world, self.made)
+        versions = {(str(node.table), node.from_version, node.version) for node in self.made.nodes if node.from_version}
+        self.before = {table: f"{table}__v{old}" for table, old, _ in versions}
+        self.after = {table: f"{table}__v{new}" for table, _, new in versions}
+
+    def drive(self, *words: OperatorControl, at: int = 0) -> tuple[str, list[str]]:
+        """Drive the run as a new agent does; returns its state, `killed` where it died, and what it passed."""
+        watched = Watched(at)
+        for word in words:
+            watched.heard.put(word)
+        row = self.world.ledger.run(self.run_id)
+        assert row is not None
+        if any((step.do, step.state) == ("hold", "gate") for step in row.steps):
+            watched.heard.put(WORD)
+        killable = replace(self.world, faults=watched)  # type: ignore[arg-type]  # Counts and kills.
+        try:
+            RunDriver(killable, row, watched.heard).drive()
+        except lane.Killed:
+            return "killed", watched.labels
+        lane.settle(self.world, self.pool)
+        ended = self.world.ledger.run(self.run_id)
+        assert ended is not None
+        return ended.state, watched.labels
+
+    def release(self) -> ReleaseState:
+        row = self.world.ledger.run(self.run_id)
+        assert row is not None
+        with LedgerReader(self.world.ledger.path) as reader:
+            found = release_of_run(reader, row, self.made, self.world.clock())
+        assert found is not None
+        return found.state
+
+    def wanted(self) -> set[str]:
+        every = self.world.ledger.deployments()
+        wanted = {f"{d.table}@v{d.version}" for d in every if d.wanted == "running" and not d.external}
+        return {name for name in wanted if not name.startswith("d@")}
+
+    def serving(self) -> dict[str, str]:
+        """Return what serves of the released tables; every pointer leads to what serves."""
+        every = self.world.ledger.deployments()
+        served = {str(d.table): f"{d.table}__v{d.version}" for d in every if d.active and not d.external}
+        assert self.pool.views == served
+        return {table: version for table, version in served.items() if table != "d"}
+
+    def running(self) -> set[str]:
+        return {name for name in self.pool.running if not name.startswith("d@")}
+
+
+Begun = Callable[[str], Trial]
+
+
+def names(pointers: dict[str, str]) -> set[str]:
+    """Return the queries of versions."""
+    return {version.replace("__", "@") for version in pointers.values()}
+
+
+@pytest.fixture(params=["release", "rollback"])
+def begun(request: pytest.FixtureRequest, world: AgentContext, pool: Any, tmp_path: Path) -> Begun:
+    def make(name: str) -> Trial:
+        fresh_pool = type(pool)()
+        fresh = lane.make_world(world, fresh_pool, tmp_path / name)
+        lane.deploy(fresh, fresh_pool, FILES)
+        release = Trial(fresh, fresh_pool, lane.plan(fresh, EDITED, HELD))
+        if request.param == "release":
+            return release
+        assert release.drive()[0] == "done"
+        return Trial(fresh, fresh_pool, lane.plan(fresh, EDITED, ROLLBACK))
+
+    return make
+
+
+def points(begun: Begun) -> int:
+    trial = begun("counts")
+    state, labels = trial.drive()
+    assert (state, trial.serving(), trial.release()) == ("done", trial.after, ReleaseState.DONE)
+    if trial.made.request.verb == "deploy":
+        assert {"validate", "hold"} <= {step.do.value for step in trial.made.steps}
+    assert len(labels) > 60
+    return len(labels)
+
+
+def test_a_cancel_after_a_kill_at_any_point_leaves_what_served_or_what_was_swapped_in(begun: Begun) -> None:
+    for at in range(1, points(begun) + 1):
+        trial = begun(str(at))
+        state, labels = trial.drive(at=at)
+        where = (at, labels[-1])
+        assert state == "killed", where
+        state, _ = trial.drive(CANCEL)
+        if trial.serving() == trial.after:
+            assert trial.release() is ReleaseState.DONE, where
+            assert trial.wanted() >= names(trial.after), where
+        else:
+            assert (state, trial.release()) == ("cancelled", ReleaseState.ABORTED), where
+            assert trial.serving() == trial.before, where
+            assert trial.running() == trial.wanted() == names(trial.before), where
+        trial.world.ledger.close()
+
+
+def test_a_stop_after_a_kill_at_any_point_is_met_and_a_retry_ends_the_run(begun: Begun) -> None:
+    ends = set()
+    for at in range(1, points(begun) + 1):
+        trial = begun(str(at))
+        _, labels = trial.drive(at=at)
+        where = (at, labels[-1])
+        stop_by_operator(trial.world, trial.pool, "b").join()
+        state, _ = trial.drive()
+        ends.add(state)
+        if state == "failed":
+            assert trial.serving() == trial.before, where
+            assert not any(name.startswith("b@") for name in trial.running()), where
+            assert trial.release() is ReleaseState.NEEDS_YOU, where
+            trial.world.ledger.retry_run(trial.run_id)
+            state, _ = trial.drive(RETRY)
+        assert (state, trial.serving(), trial.release()) == ("done", trial.after, ReleaseState.DONE), where
+        trial.world.ledger.close()
+    assert ends == {"done", "failed"}
+
+
+def restarts_one(trial: Trial) -> None:
+    """Restart a statement of the release."""
+    fast_lane(trial.world).restart((T("b"),), time.monotonic(), by="bob")
+
+
+def releases_beside(trial: Trial) -> None:
+    request = PlanRequest(tables=(T("d"),), rebuild=True)
+    assert Trial(trial.world, trial.pool, lane.plan(trial.world, EDITED, request)).drive()[0] == "done"
+    assert trial.pool.views["d"] == "d__v2" and "d@v1" not in trial.pool.running
+
+
+def deletes_beside(trial: Trial) -> None:
+    request = PlanRequest(verb="delete", tables=(T("d"),))
+    assert Trial(trial.world, trial.pool, lane.plan(trial.world, EDITED, request)).drive()[0] == "done"
+    assert "d" not in trial.pool.views and not any(name.startswith("d@") for name in trial.pool.running)
+
+
+def test_others_at_work_after_a_kill_at_any_point_neither_meet_the_run_nor_keep_it_from_its_end(begun: Begun) -> None:
+    acts = (restarts_one, releases_beside, deletes_beside)
+    for at in range(1, points(begun) + 1):
+        trial = begun(str(at))
+        _, labels = trial.drive(at=at)
+        where = (at, labels[-1])
+        acts[at % len(acts)](trial)
+        state, _ = trial.drive()
+        assert (state, trial.serving(), trial.release()) == ("done", trial.after, ReleaseState.DONE), where
+        assert trial.running() == trial.wanted() == names(trial.after), where
+        trial.world.ledger.close()
+
+
+def test_a_second_kill_some_points_after_the_first_changes_nothing(begun: Begun) -> None:
+    expected: Any = None
+    for at in range(1, points(begun) + 1):
+        trial = begun(str(at))
+        trial.drive(at=at)
+        state, _ = trial.drive(at=7)
+        if state == "killed":
+            state, _ = trial.drive()
+        assert (state, trial.release()) == ("done", ReleaseState.DONE), at
+        found = lane.picture(trial.world, trial.pool)
+        expected = expected or found
+        assert found == expected, at
+        trial.world.ledger.close()

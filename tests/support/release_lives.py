@@ -1,0 +1,318 @@
+"""Releases whose agent dies at chosen points while somebody else acts, and what is left of each."""
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from live_project import Impatient, until
+from release_project import RELEASE, RELEASED, ROLLBACK, SEAM, Released, Rows, releases_of, rows_of
+
+REQUESTS = {"release": RELEASE, "rollback": ROLLBACK, "seam": SEAM}
+ENDS_S = 180.0
+"""Longest time from a new agent to the end of a run, on a machine that does other things."""
+ROWS_S, LANDS_S = 60.0, 2.0
+
+EVERY_STEP = (
+    "before {n} {do} running", "after {n} {do} running", "effect {n} {do}", "evidence {n} {do}", "before {n} {do} done",
+    "after {n} {do} done",
+)  # fmt: skip
+"""What every step passes, at least."""
+GATED = ("start", "resume", "catch_up", "validate", "hold", "seam")
+INSIDE_A_SEAM = ("seam stop {table}", "seam seed {table}", "seam move {table}")
+RECORD = ("swap record", "swap commit")
+
+
+def points_of(plan: Mapping[str, Any]) -> list[str]:
+    """Return the points that a run of a plan passes, in the plan's order, those inside of its steps included.
+
+    Of points with nothing between them only one: what is `after running` is its `effect`, what is `evidence` comes
+    `before` the next state, and what is `after done` is `before` the next step.
+    """
+    found = []
+    for step in plan["steps"]:
+        n, do, table = step["n"], step["do"], step["table"]
+        inside: list[str] = []
+        if do == "swap":
+            inside = [*(f"swap {moved}" for moved in step.get("tables") or [table]), *RECORD]
+        if do == "seam":
+            inside = [*INSIDE_A_SEAM]
+        gate = ["after {n} {do} gate", "before {n} {do} done"] if do in GATED else []
+        here = ["before {n} {do} running", "effect {n} {do}", *inside, "evidence {n} {do}", *gate]
+        found += [label.format(n=n, do=do, table=table) for label in here]
+    return [*found, f"after {n} {do} done"]
+
+
+def one_point_per_step(plan: Mapping[str, Any], seed: int) -> list[str]:
+    """Choose a point of each step of a plan by a seed, and one inside the swap."""
+    chosen = []
+    for step in plan["steps"]:
+        n, do = step["n"], step["do"]
+        if do == "swap":
+            inside = [*(f"swap {table}" for table in step.get("tables") or [step["table"]]), *RECORD]
+            chosen.append(inside[seed % len(inside)])
+        chosen.append(EVERY_STEP[(seed + n) % len(EVERY_STEP)].format(n=n, do=do))
+    return chosen
+
+
+@dataclass(frozen=True)
+class Life:
+    """One run, where its agent dies, and who acts from its first death on."""
+
+    request: str
+    points: tuple[str, ...]
+    actor: str = ""
+
+
+@dataclass
+class Ending:
+    """How one run ended in which the agent died at some points."""
+
+    state: str = ""
+    """What the product calls it: done, rolled back or aborted; a rollback is done."""
+    died_at: list[str] = field(default_factory=list)
+    not_met: list[str] = field(default_factory=list)
+    """Points that the run did not pass any more."""
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+    rows: dict[str, Rows] = field(default_factory=dict)
+    swap_ms: int | None = None
+    took_s: float = 0.0
+    """From the run's begin to its end."""
+
+
+class Others(threading.Thread):
+    """Stop, start and restart `aside` until told to end; it runs afterwards."""
+
+    def __init__(self, world: Released) -> None:
+        super().__init__(daemon=True)
+        self._world, self._over = world, threading.Event()
+        self.acts = 0
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            for act in ("stop", "start", "restart"):
+                self.acts += self._world.run(act, "aside", "--confirm", "yes").returncode == 0
+                self._over.wait(3.0)
+
+    def end(self) -> None:
+        self._over.set()
+        self.join(timeout=120)
+        self._world.done("start", "aside", "--confirm", "yes")
+
+
+class Voice(threading.Thread):
+    """Somebody who acts on a run until it has ended: gives a held one the word, and does what an actor does.
+
+    `lands`: rows land all the while, without which no batch comes at which a seam fits.
+    """
+
+    def __init__(self, world: Released, run_id: str, act: "Callable[[Voice], None]", *, lands: bool) -> None:
+        super().__init__(daemon=True)
+        self.world, self.run_id, self._act, self._lands = world, run_id, act, lands
+        self.acting, self.over = threading.Event(), threading.Event()
+        self.acted, self.wrong = threading.Event(), ""
+
+    def run(self) -> None:
+        talking = threading.Thread(target=self._give_words, daemon=True)
+        talking.start()
+        try:
+            while not self.acting.wait(0.2) and not self.over.is_set():
+                pass
+            if self.acting.is_set():
+                self._act(self)
+        except Exception as error:
+            self.wrong = f"the other actor: {error}"
+        self.acted.set()
+        talking.join()
+
+    def _give_words(self) -> None:
+        held, landed = "SELECT 1 FROM step WHERE run_id = ? AND do = 'hold' AND state = 'gate'", monotonic()
+        while not self.over.wait(0.5):
+            if self._lands and monotonic() > landed + LANDS_S:
+                self.world.land(2)
+                landed = monotonic()
+            if self.world.ledger(held, self.run_id):
+                self.world.confirmed("release", "swap", self.run_id, "--detach")
+
+    @property
+    def state(self) -> str:
+        return str(self.world.ledger("SELECT state FROM run WHERE id = ?", self.run_id)[0][0])
+
+    def insists(self, *words: str) -> None:
+        """Act until it is confirmed: meanwhile the agent may die, or hold the statement for a step."""
+        said = None
+        ends = monotonic() + ENDS_S
+        while said is None or said.returncode:
+            if monotonic() > ends:
+                raise Impatient(f"{' '.join(words)}: {said.stderr if said else ''}")
+            said = self.world.confirmed(*words)
+            self.over.wait(0.3)
+
+    def carries_out(self, is_done: Callable[[], bool], *words: str) -> None:
+        """Plan and apply until it is so; a run that is open is left to itself."""
+        ends = monotonic() + ENDS_S
+        while not is_done():
+            if monotonic() > ends:
+                raise Impatient(f"not done: {' '.join(words)}")
+            if self.world.open_runs() < 2:
+                with suppress(AssertionError):
+                    self.world.begin_run(self.world.plan(*words))
+            self.over.wait(0.5)
+
+
+def _does_nothing(voice: Voice) -> None:
+    """The agent alone dies."""
+
+
+def _stops_one(voice: Voice) -> None:
+    """Stop a statement of the release, begin it again, and have the run go on where the stop has ended it."""
+    voice.insists("stop", "odd", "--confirm", "yes")
+    voice.insists("start", "odd", "--confirm", "yes")
+    ends = monotonic() + ENDS_S
+    while voice.state != "done" and monotonic() < ends:
+        if voice.state == "failed":
+            voice.world.run("runs", "retry", voice.run_id)
+        voice.over.wait(1.0)
+
+
+def _restarts_one(voice: Voice) -> None:
+    voice.insists("restart", "odd", "--confirm", "yes")
+
+
+def _cancels(voice: Voice) -> None:
+    while voice.state not in ("cancelled", "done"):
+        voice.world.cancel(voice.run_id)
+        voice.over.wait(0.3)
+
+
+def _releases_beside(voice: Voice) -> None:
+    before = voice.world.serving()["beside"][0]
+    voice.carries_out(lambda: voice.world.serving()["beside"][0] > before, "beside", "--rebuild")
+
+
+def _deletes_another(voice: Voice) -> None:
+    voice.carries_out(lambda: "spare" not in voice.world.serving(), "delete", "spare")
+
+
+ACTORS: Mapping[str, Callable[[Voice], None]] = {
+    "": _does_nothing,
+    "stop inside": _stops_one,
+    "restart inside": _restarts_one,
+    "cancel": _cancels,
+    "release beside": _releases_beside,
+    "delete beside": _deletes_another,
+}
+"""Who acts from the first death on; `aside` is stopped and started all the while, and `broken` has failed."""
+
+OTHERS_RUNS = {"release beside": ("beside", "--rebuild"), "delete beside": ("delete", "spare")}
+"""What makes a run of its own, whose points have the same labels."""
+
+
+def lived(world: Released, life: Life) -> Ending:
+    """Carry out one request with the agent dying at each of some points as it comes to it, and look at what is left."""
+    found, began, left = Ending(), monotonic(), list(life.points)
+    if "spare" not in world.serving():
+        assert world.confirmed("undelete", "spare").returncode == 0
+    world.renew_agent(life.points)
+    world.done("up")
+    until(lambda: world.all_run(*RELEASED, "beside"), 90, "the agent has found what runs")
+    plan, served = world.plan(*REQUESTS[life.request]), world.serving()
+    world.learn(plan)
+    known = {str(id) for (id,) in world.ledger("SELECT id FROM run")}
+    strays, dead = _strays(world), len(world.deaths())
+    world.begin_run(plan)
+    until(lambda: world.newest_run(other_than=known)[0], 10, "the run is there")
+    run_id, _ = world.newest_run()
+    voice = Voice(world, run_id, ACTORS[life.actor], lands=life.request == "seam")
+    voice.start()
+    world.land(4)
+    while left and _dies(world, voice):
+        deaths = world.deaths()
+        if len(deaths) == dead:
+            found.wrong.append(f"the agent has ended by itself: {(world.home() / 'agent.log').read_text()[-1500:]}")
+            break
+        dead, point = len(deaths), deaths[-1]
+        left.remove(point)
+        found.died_at.append(point)
+        voice.acting.set()
+        world.renew_agent(left)
+    found.not_met = left
+    _look(world, voice, found)
+    if (stray := _strays(world) - strays) and not (voice.state == "cancelled" and found.state == "done"):
+        found.wrong.append(f"beside what serves are wanted: {stray}")
+    if life.actor == "cancel" and found.state == "aborted" and world.serving() != served:
+        found.wrong.append(f"it served {served} and serves {world.serving()}")
+    if found.state not in ("done", "aborted" if life.actor == "cancel" else "done"):
+        notes = world.ledger("SELECT n, do, note FROM step WHERE state = 'failed' AND run_id = ?", run_id)
+        found.wrong.append(f"the run ended {voice.state}, the release is {found.state}: {notes}")
+    found.seconds = monotonic() - began
+    return found
+
+
+def _strays(world: Released) -> set[object]:
+    """Return the versions that are wanted running beside what serves; a cancel after a swap leaves the old ones so."""
+    return {*world.ledger(
+        "SELECT \"table\", version FROM deployment WHERE active = 0 AND wanted = 'running' AND \"table\" <> 'broken'"
+    )}  # fmt: skip
+
+
+def _dies(world: Released, voice: Voice) -> bool:
+    """Wait for the agent's death at its point; returns False if its run has ended without it."""
+    ends = monotonic() + ENDS_S
+    while not world.is_dead():
+        ended = voice.state in ("done", "cancelled") or (voice.state == "failed" and voice.acted.is_set())
+        if ended or (voice.state == "failed" and not voice.acting.is_set()):
+            with suppress(Impatient):
+                # It may die at the very end of its run.
+                until(world.is_dead, 1.0, "it is dead")
+            return world.is_dead()
+        if monotonic() > ends:
+            return False
+        with suppress(Impatient):
+            until(world.is_dead, 0.5, "it is dead", every_s=0.05)
+    return True
+
+
+def _look(world: Released, voice: Voice, found: Ending) -> None:
+    """Wait for the end of all runs, and find what is not as it must be."""
+    try:
+        until(lambda: voice.acted.is_set() or not voice.acting.is_set(), ENDS_S, "the other actor has done")
+        until(lambda: not world.open_runs(), ENDS_S, "the runs end")
+    except Impatient as error:
+        found.wrong.append(str(error))
+    voice.over.set()
+    voice.join(timeout=60)
+    found.wrong.extend([voice.wrong] if voice.wrong else [])
+    try:
+        until(lambda: world.all_run(*RELEASED, "beside"), 90, "what serves runs")
+        until(lambda: _right(world, found), ROWS_S, "every row is there once", every_s=1.0)
+    except Impatient as error:
+        found.wrong.append(str(error))
+    _judge(world, voice.run_id, found)
+
+
+def _judge(world: Released, run_id: str, found: Ending) -> None:
+    """Read how the release has ended, by the product's own words, and how long its run and its swap took."""
+    states = releases_of(world)
+    found.state = states.get(run_id, "no release")
+    found.wrong.extend(f"run {run} is {state}" for run, state in states.items() if state in _OPEN)
+    failed = world.ledger("SELECT state FROM deployment WHERE \"table\" = 'broken'")
+    if failed != [("failed",)]:
+        found.wrong.append(f"the neighbour is {failed}")
+    ((began, ended),) = world.ledger("SELECT started_at, ended_at FROM run WHERE id = ?", run_id)
+    found.took_s = float(str(ended or began)) - float(str(began))
+    for (note,) in world.ledger("SELECT note FROM step WHERE do = 'swap' AND state = 'done' AND run_id = ?", run_id):
+        if "within" in str(note):
+            found.swap_ms = int(str(note).rsplit("within ", 1)[1].split(" ", 1)[0])
+
+
+_OPEN = ("preparing", "hydrating", "validating", "ready", "held", "swapping", "observing", "retiring", "rolling back",
+         "needs you")  # fmt: skip
+
+
+def _right(world: Released, found: Ending) -> bool:
+    found.rows = rows_of(world, *RELEASED, "beside")
+    return all(rows.good for rows in found.rows.values())
