@@ -116,19 +116,3 @@ def test_readers_take_changes_exactly_and_a_stream_of_rows_fails(lake: Any) -> N
     with pytest.raises(AssertionError, match="DELTA_SOURCE_TABLE_IGNORE_CHANGES"):
         lake.table("r", "id BIGINT")
         lake.run("r", f"SELECT id FROM STREAM {lake.name('k')} WITH ('startingVersion'='0')")
-
-
-@pytest.mark.drill
-def test_two_keyed_statements_of_one_session_do_not_meet_in_their_views(lake: Any) -> None:
-    lake.table("p", EVENTS)
-    names = [f"k{n}" for n in range(2)]
-    for n, name in enumerate(names):
-        lake.table(name, EVENTS, CDF)
-        upsert = lake.upsert(name, "id", "v", "seq", "gone", sequence="seq")
-        select = f"SELECT id, concat(v, {n}) AS v, seq, gone FROM STREAM {lake.name('p')}"
-        lake.start_when_there_is_room(name, select, upsert)
-    for at in range(1, 5):
-        happened(lake, *((i, f"v{at}-", at, False) for i in range(1, 6)))
-    for n, name in enumerate(names):
-        wanted = [(i, f"v4-{n}") for i in range(1, 6)]
-        lake.until(lambda: sorted(lake.sql(f"SELECT id, v FROM {lake.name(name)}")) == wanted, 90)  # noqa: B023
