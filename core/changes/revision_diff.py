@@ -142,6 +142,10 @@ def _sink_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]
     if old.settings.key != new.settings.key:
         before, after = (", ".join(each.settings.key) or "none" for each in (old, new))
         yield ChangeKind.OUTPUT_MODE_OR_KEY, f"key: {before} → {after}"
+    for name in ("sequence", "deletes"):
+        was, now = (str(getattr(each.settings, name)) for each in (old, new))
+        if was != now:
+            yield ChangeKind.OUTPUT_MODE_OR_KEY, f"{name}: {was or 'none'} → {now or 'none'}"
 
 
 def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Iterator[RevisionDifference]:

@@ -46,6 +46,10 @@ class TableFormat:
     """Whether a version can be made to go on at a position of another one's, as writer and as what is read."""
     moves_to_other_version: bool = True
     """Whether a statement over tables of it alone can go on in another version of the one that it streams."""
+    keyed: bool = False
+    """Whether the rows of a statement can replace others by their key."""
+    keyed_properties: tuple[tuple[str, str], ...] = ()
+    """Of a table whose rows do so, from its creation: what was not recorded then is never told to readers."""
     subfolder: str = ""
     """Where a version's table lies within its folder: Delta creates none beside our own files (4.4.0)."""
 
@@ -71,7 +75,8 @@ _FORMATS = (
     TableFormat(
         "delta", written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
         added_column_stops_readers=True, columns_are_fixed=True,
-        repeated_by_new_checkpoint=True, positions_can_be_set=False, subfolder="delta",
+        repeated_by_new_checkpoint=True, positions_can_be_set=False, keyed=True,
+        keyed_properties=(("delta.enableChangeDataFeed", "true"),), subfolder="delta",
         data_files="parquet",
     ),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """The agent's port to files of tables and checkpoints, and what is read of them: commits, lag, contents of a folder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -157,10 +157,15 @@ class Checkpoints(Protocol):
         """Return the id that a table itself has; empty where it has none, or its format knows none."""
 
     def why_other_source(
-        self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]
+        self,
+        checkpoint: str,
+        sources: tuple[tuple[int, TableName, str, str], ...],
+        *,
+        take_changes: Set[int] = frozenset(),
     ) -> tuple[TableName, str] | None:
         """Return the first of the sources, given as for `lag`, that is not what a statement has read, and why; None
-        where all are, and where nobody can tell."""
+        where all are, and where nobody can tell. Those by the ordinals `take_changes` go on over rows that were changed
+        or taken out, which a stream of rows does not."""
 
     def take_over(self, folder: str, former: str = "") -> None:
         """Write ledger, epoch and machine of now into the owner file of a folder of this ledger, or of a former one."""

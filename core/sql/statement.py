@@ -45,6 +45,11 @@ class TableRead:
     implied: bool = False
     """Whether it streams without STREAM being written, because every table of the project does."""
 
+    @property
+    def takes_changes(self) -> bool:
+        """Return whether it streams the changes of its table (Delta), not its rows."""
+        return any((name.lower(), value.lower()) == ("readchangefeed", "true") for name, value in self.options)
+
 
 @dataclass(frozen=True, slots=True)
 class Operator:
@@ -66,6 +71,14 @@ class Column:
     type: str = ""
     nullable: bool = True
     comment: str = ""
+
+
+CHANGE_COLUMNS = (
+    Column("_change_type", "", "string"),
+    Column("_commit_version", "", "bigint"),
+    Column("_commit_timestamp", "", "timestamp"),
+)
+"""What a stream of changes has beside the columns of its table (Delta 4.4.0)."""
 
 
 SIMPLIFIED = "; as Spark simplifies "

@@ -15,6 +15,7 @@ from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
+from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
 from pipelines.agent.table_identities import register_again
 from pipelines.agent.version_tables import pointer_of
 from state.emergency_journal import EmergencyJournal
@@ -64,6 +65,7 @@ class Reconciler:
     _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
     """Versions whose pointer it has refused."""
     _register_at: float = 0.0
+    _lost_workers: LostWorkers = field(default_factory=LostWorkers)
 
     def restore(self, pool: PoolConnection) -> None:
         """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays.
@@ -279,11 +281,19 @@ class Reconciler:
             if deployment.state == State.FAILED:
                 self._look_at_checkpoint(deployment)
             return
-        if over is not None and over.error:
+        if over is not None and over.error and not self._lost_its_worker(deployment, over):
             fail(self.world, deployment, over.error_class, over.error)
             return
         if deployment.query_id:
             self._start_again(deployment, stops)
+
+    def _lost_its_worker(self, deployment: Deployment, over: ReportedQuery) -> bool:
+        """Return whether a statement has only lost its process, and say so."""
+        key = (deployment.table, deployment.version)
+        lost = self._lost_workers.again(key, over.error, self.world.monotonic())
+        if lost:
+            self.world.event("exception", WORKER_LOST, about=key, detail=over.error, fingerprint=WORKER_LOST)
+        return lost
 
     def _start_again(self, deployment: Deployment, stops: int) -> None:
         """Its session is gone: go on from the checkpoint. One that ended with `headgate down` has lost nothing.

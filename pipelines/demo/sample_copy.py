@@ -12,7 +12,7 @@ from uuid import uuid4
 from core.model.errors import HeadgateError, Refused
 from core.model.table_formats import WRITTEN, table_format
 from pipelines.demo.data_folder import open_folder, read_object
-from pipelines.demo.sample_reference_data import FOLDER
+from pipelines.demo.sample_reference_data import FOLDER, KEYED_TABLES
 
 MARKER = ".headgate-demo"
 """The file that says a folder is ours, to use again and to purge."""
@@ -85,6 +85,8 @@ def _copy(target: Path, identity: str, format: str) -> SampleCopy:
         building = Path(beside) / "copy"
         left_out = shutil.ignore_patterns("reference", "__pycache__", "headgate.yml")
         shutil.copytree(FOLDER, building, ignore=left_out)
+        if table_format(format).keyed:
+            shutil.copytree(KEYED_TABLES, building, dirs_exist_ok=True)
         data = open_folder(building / "data").path
         shutil.copytree(FOLDER / "reference", data / "reference")
         text, count = re.subn(r"^id: .*$", f"id: {identity}", (FOLDER / "headgate.yml").read_text(), flags=re.MULTILINE)

@@ -1,7 +1,7 @@
 """Files of tables of every format: what has a transaction log is asked of it, everything else of its own files."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -45,12 +45,16 @@ class TableCheckpoints(FileCheckpoints):
                 _refuse_unmounted(folder)
             return found
 
-    def why_other_source(self, checkpoint: str, sources: Sources) -> tuple[TableName, str] | None:
+    def why_other_source(
+        self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset()
+    ) -> tuple[TableName, str] | None:
         """Return the first source that is not what a statement has read, and why; None where all are."""
         with _reading(checkpoint):
             offsets = self._delta_offsets(checkpoint)
             for ordinal, table, folder, _ in sources:
-                if (offset := offsets.get(ordinal)) and (why := self._delta.why_other(offset, folder)):
+                if (offset := offsets.get(ordinal)) is None:
+                    continue
+                if why := self._delta.why_other(offset, folder, takes_changes=ordinal in take_changes):
                     _refuse_unmounted(folder)
                     return table, why
         return None

@@ -16,6 +16,11 @@ KEPT_COMMITS = 10_000
 """Commits of one table that are held, newest first; a reader that is farther behind has them read once more."""
 
 _DIGITS = 20
+_CHANGED_ROWS = (
+    "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numUpdatedRows", "numDeletedRows",
+)  # fmt: skip
+"""What MERGE, UPDATE and DELETE say of themselves: the files that they write hold rows that stayed as well (4.4.0)."""
+
 _CHECKPOINT_COLUMNS = (
     "add.path", "add.size", "add.modificationTime", "add.stats", "add.deletionVector.cardinality",
     "txn.appId", "txn.version", "metaData.id",
@@ -54,6 +59,7 @@ class Commit(NamedTuple):
     """Added with new rows: what OPTIMIZE writes is not counted."""
     bytes: int
     rows: int | None
+    """Of one that took rows out: those that were inserted, changed and deleted; None where it does not say so."""
     took_out: str = ""
     """What took rows out or changed them (`UPDATE`), empty where nothing did; what OPTIMIZE does is none of it."""
 
@@ -95,6 +101,8 @@ class _Actions:
     removed: list[str] = field(default_factory=list)
     took_out: bool = False
     operation: str = ""
+    changed_rows: int | None = None
+    """As it says itself."""
     batches: dict[str, int] = field(default_factory=dict)
     id: str = ""
     maps_columns: bool = False
@@ -220,7 +228,7 @@ class DeltaLog:
         found = Totals.of(actions.added)
         at = actions.at if actions.at is not None else found.earliest or 0.0
         what = (actions.operation or "a commit") if actions.took_out else ""
-        return Commit(version, at, found.files, found.bytes, found.rows, what)
+        return Commit(version, at, found.files, found.bytes, actions.changed_rows if what else found.rows, what)
 
     def _there(self, version: int) -> _Actions:
         found = self._read(version)
@@ -297,6 +305,9 @@ def _actions(lines: Iterable[str]) -> _Actions:
             found.id, found.maps_columns = str(meta["id"]), _maps_columns(meta.get("configuration") or {})
         elif info := action.get("commitInfo"):
             found.operation = str(info.get("operation", ""))
+            metrics = info.get("operationMetrics") or {}
+            counts = [metrics[name] for name in _CHANGED_ROWS if name in metrics]
+            found.changed_rows = sum(map(int, counts)) if counts else None
             at = info.get("inCommitTimestamp") or info.get("timestamp")
             found.at = None if at is None else float(at) / 1000
     return found

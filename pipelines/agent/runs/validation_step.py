@@ -24,7 +24,7 @@ from pipelines.agent.deployment_lifecycle import written_batch
 from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
 from pipelines.agent.runs.release_expectations import VersionPair
 from pipelines.agent.runs.version_comparison import VersionComparison
-from pipelines.agent.runs.version_histories import version_histories
+from pipelines.agent.runs.version_histories import version_histories, why_never_equal
 from state.check_results import CheckResultRow
 from state.row_types import Deployment
 
@@ -111,6 +111,8 @@ def _position(
     both: list[Version] = [(old.table, old.version), (new.table, new.version)]
     strict = world.monotonic() - open_.opened_at < STRICT_S
     try:
+        if why := why_never_equal(world, *both):
+            return Unaligned(why, final=True)
         histories = version_histories(world, *both)
     except InvalidProject as error:
         return Unaligned(error.summary, final=True)
