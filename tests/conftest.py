@@ -39,9 +39,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_hypothesis_test(getattr(item, "function", None)):
             item.add_marker("generated")
-        if item.get_closest_marker("drill"):
-            # With `--dist loadgroup` one worker takes all drills, one after the other, and computes little meanwhile.
-            item.add_marker(pytest.mark.xdist_group("drills"))
     items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in FIRST))
 
 
