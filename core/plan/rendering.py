@@ -65,6 +65,9 @@ class ColumnWidths:
 FIXED = 20
 """Cells of LVL, the sign, REPLAY, UNDO, and the spaces between all columns but that before WHY."""
 
+_WHY = 4
+"""Place of the reason among the cells."""
+
 TITLES = ("LVL", "TABLE", "CHANGE", "ACTION", "WHY", "REPLAY", "ETA", "UNDO")
 
 
@@ -166,6 +169,21 @@ def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> st
     return f"{text}{replay:>6} {eta:>{widths.eta}} {undo}"
 
 
+def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
+    """Write one table: its row, and its reason under it, or beside it where there is room; no word of it is cut."""
+    cells = list(node_cells(node))
+    if not widths.why:
+        lines = [table_row(cells, widths, GLYPH_BY_ACTION[node.action])]
+        if node.action is not Action.KEEP and (node.evidence or node.because_of):
+            lines += _wrapped(why_words(node), width, " " * 6)
+        return lines
+    first = next(iter(textwrap.wrap(cells[_WHY], widths.why, break_on_hyphens=False)), "")
+    rest = cells[_WHY][len(first) :].strip()
+    cells[_WHY] = first
+    place = 8 + widths.table + widths.change + widths.action
+    return [table_row(cells, widths, GLYPH_BY_ACTION[node.action]), *_wrapped(rest, width, " " * place)]
+
+
 def left_behind_sentences(plan: Plan) -> tuple[str, ...]:
     """Describe for each reader out of scope what it stays on, and what that keeps from being retired."""
     return tuple(map(_left_behind, plan.left_behind))
@@ -251,9 +269,7 @@ def _table(plan: Plan, width: int) -> list[str]:
     for node in plan.nodes:
         if folded and node.action is Action.KEEP:
             continue
-        lines.append(table_row(node_cells(node), widths, GLYPH_BY_ACTION[node.action]))
-        if not widths.why and node.action is not Action.KEEP and (node.evidence or node.because_of):
-            lines.append(f"      {why_words(node)}")
+        lines += node_lines(node, widths, width)
     lines += [f"      {counted(kept, 'table')} kept as they are"] if folded else []
     return [_fit(line, width) for line in lines]
 
@@ -265,6 +281,10 @@ def _section(title: str, sentences: Iterable[str], width: int) -> list[str]:
         lead = f" {title if not lines else '':<11} "
         lines += textwrap.wrap(sentence, width, initial_indent=lead, subsequent_indent=" " * 15, break_on_hyphens=False)
     return lines
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _cell(text: str, width: int) -> str:
