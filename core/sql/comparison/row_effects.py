@@ -185,7 +185,7 @@ class _Effects:
     withheld: RowSide | None = None
 
     def values_of(self, select: Any) -> Iterator[tuple[str, str]]:
-        """Give each output that is no key of a group, and why it has other values."""
+        """Yield each output that is no key of a group, and why it has other values."""
         keys = _keys(select)
         for each in select.expressions:
             if not (keys and _is_of_keys(each.unalias(), keys)):
@@ -304,7 +304,7 @@ def _same_but_side(was: Any, now: Any) -> bool:
 
 
 def _regrouping(old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
-    """Give what decides what a row is: (words, before, after)."""
+    """Yield what decides what a row is: (words, before, after)."""
     for key, word in (("from_", "source"), ("laterals", "lateral view"), ("limit", "LIMIT"), ("qualify", "QUALIFY")):
         if key == "from_":
             was, now = (_source(select) for select in (old, new))
