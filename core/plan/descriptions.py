@@ -1,6 +1,7 @@
 """Nodes and steps in words: what changes, what is done, why, what it costs, what it loses and how it is undone."""
 
 import re
+from collections.abc import Mapping
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind, typed_strategy
@@ -256,5 +257,8 @@ def step_words(step: Step) -> str:
 
 
 def act_words(do: str) -> str:
-    """Return what a step does, in words."""
-    return do.replace("_", " ")
+    """Return what a step does, in words that people know of databases and files."""
+    return _ACTS.get(do, do.replace("_", " "))
+
+
+_ACTS: Mapping[str, str] = {StepKind.UNPOINT: "drop view", StepKind.TOMBSTONE: "trash"}

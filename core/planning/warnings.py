@@ -117,7 +117,7 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
     if declared is None or declared.parsed is None:
         return
     if kind.definition.leaves_seam and declared.parsed.stateful:
-        walk.found.warn(reader, f"keeps state, and aggregates across the point where {table} switches versions")
+        walk.found.warn(reader, f"keeps state, and aggregates across the point where {table} goes on with its new text")
     known = walk.found.by_table.get(reader)
     if kind is not ChangeKind.COLUMN_ADDED:
         return
