@@ -43,13 +43,13 @@ def edit_of_rows(evidence: Iterable[str]) -> str:
     return f"{what} {verb[1] if verb is not None else 'changed'}"
 
 
-def edits_in_brief(evidence: Iterable[str]) -> str:
-    """Join edits to one line, those of one sort as one, with their number."""
+def edits_by_sort(evidence: Iterable[str]) -> tuple[str, ...]:
+    """Return edits with those of one sort as one, with their number."""
     found: dict[str, list[str]] = {}
     for words in evidence:
         head = _HEAD.fullmatch(words)
         found.setdefault(f"{head['where']}{head['head']}" if head else words, []).append(head["text"] if head else "")
-    return "; ".join(_sort_of(head, texts) for head, texts in found.items())
+    return tuple(_sort_of(head, texts) for head, texts in found.items())
 
 
 def _sort_of(head: str, texts: list[str]) -> str:
