@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from core.model.names import TableName
-from core.model.states import ALIVE, MAY_WORK, Fault, State
+from core.model.states import MAY_WORK, Fault, State
 from core.observed.deployment import Binding
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement, StagedRow
 from state.table_acts import NOBODY, TableAct, TableActReads, move_serials
-from state.transactions import NEWEST_CHANGE, LedgerWrites, upsert
+from state.transactions import MAY_RUN, NEWEST_CHANGE, LedgerWrites, upsert, while_it_may_run
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
@@ -100,13 +100,12 @@ _FIGURES = (
     "out_rows_s", "rows_total", "batch", "batch_ms", "committed_at",
 )  # fmt: skip
 
-_MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, State.UNKNOWN}))
-
-_LINE = """
+_LINE = f"""
 SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.error,
   d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.behind_s,
-  m.data_age_s, m.fault, m.trend, m.rate_rows_s, m.eta_s, m.in_rows_s, m.out_rows_s, m.rows_total, m.batch, m.batch_ms,
-  m.committed_at, d.started_at, m.exact IS NOT 0, d.active, d.external, d.stateful, d.drop_after IS NOT NULL,
+  m.data_age_s, m.fault, m.trend, m.rate_rows_s, m.eta_s, {while_it_may_run("in_rows_s")},
+  {while_it_may_run("out_rows_s")}, m.rows_total, m.batch, m.batch_ms, m.committed_at, d.started_at,
+  m.exact IS NOT 0, d.active, d.external, d.stateful, d.drop_after IS NOT NULL,
   d.served_at, m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0
 FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id"""
 
@@ -286,7 +285,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 change = self._next_change()
                 connection.execute(
                     "UPDATE deployment SET wanted = 'stopped', stop_serial = ?1, changed = ?1, state = "
-                    f"CASE WHEN state IN ({_MAY_RUN}) THEN 'stopping' ELSE state END "
+                    f"CASE WHEN state IN ({MAY_RUN}) THEN 'stopping' ELSE state END "
                     'WHERE "table" = ?2 AND NOT external AND drop_after IS NULL',
                     (change, table),
                 )

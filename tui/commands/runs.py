@@ -10,6 +10,7 @@ from core.model.errors import AgentUnreachable, Refused
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
 from core.run.model import StepState
+from core.run.stopped_tables import stopped_serving, stopped_serving_words
 from core.run.time_left import time_left
 from core.text.units import duration_range
 from core.text.wording import first_sentence
@@ -124,9 +125,12 @@ def _control(context: CommandContext, act: str) -> int:
     confirm = ""
     if act in ("cancel", "skip"):
         short = row.id[:4]
+        rests = stopped_serving(context.operations.reader.deployments(), {step.table for step in row.steps})
         question = f"cancel run {row.id}: versions that were started but not swapped in are stopped; tables are kept."
         if act == "skip":
             question = f"skip step {context.args.step} of run {row.id}: what follows goes on without it."
+        elif rests:
+            context.voice.say(stopped_serving_words(rests))
         confirm = context.confirm(short, question)
     step = context.args.step if act == "skip" else 0
     context.operations.agent.run_control(row.id, act, step=step, confirm=confirm)

@@ -1,5 +1,6 @@
 """Commands that act at once: stop, start, restart; confirmed, sent to the agent, answered statement by statement."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from core.model.errors import TryAgain, UsageError
@@ -49,6 +50,8 @@ def _act(context: CommandContext, verb: str) -> int:
     if deployed is not None:
         _refuse_unknown(tables, deployed)
     context.announce()
+    for words in _besides(context, deployed, tables) if verb == "stop" else ():
+        context.voice.say(words)
     needed = operations.agent.confirmation(verb, tables)
     question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(deployed or (), tables)
     confirm = context.confirm(needed.text, question)
@@ -75,6 +78,19 @@ def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
         return context.operations.reader.deployments()
     except HeadgateError:
         return None
+
+
+def _besides(
+    context: CommandContext, deployed: tuple[Deployment, ...] | None, tables: list[TableName]
+) -> Iterable[str]:
+    """Return what a stop is besides; nothing where the ledger cannot be read, which is no reason not to stop."""
+    from core.model.errors import HeadgateError
+    from core.run.stopped_tables import stop_words
+
+    try:
+        return stop_words(deployed, context.operations.reader.open_runs(), tables) if deployed else ()
+    except HeadgateError:
+        return ()
 
 
 def _refuse_unknown(tables: list[TableName], deployed: tuple[Deployment, ...]) -> None:

@@ -12,12 +12,11 @@ from core.run.state_machine import StepFailed
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import compile_deployment
 from pipelines.agent.deployment_lifecycle import start
+from state.plans import local_time
 from state.row_types import Deployment
 
 if TYPE_CHECKING:
     from pipelines.agent.runs.validation_step import OpenValidation
-
-STOPPED_BY_OPERATOR = "an operator has stopped it during this run; headgate runs retry starts it all the same"
 
 
 class OpenRun:
@@ -48,6 +47,15 @@ class OpenRun:
         locks, ledger = self.world.locks, self.world.ledger
         return locks.has_unrecorded_stop(table) or ledger.stopped_during(self.id, table)
 
+    def stopped_words(self, table: TableName) -> str:
+        """Write which table was stopped, by whom and when, as far as that is recorded, and what can be done."""
+        ledger = self.world.ledger
+        act, run = ledger.table_acts().get(table), ledger.run(self.id)
+        known = act is not None and act.what.startswith("a stop by ") and (run is None or act.at >= run.started_at)
+        who = f"{act.what.removeprefix('a stop by ')} at {local_time(act.at)}" if act and known else "an operator"
+        retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
+        return f"{table} was stopped by {who} during this run; {retry} starts it all the same, {cancel} leaves it"
+
     def overtaken(self, table: TableName) -> str:
         """Return which version serves a table that this run neither replaces nor brings; empty where none does."""
         node = self.nodes[table]
@@ -70,7 +78,7 @@ class OpenRun:
         """Start the step's version after `before`; a stop by an operator during this run wins, whenever it comes."""
         stops = self.world.locks.stops(step.table)
         if self.stopped_by_operator(step.table):
-            return StepFailed(step.n, STOPPED_BY_OPERATOR)
+            return StepFailed(step.n, self.stopped_words(step.table))
         before(self.deployed(step))
         self.failed_before_retry.discard((step.table, step.version))
         if self.deployed(step).wanted != WantedState.RUNNING:

@@ -102,7 +102,7 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
         if deployment is None:
             return StepFailed(step.n, f"{name} is not in the registry")
         if run.stopped_by_operator(table):
-            return StepFailed(step.n, f"{name} was stopped after it had caught up; no pointer has moved")
+            return StepFailed(step.n, f"no pointer has moved: {run.stopped_words(table)}")
         if deployment.wanted != WantedState.RUNNING or (table, version) in run.failed_before_retry:
             return run.begun_again(step, table, version) or GateOpened(step.n, f"{name} was started again")
         if deployment.state == State.FAILED:

@@ -1,5 +1,6 @@
 """One hand on a statement at a time: an operator acts while a run goes on, and a stop always wins."""
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -98,10 +99,17 @@ def test_a_stop_during_a_rebuild_stops_all_versions_and_nothing_is_swapped_in(
     run_id, state = drive_while(world, made, f"effect {step.n} {before_step}", lambda: stop(world, A))
     assert state == "failed"
     (said,) = notes(world, run_id, "failed").values()
-    assert "an operator has stopped it" in said or "a@v2 was stopped after it had caught up" in said
+    assert re.fullmatch(
+        r"(no pointer has moved: )?a was stopped by bob at \d\d-\d\d [\d:]{8} during this run; "
+        f"headgate runs retry {run_id} starts it all the same, headgate runs cancel {run_id} leaves it",
+        said,
+    )
     assert not [name for name in pool.running if name.startswith("a@")]
     assert pool.views == before, "what serves is as it was"
     assert all(found.wanted == "stopped" for found in world.ledger.versions(A))
+    assert drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    (over,) = (event for event in world.ledger.events() if event.summary == f"run {run_id} cancelled")
+    assert over.detail == "a v1 serves and is stopped: headgate start a starts it"
 
 
 @pytest.mark.parametrize("before_step", ["create", "start", "catch_up", "swap"])
@@ -132,7 +140,7 @@ def test_a_gate_ends_when_an_operator_stops_what_it_waits_for(
     changed = small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
     run_id = submit(world, plan(world, changed, PlanRequest(tables=(B,), rebuild=True)))
     assert drive(world, run_id) == "failed"
-    assert "an operator has stopped it" in notes(world, run_id, "failed")["catch_up b"]
+    assert "b was stopped by bob at" in notes(world, run_id, "failed")["catch_up b"]
 
 
 def test_a_restart_step_never_overwrites_a_stop(world: AgentContext, pool: Any) -> None:
@@ -141,7 +149,7 @@ def test_a_restart_step_never_overwrites_a_stop(world: AgentContext, pool: Any) 
     (restart,) = [step for step in made.steps if step.do is StepKind.RESTART]
     c = TableName("c")
     run_id, state = drive_while(world, made, f"effect {restart.n} restart", lambda: stop(world, c))
-    assert state == "failed" and "an operator has stopped it" in notes(world, run_id, "failed")["restart c"]
+    assert state == "failed" and "c was stopped by bob at" in notes(world, run_id, "failed")["restart c"]
     found = version(world, c, 1)
     assert (found.wanted, found.state, "c@v1" in pool.running) == ("stopped", "stopped", False)
     assert "WHERE" not in found.texts.dml, "the text that never ran is not recorded"

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger_rows import create_run, run_row
 
 from pipelines.agent.fast_lane import PENDING, RAN, RESTARTED, RESTED, SENT, STARTED, STOPPED, WAITS
+from state.row_types import StepRow
 from tui.command_line import exit_codes
 from tui.commands.stop_start_restart import TAKEN
 
@@ -93,3 +95,23 @@ def test_a_name_without_a_statement_is_refused_before_anything_is_asked(
     assert "landed is an external table" in capsys.readouterr().err
     assert exit_codes.run_command_line([verb, "orders"]) == 3
     assert "--confirm 'yes'" in capsys.readouterr().err and agent.heard == []
+
+
+def test_a_stop_names_each_version_that_it_stops_and_the_run_that_needs_the_table(
+    agent: Any, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.put_deployment(deployed("orders"))
+    ledger.put_deployment(deployed("orders", version=2, active=False))
+    steps = (StepRow(1, "catch_up", "orders", 2, "done"), StepRow(2, "hold", "orders", 2, "gate"))
+    create_run(ledger, run_row("p", id="7f3a-1", steps=steps))
+    agent.script["stop"] = {"statements": [{"table": "orders", "version": 1, "outcome": "stopped", "took_ms": 12}]}
+    assert exit_codes.run_command_line(["stop", "orders", "--yes"]) == 0
+    said = capsys.readouterr().err
+    assert "orders is stopped in each version that runs: v1, v2\n" in said
+    assert (
+        "run 7f3a-1 needs orders: it fails, and asks for headgate runs retry 7f3a-1, which starts its versions, "
+        "or headgate runs cancel 7f3a-1\n" in said
+    )
+    ledger.update_deployment("orders", 1, wanted="stopped")
+    assert exit_codes.run_command_line(["runs", "cancel", "7f3a-1", "--confirm", "7f3a"]) == 0
+    assert "orders v1 serves and is stopped: headgate start orders starts it\n" in capsys.readouterr().err

@@ -62,6 +62,31 @@ def test_a_run_that_replaces_versions_shows_its_pairs_and_its_steps(size: tuple[
     in_console(scenario, size=size, backend=ReleasingBackend(release_of("held")))
 
 
+def test_a_cancel_and_a_stop_name_what_they_leave_stopped_and_who_waits() -> None:
+    backend = ReleasingBackend(release_of("held"))
+    found = backend.run(RUN)
+    assert found is not None
+    table = next(
+        step.table for step in found.run.steps if step.table in {one.table for one in backend.current.statements}
+    )
+    lines = backend.current.statements
+    rests = tuple(one._replace(wanted="stopped", state="stopped") if one.table == table else one for one in lines)
+    backend.current = replace(backend.current, statements=rests, open_runs=(found.run,))
+
+    async def scenario(console: Console) -> None:
+        await opened(console)
+        await console.press("C")
+        said = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
+        assert f"{table} v1 serves and is stopped: headgate start {table} starts it." in said, said
+        await console.press("escape")
+        run_command(console.screen, f"stop {table}")  # type: ignore[arg-type]  # The screen of a run.
+        await console.until(lambda: "STOP" in console.dialog(), "the question")
+        said = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
+        assert f"run {found.run.id} needs {table}: it fails, and asks for headgate runs retry" in said, said
+
+    in_console(scenario, backend=backend)
+
+
 def test_enter_alone_keeps_it_held() -> None:
     async def scenario(console: Console) -> None:
         await opened(console)
