@@ -30,6 +30,7 @@ from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.refused_calls import RefusedCalls
 from pipelines.agent.requests.release_words import check_word
+from pipelines.agent.requests.retries import journal_retry
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_continued
@@ -241,11 +242,9 @@ class CommandHandler:
             require_confirmation(
                 confirmation_for_act(act, (row.id,), self._world.layout.environment.protected), confirm
             )
-        if act == "retry":
-            self._world.ledger.retry_run(row.id)
-        if act in ("retry", "skip") and row.state == "failed":
-            # At once, so that whoever follows the run does not read its old end; Refused where a table is taken.
-            self._world.ledger.put_run_state(row.id, "running")
+        if act == "retry" or (act == "skip" and row.state == "failed"):
+            # At once, so that whoever follows the run does not read its old end.
+            journal_retry(self._world, row, skipping=step if act == "skip" else 0)
         self._runs.tell(row.id, OperatorControl(act, step, caller.name))
         return {"run": row.id, "act": act}
 

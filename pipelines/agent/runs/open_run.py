@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from pipelines.agent.runs.validation_step import OpenValidation
 
 
+def overtaken(world: AgentContext, node: PlanNode) -> str:
+    """Return which version serves a table that a node neither replaces nor brings; empty where none does."""
+    serving = next((d for d in world.ledger.versions(node.table) if d.active and not d.deleted), None)
+    if serving is None or serving.external or serving.version in (node.from_version, node.version):
+        return ""
+    return query_name(node.table, serving.version)
+
+
 class OpenRun:
     """A run whose steps are performed."""
 
@@ -33,8 +41,6 @@ class OpenRun:
         """By the number of the step."""
         self.half_moved: dict[int, bool] = {}
         """By the number of a swap whether some of its pointers may have moved, and others not."""
-        self.failed_before_retry: set[tuple[TableName, int]] = set()
-        """New versions that had failed when an operator retried the run: they are started once more."""
         self.waits: dict[int, float] = {}
         """Since when a step waits for what lets it begin, by the monotonic clock."""
 
@@ -56,20 +62,12 @@ class OpenRun:
         retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
         return f"{table} was stopped by {who} during this run; {retry} starts it all the same, {cancel} leaves it"
 
-    def overtaken(self, table: TableName) -> str:
-        """Return which version serves a table that this run neither replaces nor brings; empty where none does."""
-        node = self.nodes[table]
-        serving = next((d for d in self.world.ledger.versions(table) if d.active and not d.deleted), None)
-        if serving is None or serving.external or serving.version in (node.from_version, node.version):
-            return ""
-        return query_name(table, serving.version)
-
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | None:
-        """Start a version of this run that was stopped by an operator or has failed: a retry is the later word."""
+        """Start a version of this run that an operator or a retry has stopped: a retry is the later word."""
         deployment = self.world.ledger.deployment(table, version)
         if deployment is None or deployment.external:
             return None
-        if deployment.wanted == WantedState.RUNNING and (table, version) not in self.failed_before_retry:
+        if deployment.wanted == WantedState.RUNNING:
             return None
         again = self.start_unless_stopped(replace(step, table=table, version=version), lambda found: None)
         return again if isinstance(again, StepFailed) else None
@@ -80,7 +78,6 @@ class OpenRun:
         if self.stopped_by_operator(step.table):
             return StepFailed(step.n, self.stopped_words(step.table))
         before(self.deployed(step))
-        self.failed_before_retry.discard((step.table, step.version))
         if self.deployed(step).wanted != WantedState.RUNNING:
             self.world.ledger.update_deployment(step.table, step.version, wanted=WantedState.RUNNING)
         start(self.world, self.deployed(step), stops=stops)

@@ -29,7 +29,7 @@ from core.run.state_machine import (
 )
 from core.run.stopped_tables import stopped_serving, stopped_serving_words
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.aborted_versions import abort, give_up
+from pipelines.agent.runs.aborted_versions import abort, give_up, stop_failed
 from pipelines.agent.runs.pointer_moves import put_back
 from pipelines.agent.runs.step_executor import StepExecutor
 from pipelines.agent.runs.unreadable_run import end_unreadable
@@ -135,7 +135,7 @@ class RunDriver:
         while not self._world.stopping.is_set():
             words = self._heard()
             if any(word.act == "retry" for word in words):
-                self._retrying(self._executor.retry)
+                self._retrying(partial(stop_failed, self._world, self._row))
             evidence.extend(words)
             run, intents = advance_run(self._run, evidence)
             self._tell_refused(run, words)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping
 from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.names import TableName, query_name
-from core.model.states import State
 from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import AgentContext
@@ -99,13 +98,6 @@ class StepExecutor:
         if not isinstance(found, GatePolled):
             del self._waiting[step.n]
         return found
-
-    def retry(self) -> None:
-        """Have new versions that have failed by now started once more by the first step that looks at them."""
-        new = ((s.table, s.version) for s in self._run.plan.steps if s.do in (StepKind.START, StepKind.RESUME))
-        found = (self._world.ledger.deployment(*key) for key in new)
-        failed = {(d.table, d.version) for d in found if d is not None and not d.active and d.state == State.FAILED}
-        self._run.failed_before_retry |= failed
 
     def end_waits(self, waiting: Collection[int] = ()) -> None:
         """End what is done in the background for steps that do not wait any more, all but those by number."""
