@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from core.model.names import TableName
+from core.model.names import TableName, split_query
 from core.model.states import MAY_WORK, Fault, State
 from core.observed.deployment import Binding
 from state.row_mapping import field_names, sqlite_value, values_by_column
@@ -115,7 +115,7 @@ _CHANGED = f"""{_LINE} WHERE d.id IN (
   SELECT id FROM deployment WHERE changed > ?1 UNION SELECT deployment FROM measurement WHERE changed > ?1)"""
 
 
-_WANTED = "SELECT count(*) FROM deployment WHERE \"table\" = ? AND wanted = 'running'"
+_WANTED = "SELECT count(*) FROM deployment WHERE \"table\" = ?1 AND wanted = 'running'"
 
 
 class RegistryReads(TableActReads):
@@ -161,11 +161,6 @@ class RegistryReads(TableActReads):
     def clock_check(self) -> ClockCheck | None:
         """Read the last check of the wall clock, None before the first."""
         return self._row(ClockCheck, "SELECT * FROM clock_check")
-
-    def stopped_during(self, run_id: str, table: TableName) -> bool:
-        """Return whether a stop by an operator holds that came after a run began or was retried."""
-        sql = 'SELECT count(*) FROM deployment d, run r WHERE r.id = ? AND d."table" = ? AND d.stop_serial > r.serial'
-        return bool(self._values(sql, (run_id, table))[0][0])
 
     def statements(self) -> tuple[StatementLine, ...]:
         """List what a screen shows of all versions that are not deleted, by table and version; 7 µs each."""
@@ -273,32 +268,34 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
-    def stop_statements(self, tables: Iterable[TableName], act: TableAct = NOBODY) -> None:
-        """Record an operator's stop of all versions of tables, in one transaction: wanted stopped, none to be started.
+    def stop_statements(self, names: Iterable[str], act: TableAct = NOBODY) -> None:
+        """Record an operator's stop, in one transaction: of all versions of a table, or of one that is named `a@v2`.
 
-        The stop holds against every run that was open then, until an operator starts the table.
+        They are wanted stopped. It holds against every run that was open then, until an operator starts the table.
         """
         with self._registering() as connection:
-            for table in tables:
-                wanted = connection.execute(f"{_WANTED} AND NOT external AND drop_after IS NULL", (table,)).fetchone()
+            for name in names:
+                table, version = split_query(name) or (TableName(name), None)
+                mine = "NOT external AND drop_after IS NULL AND (?2 IS NULL OR version = ?2)"
+                wanted = connection.execute(f"{_WANTED} AND {mine}", (table, version)).fetchone()
                 move_serials(connection, (table,) if wanted[0] else (), act)
-                change = self._next_change()
                 connection.execute(
-                    "UPDATE deployment SET wanted = 'stopped', stop_serial = ?1, changed = ?1, state = "
+                    "UPDATE deployment SET wanted = 'stopped', stop_serial = ?3, changed = ?3, state = "
                     f"CASE WHEN state IN ({MAY_RUN}) THEN 'stopping' ELSE state END "
-                    'WHERE "table" = ?2 AND NOT external AND drop_after IS NULL',
-                    (change, table),
+                    f'WHERE "table" = ?1 AND {mine}',
+                    (table, version, self._next_change()),
                 )
 
     def want_running(self, table: TableName, version: int, act: TableAct = NOBODY) -> None:
         """Record that an operator wants a version running, which ends the stop of its table."""
         with self._registering() as connection:
-            wanted = connection.execute(f"{_WANTED} AND version = ?", (table, version)).fetchone()
+            wanted = connection.execute(f"{_WANTED} AND version = ?2", (table, version)).fetchone()
             move_serials(connection, () if wanted[0] else (table,), act)
             change = self._next_change()
             connection.execute('UPDATE deployment SET stop_serial = 0 WHERE "table" = ?', (table,))
             connection.execute(
-                "UPDATE deployment SET wanted = 'running', stops_at = NULL, changed = ? "
+                "UPDATE deployment SET wanted = 'running', stops_at = CASE WHEN active THEN NULL ELSE stops_at END, "
+                "changed = ? "
                 'WHERE "table" = ? AND version = ?',
                 (change, table, version),
             )

@@ -50,6 +50,15 @@ class RunReads(LedgerReads):
         sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
         return tuple(run for (run,) in self._values(sql))
 
+    def stopped_during(self, run_id: str, table: TableName, version: int) -> bool:
+        """Return whether a stop of a version by an operator holds that came after a run began or was retried.
+
+        One that is not there yet is stopped with any other of its table.
+        """
+        sql = 'SELECT d.version, d.stop_serial > r.serial FROM deployment d, run r WHERE r.id = ? AND d."table" = ?'
+        stopped = dict(self._values(sql, (run_id, table)))
+        return bool(stopped.get(version, any(stopped.values())))
+
     def step_durations(self, limit: int = 2000) -> StepDurations:
         """Return how long the newest steps took that were done at the first try."""
         found = self._values(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from core.model.actions import StepKind
-from core.model.names import TableName
+from core.model.names import TableName, query_name
 from core.model.states import WantedState
 from core.run.model import SATISFIED
 from core.run.release_records import ReadingVersion, RunRecord
@@ -25,20 +25,26 @@ def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
     return f"{named} {serves} stopped: headgate start {tables} starts {it}"
 
 
-def stop_words(versions: Iterable[ReadingVersion], runs: Iterable[RunRecord], tables: Collection[str]) -> list[str]:
-    """Write what a stop of some tables is besides one of what serves: further versions, and runs that it holds up."""
-    every = [one for one in versions if one.table in tables and not one.deleted and one.version]
+def stop_words(versions: Iterable[ReadingVersion], runs: Iterable[RunRecord], names: Collection[str]) -> list[str]:
+    """Write what a stop is besides one of what serves: further versions that it stops, and runs that it holds up.
+
+    `names` are of tables, or of one of their versions, `orders@v2`, which is then stopped alone.
+    """
+    every = [one for one in versions if one.table in names and not one.deleted and one.version]
     words = []
     for table in sorted({one.table for one in every if not one.active and one.wanted == WantedState.RUNNING}):
         running = sorted(one.version for one in every if one.table == table and one.wanted == WantedState.RUNNING)
         words.append(f"{table} is stopped in each version that runs: {', '.join(f'v{number}' for number in running)}")
-    return words + [held for run in runs if (held := _held_up(run, tables))]
+    return words + [held for run in runs if (held := _held_up(run, names))]
 
 
-def _held_up(run: RunRecord, tables: Collection[str]) -> str:
-    mine = sorted({step.table for step in run.steps if step.table in tables})
-    left = [step for step in run.steps if step.state not in SATISFIED]
-    if not mine or not any(step.do == StepKind.SWAP or step.table in mine for step in left):
+def _held_up(run: RunRecord, names: Collection[str]) -> str:
+    needed = (step for step in run.steps if step.do not in (StepKind.SOAK, StepKind.STOP))
+    named = ((step, (step.table, query_name(TableName(step.table), step.version))) for step in needed)
+    about = [(step, name) for step, both in named for name in both if name in names]
+    left = any(step.do == StepKind.SWAP and step.state not in SATISFIED for step in run.steps)
+    mine = sorted({name for _, name in about})
+    if not mine or not (left or any(step.state not in SATISFIED for step, _ in about)):
         return ""
     retry, cancel = (f"headgate runs {act} {run.id}" for act in ("retry", "cancel"))
     return (

@@ -174,7 +174,7 @@ def _tell_steps(context: CommandContext, row: RunRow, told: dict[int, tuple[str,
     for step in row.steps:
         mark = (step.state, step.tries)
         if step.state != "waits" and told.get(step.n) != mark and step.state not in ("running", "gate"):
-            context.voice.say(_step_line(step))
+            context.voice.say(run_step_line(step))
         told[step.n] = mark
 
 
@@ -183,7 +183,7 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
     if context.voice.as_json:
         context.voice.data(run_as_json(row))
     else:
-        context.voice.print([_run_line(row), *(_step_line(step) for step in row.steps if not told)])
+        context.voice.print([_run_line(row), *(run_step_line(step) for step in row.steps if not told)])
         wrong = [step for step in row.steps if step.state == "failed"]
         if wrong and row.state == "failed" and not row.continued_by:
             # A note that names the way on is of no file and no cause outside: a stop by an operator, the end of a wait.
@@ -224,7 +224,8 @@ def _beside(row: RunRow) -> str:
     return before + (f", continued by {row.continued_by}" if row.continued_by else "")
 
 
-def _step_line(step: StepRow) -> str:
+def run_step_line(step: StepRow) -> str:
+    """Write a step of a run with where it stands, its time and what it says."""
     took = f"{step.ended_at - step.started_at:.1f} s" if step.ended_at and step.started_at else ""
     what = f"{act_words(step.do)} {step.table}" + (f" v{step.version}" if step.version else "")
     said = f"{took}{_predicted(step)}" if took else _predicted(step).removeprefix(", ")

@@ -18,7 +18,7 @@ from core.model.errors import (
     Refused,
     UsageError,
 )
-from core.model.names import TableName, parse_table_name
+from core.model.names import parse_statement_name, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
 from core.run.model import StepState
 from core.run.state_machine import OperatorControl, why_not_skipped
@@ -72,7 +72,7 @@ _Answer = Callable[[Caller, dict[str, Any], str], dict[str, Any]]
 class _StatementAct(Protocol):
     """Stop, start or restart of the fast lane."""
 
-    def __call__(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]: ...
+    def __call__(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]: ...
 
 
 class CommandHandler:
@@ -205,8 +205,8 @@ class CommandHandler:
         outcomes = act(self._confirmed(verb, args, confirm), arrived, by=caller.name)
         return {"statements": [outcome.as_json() for outcome in outcomes]}
 
-    def _confirmed(self, act: str, args: dict[str, Any], confirm: str) -> tuple[TableName, ...]:
-        tables = tuple(sorted({parse_table_name(str(table)) for table in args.get("tables") or ()}))
+    def _confirmed(self, act: str, args: dict[str, Any], confirm: str) -> tuple[str, ...]:
+        tables = tuple(sorted({parse_statement_name(str(table)) for table in args.get("tables") or ()}))
         if not tables:
             raise UsageError(f"{act} needs a table", remedy=f"headgate {act} TABLE")
         here = self._world.layout.environment

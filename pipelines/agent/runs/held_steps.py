@@ -21,7 +21,7 @@ def look_at_held(run: OpenRun, step: Step) -> RunEvidence:
         deployment = run.world.ledger.deployment(table, version)
         if deployment is None:
             return StepFailed(step.n, f"{query_name(table, version)} is not in the registry")
-        if run.stopped_by_operator(table):
+        if run.stopped_by_operator(table, version):
             return StepFailed(step.n, run.stopped_words(table))
         if deployment.state == State.FAILED:
             why = f"{deployment.error_class} {deployment.error}".strip()

@@ -48,10 +48,10 @@ class OpenRun:
         """Return the versions that a step acts on."""
         return [(table, self.nodes[table].version) for table in step.tables] or [(step.table, step.version)]
 
-    def stopped_by_operator(self, table: TableName) -> bool:
-        """Return whether an operator has stopped a table since this run began: no step starts or serves it then."""
+    def stopped_by_operator(self, table: TableName, version: int) -> bool:
+        """Return whether an operator has stopped a version since this run began: no step starts or serves it then."""
         locks, ledger = self.world.locks, self.world.ledger
-        return locks.has_unrecorded_stop(table) or ledger.stopped_during(self.id, table)
+        return locks.has_unrecorded_stop((table, version)) or ledger.stopped_during(self.id, table, version)
 
     def stopped_words(self, table: TableName) -> str:
         """Write which table was stopped, by whom and when, as far as that is recorded, and what can be done."""
@@ -74,8 +74,8 @@ class OpenRun:
 
     def start_unless_stopped(self, step: Step, before: Callable[[Deployment], None]) -> Deployment | StepFailed:
         """Start the step's version after `before`; a stop by an operator during this run wins, whenever it comes."""
-        stops = self.world.locks.stops(step.table)
-        if self.stopped_by_operator(step.table):
+        stops = self.world.locks.stops((step.table, step.version))
+        if self.stopped_by_operator(step.table, step.version):
             return StepFailed(step.n, self.stopped_words(step.table))
         before(self.deployed(step))
         if self.deployed(step).wanted != WantedState.RUNNING:

@@ -101,7 +101,7 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
         name, deployment = query_name(table, version), run.world.ledger.deployment(table, version)
         if deployment is None:
             return StepFailed(step.n, f"{name} is not in the registry")
-        if run.stopped_by_operator(table):
+        if run.stopped_by_operator(table, version):
             return StepFailed(step.n, f"no pointer has moved: {run.stopped_words(table)}")
         if deployment.wanted != WantedState.RUNNING:
             return run.begun_again(step, table, version) or GateOpened(step.n, f"{name} was started again")

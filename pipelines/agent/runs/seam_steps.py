@@ -41,7 +41,7 @@ def seam(run: OpenRun, step: Step) -> RunEvidence:
 
     While no batch fits it reads on as before; after `WAIT_S` the step fails, and nothing has moved.
     """
-    if run.stopped_by_operator(step.table):
+    if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table))
     deployment, node = run.deployed(step), run.node(step)
     if has_moved(run, step):

@@ -34,7 +34,7 @@ def register(run: OpenRun, step: Step) -> RunEvidence:
 
 def create(run: OpenRun, step: Step) -> RunEvidence:
     """Make the table of a version and its empty checkpoint."""
-    if run.stopped_by_operator(step.table):
+    if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table))
     built = run.built(step)
     note = run.folder_note(built)
@@ -82,7 +82,7 @@ def look_for_proof(run: OpenRun, step: Step) -> RunEvidence:
         return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
     if deployment.state == State.RUNNING:
         return StepDone(step.n, seam.removesuffix("; "))
-    if run.stopped_by_operator(step.table):
+    if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table))
     late = f": {deployment.error}" if deployment.state == State.DEGRADED else ""
     return GatePolled(step.n, f"{seam}{PENDING}{late}")

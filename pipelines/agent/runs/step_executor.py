@@ -123,7 +123,7 @@ class StepExecutor:
         deployment = self._world.ledger.deployment(step.table, step.version)
         if deployment is None:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
-        if self._run.stopped_by_operator(step.table):
+        if self._run.stopped_by_operator(step.table, step.version):
             return StepFailed(step.n, self._run.stopped_words(step.table))
         gate = self._gates[step.n]
         look = gate.look(self._world, deployment)

@@ -87,6 +87,25 @@ def test_a_cancel_and_a_stop_name_what_they_leave_stopped_and_who_waits() -> Non
     in_console(scenario, backend=backend)
 
 
+def test_one_version_is_stopped_by_its_name() -> None:
+    backend = ReleasingBackend(release_of("held"))
+    one = next(line for line in backend.current.statements if line.table == "order_items")
+    new = one._replace(version=2, active=False)
+    backend.current = replace(backend.current, statements=(*backend.current.statements, new))
+
+    async def scenario(console: Console) -> None:
+        run_command(console.screen, "stop order_items@v7")  # type: ignore[arg-type]  # The home screen.
+        await console.until(lambda: "order_items@v7: not deployed here" in console.status(), "the refusal")
+        run_command(console.screen, "stop order_items@v2")  # type: ignore[arg-type]  # The home screen.
+        await console.until(lambda: "STOP order_items@v2" in console.dialog(), "the question")
+        await console.type("yes")
+        await console.press("enter")
+        await console.until(lambda: bool(console.backend.calls), "the stop")
+        assert console.backend.calls == [("stop", ("order_items@v2",), "yes")]
+
+    in_console(scenario, backend=backend)
+
+
 def test_enter_alone_keeps_it_held() -> None:
     async def scenario(console: Console) -> None:
         await opened(console)
