@@ -5,6 +5,7 @@ from functools import partial, partialmethod
 
 from core.model.errors import Refused, UsageError
 from core.model.names import TableName
+from core.run.stopped_tables import stop_words
 from core.text.wording import did_you_mean
 from tui.presentation.interaction.action_availability import ActionContext, action_context_of, staged_by_user
 from tui.presentation.interaction.confirmation_dialogs import ActionSummary, dialog_for_stage, dialog_for_statements
@@ -91,6 +92,8 @@ class StatementActionsScreen(SharedActionsScreen):
         action = find_action(verb, "home")
         assert action is not None
         age = state.freshness.age_s
+        snapshot = state.view.snapshot
+        besides = stop_words(snapshot.statements, snapshot.open_runs, targets) if verb == "stop" else ()
         facts = ActionSummary(
             verb=verb,
             targets=targets,
@@ -100,6 +103,7 @@ class StatementActionsScreen(SharedActionsScreen):
             command=command_of_action(action, tables=targets, environment=identity.environment),
             data="data of unknown age" if age is None else f"data {short_duration(age)} old",
             expected=state.backend.agent.confirmation(verb, targets).text,
+            besides=tuple(besides),
         )
 
         def send(typed: str) -> None:

@@ -27,8 +27,9 @@ from core.run.state_machine import (
     is_early,
     recover_run,
 )
+from core.run.stopped_tables import stopped_serving, stopped_serving_words
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.aborted_versions import abort, give_up
+from pipelines.agent.runs.aborted_versions import abort, give_up, stop_failed
 from pipelines.agent.runs.pointer_moves import put_back
 from pipelines.agent.runs.step_executor import StepExecutor
 from pipelines.agent.runs.unreadable_run import end_unreadable
@@ -134,7 +135,7 @@ class RunDriver:
         while not self._world.stopping.is_set():
             words = self._heard()
             if any(word.act == "retry" for word in words):
-                self._retrying(self._executor.retry)
+                self._retrying(partial(stop_failed, self._world, self._row))
             evidence.extend(words)
             run, intents = advance_run(self._run, evidence)
             self._tell_refused(run, words)
@@ -292,6 +293,9 @@ class RunDriver:
         failed = [p for p in self._run.steps if p.state is StepState.FAILED]
         summary = f"run {self._run.id} {self._run.state}"
         detail = "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
+        if self._run.state is RunState.CANCELLED:
+            tables = {p.step.table for p in self._run.steps}
+            detail = stopped_serving_words(stopped_serving(self._world.ledger.deployments(), tables))
         self._retrying(lambda: self._world.event("run", summary, detail=detail))
         actor, outcome = self._row.actor, self._run.state.value
         self._retrying(

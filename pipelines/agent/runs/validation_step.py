@@ -21,7 +21,7 @@ from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocki
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.deployment_lifecycle import written_batch
-from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.release_expectations import VersionPair
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.runs.version_histories import version_histories, why_never_equal
@@ -79,8 +79,8 @@ def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
     new = world.ledger.deployment(step.table, step.version)
     if new is None:
         return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     if new.state == State.FAILED:
         return StepFailed(step.n, f"it failed: {new.error_class} {new.error}".strip())
     old = world.ledger.deployment(step.table, run.nodes[step.table].from_version)

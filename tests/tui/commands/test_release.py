@@ -67,6 +67,19 @@ def test_a_held_release_is_listed_and_shown_with_the_word_that_it_waits_for(
     assert [one["run"] for one in written(["release"], capsys)["releases"]] == [held]
 
 
+def test_the_steps_of_a_release_and_of_its_plan_are_told_where_they_are_asked_for(
+    held: str, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = said(["release", "show", held, "--steps"], capsys)
+    steps = out.partition("\nsteps\n")[2].splitlines()
+    run = ledger.run(held)
+    assert len(steps) == len(run.steps) and any("hold" in line and "gate" in line for line in steps)
+    assert "\nsteps\n" not in said(["release", "show", held], capsys)[0]
+    assert [step["n"] for step in written(["release", "show", held], capsys)["steps"]] == [s.n for s in run.steps]
+    out, _ = said(["review", run.plan_hash], capsys)
+    assert len(out.partition("\nsteps\n")[2].splitlines()) == len(run.steps)
+
+
 def test_a_release_that_has_compared_nothing_says_so(held: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(["release", "diff", held, "a"], capsys) == ("", f"run {held} has compared no rows of a so far\n")
     assert "does nothing to zz" in said(["release", "diff", held, "zz"], capsys, 2)[1]

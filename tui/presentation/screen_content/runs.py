@@ -217,7 +217,8 @@ EFFECTS = {
     "pause": "The current step finishes; no further step starts until you resume.",
     "resume": "The next step starts.",
     "cancel": (
-        "Steps that have not started are cancelled. Completed steps stay as they are, and so does what the run started."
+        "Steps that have not started are cancelled, completed ones stay. Versions that the run has started and not "
+        "swapped in are stopped; tables are kept."
     ),
     "retry": "The failed steps and those that depend on them are tried again.",
     "skip": "The first failed step is skipped; steps that depend on it continue as if it were done.",
