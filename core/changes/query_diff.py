@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from core.changes.kinds import ChangeKind
 from core.model.names import TableName
-from core.sql.comparison.edit_words import as_written, is_of_join
+from core.sql.comparison.edit_words import as_written, is_of_state
 from core.sql.statement import SIMPLIFIED, Operator, ParsedStatement
 from core.text.diff import short_diff
 
@@ -103,18 +103,22 @@ def _operator_edits(was: Operator, now: Operator, old: ParsedStatement, new: Par
 
     aliases = aliases_of_both(old, new)
     sides = tuple(zip((was, now), aliases, strict=True))
-    if was.keys != now.keys:
+    clauses = [words for words in query_edits(old.canonical, new.canonical, aliases) if is_of_state(words, now.kind)]
+    yield from clauses
+    if was.keys != now.keys and not clauses:
         before, after = (as_written(", ".join(each.keys) or "none", names) for each, names in sides)
-        yield f"{now.kind} keys: {before} → {after}"
-    if was.detail == now.detail:
+        yield f"{_NAMES.get(now.kind, now.kind)} keys: {before} → {after}"
+    if was.detail == now.detail or (now.kind == "stream_join" and clauses):
         return
     before, after = (as_written(each.detail, names) for each, names in sides)
-    if now.kind != "stream_join":
-        yield f"{now.kind}: {before} → {after}"
-    elif joins := [words for words in query_edits(old.canonical, new.canonical, aliases) if is_of_join(words)]:
-        yield from joins
-    else:
-        yield from (f"{now.kind}: {words}" for words in short_diff(before, after) or (f"{before} → {after}",))
+    said = short_diff(before, after) if now.kind == "stream_join" else ()
+    name = _AGGREGATES.get(now.kind, _NAMES.get(now.kind, now.kind))
+    yield from (f"{name}: {words}" for words in said or (f"{before} → {after}",))
+
+
+_NAMES = {"stream_join": "join of streams", "session_window": "session window"}
+_AGGREGATES = dict.fromkeys(("aggregate", "window", "session_window"), "aggregates")
+"""What people call operators that have another name in the state."""
 
 
 def _told(

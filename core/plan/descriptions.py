@@ -8,7 +8,7 @@ from core.model.actions import Action, StepKind, typed_strategy
 from core.model.names import TableName, physical_name, query_name
 from core.model.reasons import Reason, because, reason_words
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer, WayBack
-from core.sql.comparison.edit_words import edit_of_rows, edits_in_brief, place_of_edit
+from core.sql.comparison.edit_words import edit_of_rows, edits_by_sort, place_of_edit
 from core.text.diff import unified_diff
 from core.text.units import duration_range, short_duration, short_number, short_size
 from core.text.wording import counted
@@ -97,10 +97,10 @@ def why_words(node: PlanNode) -> str:
     """Return the strongest evidence, else the reason, with the causes for what others brought along."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"
-        own = edits_in_brief(words for words in node.evidence if place_of_edit(words) < 2)
+        own = "; ".join(edits_by_sort(words for words in node.evidence if place_of_edit(words) < 2))
         return f"{own}{'; ' if own else ''}{kind}; reads {', '.join(node.because_of)}"
     if node.evidence:
-        return edits_in_brief(node.evidence)
+        return "; ".join(edits_by_sort(node.evidence))
     return reason_words(node.reason) + (f": {', '.join(node.because_of)}" if node.because_of else "")
 
 

@@ -14,6 +14,7 @@ _HEAD = re.compile(_WHERE + r"(?P<head>[\w ]+ (?:added|removed|changed)): (?P<te
 _VERB = re.compile(r" (added|removed)\b")
 _OWN_ALIAS = re.compile(r"\b_[tc][0-9]+\b")
 _SAID_TWICE = re.compile(r"\b(\w+) AS \1\b")
+_GROUPED = ("aggregate", "window", "session_window")
 _JOINS = ("join", "joined", "condition of the join")
 
 
@@ -28,10 +29,13 @@ def place_of_edit(words: str) -> int:
     return 0 if _NUMBER_OF_ROWS.match(words) else 1 if _VALUES.match(words) else 2
 
 
-def is_of_join(words: str) -> bool:
-    """Return whether an edit is one of a join: added, removed, or met on something else."""
+def is_of_state(words: str, kind: str) -> bool:
+    """Return whether an edit is of what makes a stateful operator: joins, GROUP BY, or what DISTINCT compares."""
+    if kind == "deduplicate":
+        return words.startswith("column ")
     found = _NUMBER_OF_ROWS.match(words)
-    return found is not None and found["what"] in _JOINS
+    made_by = _JOINS if kind == "stream_join" else ("GROUP BY key",) if kind in _GROUPED else ()
+    return found is not None and found["what"] in made_by
 
 
 def edit_of_rows(evidence: Iterable[str]) -> str:
@@ -43,13 +47,13 @@ def edit_of_rows(evidence: Iterable[str]) -> str:
     return f"{what} {verb[1] if verb is not None else 'changed'}"
 
 
-def edits_in_brief(evidence: Iterable[str]) -> str:
-    """Join edits to one line, those of one sort as one, with their number."""
+def edits_by_sort(evidence: Iterable[str]) -> tuple[str, ...]:
+    """Return edits with those of one sort as one, with their number."""
     found: dict[str, list[str]] = {}
     for words in evidence:
         head = _HEAD.fullmatch(words)
         found.setdefault(f"{head['where']}{head['head']}" if head else words, []).append(head["text"] if head else "")
-    return "; ".join(_sort_of(head, texts) for head, texts in found.items())
+    return tuple(_sort_of(head, texts) for head, texts in found.items())
 
 
 def _sort_of(head: str, texts: list[str]) -> str:

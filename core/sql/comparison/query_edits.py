@@ -92,6 +92,8 @@ class _Reading:
             table.this.set("this", f"{'STREAM ' if mark is not None and mark.streaming else ''}{shown}")
         for call in query.find_all(exp.Anonymous):
             call.set("this", plain_function_name(str(call.this)))
+        through = {each.this.alias: name for each in query.find_all(exp.From) if (name := _only_table(each.this))}
+        names |= through
         laterals = [each for each in query.find_all(exp.Lateral) if each.alias]
         for lateral in laterals:
             _qualify(lateral.this, names)
@@ -100,11 +102,19 @@ class _Reading:
             names[lateral.alias] = text if exploded.count(text) == 1 else written.get(lateral.alias, lateral.alias)
         _qualify(query, names)
         for node in list(query.walk()):
-            if isinstance(node, exp.Subquery) and node.alias in written:
-                node.args["alias"].set("this", exp.to_identifier(written[node.alias]))
+            if isinstance(node, exp.Subquery) and node.alias and names.get(node.alias):
+                node.args["alias"].set("this", exp.to_identifier(names[node.alias]))
             elif type(node) in _FLIPPED and isinstance(node.this, exp.Literal):
                 _read_from_the_column(node)
         return list(query.find_all(exp.Select))
+
+
+def _only_table(source: Any) -> str:
+    """Return the table that a subquery picks rows and columns of, by which its columns are called; else nothing."""
+    select = source.this if isinstance(source, exp.Subquery) and source.alias else None
+    from_ = select.args.get("from_") if isinstance(select, exp.Select) and not _several(select) else None
+    read = from_.this if from_ is not None else None
+    return (read.alias or str(read.name).removeprefix("STREAM ")) if isinstance(read, exp.Table) else ""
 
 
 def _seen_from(table: Any) -> Iterator[Any]:
@@ -152,7 +162,7 @@ def _resized(before: list[Any], after: list[Any]) -> Iterator[str]:
         yield from _edited(*pair)
     for side, verb in ((gone, "removed"), (come, "added")):
         for each in side:
-            if not any(each is one for pair in pairs for one in pair):
+            if _is_source(each) and not any(each is one for pair in pairs for one in pair):
                 yield f"{'UNION branch' if _is_branch(each) else 'SELECT'} {verb}: {_said(each)}"
 
 
@@ -163,6 +173,14 @@ def _without(blocks: list[Any], others: list[Any]) -> list[Any]:
         known[text] -= 1
         left += [each] if known[text] < 0 else []
     return left
+
+
+def _is_source(select: Any) -> bool:
+    """Return whether rows are read from a SELECT; one within an expression is told with it."""
+    around = select.parent
+    while isinstance(around, (exp.Subquery, exp.Union)):
+        around = around.parent
+    return around is None or isinstance(around, (exp.CTE, exp.From, exp.Join, exp.Lateral))
 
 
 def _is_branch(select: Any) -> bool:

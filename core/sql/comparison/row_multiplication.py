@@ -1,5 +1,6 @@
 """Edits after which the same input may give more rows: joins, lateral views, UNION, DISTINCT."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,15 @@ from core.sql.parsing.canonical_text import and_terms, sql_of
 from core.sql.parsing.function_names import GENERATORS
 from core.sql.parsing.written_aliases import aliases_of_both
 from core.sql.statement import ParsedStatement
+from core.sql.streaming.aggregation import aggregates_in
 from core.sql.tokens.lexer import SqlDiagnostic
 
 _STREAM = "STREAM "
 _ONE_ROW = ("json_tuple", "parse_url_tuple")
 """Generators that make one row of each row."""
+
+_SLIDES = re.compile(r"\bwindow\([^']+, '([^']+)', '([^']+)'")
+"""A window with its length and its slide."""
 
 ColumnsOf = Mapping[TableName, Sequence[str]]
 """Columns of a table in lower case; a table that is not there is not known."""
@@ -46,7 +51,8 @@ def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: Columns
         before, after = compared_blocks(old.canonical, new.canonical, aliases_of_both(old, new))
     except (SqlDiagnostic, RecursionError):
         return ()
-    return (*_joins(before, after, columns), *_laterals(before, after), *_equal_rows(before, after))
+    joins = _joins(before, after, columns)
+    return (*joins, *_laterals(before, after), *_windows(before, after), *_equal_rows(before, after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +153,9 @@ def _is_once(query: Any, equated: frozenset[str]) -> bool:
     if query.args.get("distinct") is not None:
         return named.keys() <= equated
     group = query.args.get("group")
-    keys = {sql_of(each) for each in group.iter_expressions()} if group is not None else set()
+    if group is None:
+        return any(aggregates_in(each) for each in query.expressions)
+    keys = {sql_of(each) for each in group.iter_expressions()}
     return bool(keys) and keys <= {text for name, text in named.items() if name in equated}
 
 
@@ -163,7 +171,23 @@ def _generators(select: Any) -> Iterator[str]:
     called = [lateral.this for lateral in (*(select.args.get("laterals") or []), *joined)]
     selected = [each.this if isinstance(each, (exp.Alias, exp.Aliases)) else each for each in select.expressions]
     called += [each for each in selected if isinstance(each, exp.Anonymous) and str(each.this).lower() in GENERATORS]
-    yield from (sql_of(each) for each in called if str(each.this).lower() not in _ONE_ROW)
+    # An outer one adds a row where there is no element, and none where there is one.
+    yield from (sql_of(each).replace("_outer(", "(") for each in called if str(each.this).lower() not in _ONE_ROW)
+
+
+def _windows(before: list[Any], after: list[Any]) -> Iterator[RowMultiplier]:
+    old, new = ({key for block in blocks for key in _sliding(block)} for blocks in (before, after))
+    for key in sorted(new - old):
+        yield RowMultiplier("sliding window", key, outcome="a row counts in each window that it falls into")
+
+
+def _sliding(select: Any) -> Iterator[str]:
+    group = select.args.get("group")
+    for each in group.iter_expressions() if group is not None else ():
+        text = sql_of(each)
+        found = _SLIDES.search(text)
+        if found is not None and found[1] != found[2]:
+            yield text
 
 
 def _equal_rows(before: list[Any], after: list[Any]) -> Iterator[RowMultiplier]:

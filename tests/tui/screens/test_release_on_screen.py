@@ -176,13 +176,31 @@ def test_the_banner_names_what_is_open(release: Release, said: str) -> None:
 
 def test_b_stages_a_deploy_that_is_held() -> None:
     async def scenario(console: Console) -> None:
-        assert console.screen.table.choose("order_items")  # type: ignore[attr-defined]  # The tree has a table.
+        assert console.screen.table.choose("oven_load")  # type: ignore[attr-defined]  # The tree has a table.
         await console.pilot.pause()
         await console.press("B")
         await console.until(lambda: bool(console.backend.calls), "the stage")
-        assert console.backend.calls == [("stage", ("order_items",), "hold")]
+        assert console.backend.calls == [("stage", ("oven_load",), "hold")]
 
     in_console(scenario)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("order_items", "order_items is deployed as its files say: there is no new version to hold"),
+        ("landed_orders", "landed_orders is external"),
+    ],
+)
+def test_b_stages_nothing_where_no_version_would_be_held(table: str, said: str) -> None:
+    async def scenario(console: Console) -> None:
+        assert console.screen.table.choose(table)  # type: ignore[attr-defined]  # The tree has a table.
+        await console.pilot.pause()
+        await console.press("B")
+        await console.until(lambda: said in console.status(), "the refusal")
+        assert console.backend.calls == []
+
+    in_console(scenario, size=(160, 40))
 
 
 @pytest.mark.parametrize(("deadline", "said"), [(NOW - 60, True), (NOW + 60, False)])

@@ -50,6 +50,7 @@ def test_a_join_says_what_it_meets_on_and_which_columns_it_equates(join: str, de
         f"{PLAIN} LEFT SEMI JOIN d ON d.id >= s.id",
         f"{PLAIN} JOIN (SELECT DISTINCT id FROM d) AS known ON known.id = s.id",
         f"{PLAIN} JOIN (SELECT id, count(*) AS c FROM d GROUP BY id) AS known ON known.id = s.id",
+        f"{PLAIN} CROSS JOIN (SELECT max(n) AS m FROM d) AS one",
         f"{PLAIN} WHERE s.id > 3",
         "SELECT DISTINCT s.id FROM STREAM s",
     ],
@@ -91,3 +92,22 @@ def test_of_a_table_that_a_stream_is_joined_to_the_tables_rows_decide() -> None:
 def test_other_edits_that_give_more_rows(old: str, new: str, edit: str) -> None:
     assert [each[0] for each in multipliers(old, new)] == [edit]
     assert edit not in [each[0] for each in multipliers(new, old)] or edit == "lateral view changed"
+
+
+def test_a_window_that_slides_counts_a_row_several_times() -> None:
+    text = (
+        "SELECT count(*) AS n FROM STREAM s WATERMARK ts DELAY OF INTERVAL 1 MINUTE GROUP BY window(ts, '1 minute'{})"
+    )
+    ((edit, key, *_),) = multipliers(text.format(""), text.format(", '30 seconds'"))
+    assert (edit, key) == ("sliding window", "window(ts, '1 minute', '30 seconds')")
+    assert multipliers(text.format(", '30 seconds'"), text.format("")) == []
+
+
+def test_an_outer_lateral_view_adds_a_row_where_there_was_none_and_multiplies_none() -> None:
+    text = f"{PLAIN} LATERAL VIEW {{}}(s.l) AS x"
+    assert multipliers(text.format("explode"), text.format("explode_outer")) == []
+
+
+def test_a_stream_that_is_read_through_a_subquery_is_the_same_side() -> None:
+    old = f"{PLAIN} JOIN d ON d.id = s.id"
+    assert multipliers(old, "SELECT s.id FROM (SELECT * FROM STREAM s WHERE k > 1) AS s JOIN d ON d.id = s.id") == []
