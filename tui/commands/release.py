@@ -42,7 +42,7 @@ def _show(context: CommandContext) -> int:
 
 
 def _swap(context: CommandContext) -> int:
-    """Give a held run the word, and follow it."""
+    """Send a held run the word, and follow it."""
     context.announce()
     found, voice, agent = _found(context), context.voice, context.operations.agent
     if context.args.confirm is None and voice.interactive:

@@ -9,7 +9,7 @@ from core.model.actions import StepKind
 from core.model.errors import AgentUnreachable, Refused
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
-from core.run.model import StepState
+from core.run.model import StepState, step_word
 from core.run.stopped_tables import stopped_serving, stopped_serving_words
 from core.run.time_left import time_left
 from core.text.units import duration_range
@@ -229,7 +229,7 @@ def run_step_line(step: StepRow) -> str:
     took = f"{step.ended_at - step.started_at:.1f} s" if step.ended_at and step.started_at else ""
     what = f"{act_words(step.do)} {step.table}" + (f" v{step.version}" if step.version else "")
     said = f"{took}{_predicted(step)}" if took else _predicted(step).removeprefix(", ")
-    return f"  {step.n:>3} {what:<44}{step.state:<10}{said:>8}  {_note(step)}".rstrip()
+    return f"  {step.n:>3} {what:<44}{step_word(step.state):<10}{said:>8}  {_note(step)}".rstrip()
 
 
 def _note(step: StepRow) -> str:

@@ -186,7 +186,7 @@ class RunDriver:
         return [word for word in words if word not in self._early]
 
     def _tell_refused(self, run: Run, words: list[OperatorControl]) -> None:
-        """Say of each skip that has come too late why nothing was skipped: its asker was told that it was sent."""
+        """Record of each skip that has come too late why nothing was skipped: its asker was told that it was sent."""
         for word in words:
             if word.act == "skip" and (found := run.step(word.n)).state is not StepState.SKIPPED:
                 what = f"{act_words(found.step.do)} {found.step.table}".strip()

@@ -230,3 +230,22 @@ def test_a_run_that_compares_nothing_is_not_told_to_do_so_later(
     ledger.put_plan(replace(row, hash="9f2c", status="open", run_id=""))
     ledger.take_plan("9f2c", run_row("9f2c", id="9f2c-1"), now=3.0)
     assert said(["release", "diff", "9f2c-1"], capsys)[1] == "run 9f2c-1 compares no rows\n"
+
+
+def test_a_release_whose_rollback_is_under_way_offers_none(
+    held: str, ledger: Any, place: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.activate({T("a"): 2, T("b"): 2}, by=held, at=5.0)
+    ledger.put_run_state(held, "done", ended_at=6.0)
+    assert f"headgate rollback {held}" in said(["release", "show", held], capsys)[0]
+    project = ProjectReader(place, {}).read().project
+    back = make_plan(
+        project, "dev", observe(ledger.deployments()), PlanRequest(verb="rollback", tables=(T("a"), T("b")))
+    )
+    assert not back.refusals
+    ledger.put_plan(plan_row(back))
+    steps = tuple(StepRow(s.n, s.do, s.table, s.version, "waits") for s in back.steps)
+    ledger.take_plan(back.hash, run_row(back.hash, id="9c0d-1", steps=steps), now=7.0)
+    out, _ = said(["release", "show", held], capsys)
+    assert "no rollback: run 9c0d-1 takes it back" in out and "headgate rollback" not in out
+    assert "no rollback: it is a rollback itself" in said(["release", "show", "9c0d"], capsys)[0]

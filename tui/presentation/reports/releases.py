@@ -156,7 +156,7 @@ def _behind(side: ReleaseSide) -> str:
 
 
 def release_details(release: Release, now: float) -> tuple[str, ...]:
-    """Write one release in full; of each pair first the version that was there before, `*` serves."""
+    """Write one release in full; of each pair first the version that was there before."""
     head = f"release {release.run}  {state_words(release, now)}{left_words(release)}  by {release.actor}"
     lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words)]
     if release.state is ReleaseState.NEEDS_YOU and first_sentence(release.note) != release.note:
@@ -172,7 +172,7 @@ def release_details(release: Release, now: float) -> tuple[str, ...]:
         lines += [f"  gate: {gate_words(gate, pair.gate_at, now)}"] if gate else []
         found = first_sentence(pair.found) if pair.checks == StepState.FAILED else pair.found
         lines += [f"  checks: {found}"] if found else []
-    lines += ["", f"rollback  {way_words(release, now)}"]
+    lines += ["* serves", "", f"rollback  {way_words(release, now)}"]
     lines += [f"ticket    {ticket_words(ticket, now)}" for ticket in release.tickets]
     return tuple(line.rstrip() for line in lines)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from core.model.actions import Action
 from core.model.reasons import reason_words
-from core.plan.descriptions import GLYPH_BY_ACTION, about, offer_lines, spark_words
+from core.plan.descriptions import GLYPH_BY_ACTION, about, act_words, offer_lines, spark_words
 from core.plan.model import Plan, PlanNode
 from core.plan.rendering import (
     TITLES,
@@ -212,7 +212,7 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
         lines.append(
             line(
                 (f"   {step.n:>2} ", Tone.DIM),
-                left(str(step.do).replace("_", " "), 10),
+                left(act_words(step.do), 10),
                 f"{what}  ",
                 (f"{after}  " if after else "", Tone.DIM),
                 (step.why, Tone.DIM),
