@@ -15,6 +15,7 @@ from core.plan.model import Plan, PlanNode
 from core.run.model import SATISFIED, RunState, StepState
 from core.run.open_tickets import open_tickets
 from core.run.release_records import Figures, RegisteredVersion, RunRecord, StepRecord, Ticket
+from core.run.stopped_tables import left_running, left_running_words
 from core.run.time_left import time_left
 from core.text.wording import counted
 
@@ -362,6 +363,9 @@ def _after_the_swap(
     if run.ended_at is None:
         ending = any(step.do == StepKind.STOP and step.state != StepState.DONE for step in run.steps)
         return ReleaseState.RETIRING if ending else ReleaseState.OBSERVING, swapped, ""
+    left = left_running(known.values(), {(pair.table, pair.old.version) for pair in pairs})
+    if left and run.state == RunState.CANCELLED:
+        return ReleaseState.DONE, run.ended_at, left_running_words(left)
     running = [pair for pair in pairs if pair.old.runs]
     if any(pair.old.stops_at is not None for pair in running):
         words = f"{counted(len(running), 'replaced version')} {'runs' if len(running) == 1 else 'run'} on"

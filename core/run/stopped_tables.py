@@ -6,7 +6,7 @@ from core.model.actions import StepKind
 from core.model.names import TableName, query_name
 from core.model.states import WantedState
 from core.run.model import SATISFIED
-from core.run.release_records import ReadingVersion, RunRecord
+from core.run.release_records import ReadingVersion, RegisteredVersion, RunRecord
 
 
 def stopped_serving(versions: Iterable[ReadingVersion], tables: Collection[str]) -> tuple[tuple[TableName, int], ...]:
@@ -23,6 +23,27 @@ def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
     serves, it = ("serves and is", "it") if len(stopped) == 1 else ("serve and are", "them")
     tables = " ".join(dict.fromkeys(table for table, _ in stopped))
     return f"{named} {serves} stopped: headgate start {tables} starts {it}"
+
+
+def left_running(
+    versions: Iterable[RegisteredVersion], replaced: Collection[tuple[TableName, int]]
+) -> tuple[tuple[TableName, int], ...]:
+    """Return those of some replaced versions that run, that nothing will end, and that only others of them read."""
+    every = [one for one in versions if not one.deleted]
+    live = [one for one in every if one.active or one.wanted == WantedState.RUNNING]
+    read = {(b.parent, b.version) for one in live if (one.table, one.version) not in replaced for b in one.bindings}
+    found = (one for one in live if not one.active and one.stops_at is None)
+    keys = sorted((one.table, one.version) for one in found)
+    return tuple(key for key in keys if key in replaced and key not in read)
+
+
+def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
+    """Write which versions run on, and the command that stops them; empty of nothing."""
+    if not left:
+        return ""
+    run, it = ("runs", "it") if len(left) == 1 else ("run", "them")
+    names = [query_name(*key) for key in left]
+    return f"{', '.join(names)} {run} on, and nothing ends {it}: headgate stop {' '.join(names)} stops {it}"
 
 
 def stop_words(versions: Iterable[ReadingVersion], runs: Iterable[RunRecord], names: Collection[str]) -> list[str]:

@@ -44,6 +44,7 @@ class SparkQueries:
         self._ended: list[ReportedQuery] = []
         self._asked: dict[str, float] = {}
         self._python_fits = False
+        self._beginning_writer = threading.Lock()
         self._answered_at = time.monotonic()
 
     def start(self, start: QueryStart) -> ReportedQuery:
@@ -66,14 +67,22 @@ class SparkQueries:
     def launch(self, start: QueryStart) -> StreamingQuery:
         """Start a query and return Spark's own handle of it; raises EngineRefused, also where the name is taken.
 
-        Raises Busy where the process of a writer has not begun within the 10 s that Spark gives it (4.2.0).
+        Raises Busy while the pool begins the writer of another statement, and where one has not begun in time. Spark
+        gives each process 10 s, and leaves one that is late to itself (4.2.0): six that began at once took the two
+        cores from each other, were all late, and those of the next tries joined them.
         """
+        if start.upsert is None:
+            return self._launched(start)
+        if not self._beginning_writer.acquire(blocking=False):
+            raise Busy(f"{start.name} waits for the writer of another statement to begin", remedy="try again")
         try:
             return self._launched(start)
         except EngineRefused as error:
             if _NO_WORKER not in error.summary:
                 raise
             raise Busy(f"the pool is too busy to begin the writer of {start.name}", remedy="try again") from error
+        finally:
+            self._beginning_writer.release()
 
     def _launched(self, start: QueryStart) -> StreamingQuery:
         with spark_errors():

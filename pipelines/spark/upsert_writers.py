@@ -42,6 +42,10 @@ def _writer_1(upsert: Upsert) -> Writer:
     def write(batch: Any, number: int) -> None:
         spark = batch.sparkSession
         if not query:
+            from pyspark.sql.connect.client.retries import DefaultPolicy
+
+            # By itself it looks for 20 min for a server that has ended (Spark 4.2.0), and holds 150 MB all the while.
+            spark.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=1000)])
             lines = spark.read.text(f"{checkpoint}/metadata").collect()
             query.append(str(json.loads("".join(line[0] for line in lines))["id"]))
         view = f"{batch_view}_{uuid.uuid4().hex}"

@@ -5,6 +5,7 @@ from typing import Any
 
 from core.model.states import State
 from core.observed.table_statistics import TableStatistics
+from core.text.secrets import mask_literals
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from state.row_types import Deployment, Measurement
@@ -22,7 +23,8 @@ def show(context: CommandContext) -> int:
     serving = found.shown
     assert serving is not None, "what was found has a version"
     if args.sql:
-        voice.print((serving.texts.dml or serving.texts.ddl).replace("\r\n", "\n").split("\n"))
+        text = (serving.texts.dml or serving.texts.ddl).replace("\r\n", "\n")
+        voice.print(mask_literals(row) for row in text.split("\n"))
         return 0
     listed = snapshot.serving if found.asked is None else snapshot.statements
     lines = [line for line in listed if line.table == found.table and found.asked in (None, line.version)]

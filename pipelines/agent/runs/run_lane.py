@@ -15,6 +15,7 @@ from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
 from core.plan.model import Plan, Step
 from core.run.model import Run, RunState, StepProgress, StepState
+from core.run.release import replaced_nodes
 from core.run.state_machine import (
     AbortVersions,
     GatePolled,
@@ -27,7 +28,12 @@ from core.run.state_machine import (
     is_early,
     recover_run,
 )
-from core.run.stopped_tables import stopped_serving, stopped_serving_words
+from core.run.stopped_tables import (
+    left_running,
+    left_running_words,
+    stopped_serving,
+    stopped_serving_words,
+)
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.aborted_versions import abort, give_up, stop_failed
 from pipelines.agent.runs.pointer_moves import put_back
@@ -294,13 +300,20 @@ class RunDriver:
         summary = f"run {self._run.id} {self._run.state}"
         detail = "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
         if self._run.state is RunState.CANCELLED:
-            tables = {p.step.table for p in self._run.steps}
-            detail = stopped_serving_words(stopped_serving(self._world.ledger.deployments(), tables))
+            detail = self._what_stays()
         self._retrying(lambda: self._world.event("run", summary, detail=detail))
         actor, outcome = self._row.actor, self._run.state.value
         self._retrying(
             lambda: self._world.audit(actor, "run", self._run.id, plan_hash=self._plan.hash, outcome=outcome)
         )
+
+    def _what_stays(self) -> str:
+        """Write what serves and is stopped after a cancel, and what was replaced and runs on."""
+        every, steps = self._world.ledger.deployments(), self._run.steps
+        swapped = any(p.step.do is StepKind.SWAP and p.state is StepState.DONE for p in steps)
+        replaced = {(node.table, node.from_version) for node in replaced_nodes(self._plan)} if swapped else set()
+        rests = stopped_serving_words(stopped_serving(every, {p.step.table for p in steps}))
+        return "; ".join(words for words in (rests, left_running_words(left_running(every, replaced))) if words)
 
 
 def heard(words: "queue.Queue[OperatorControl]") -> list[OperatorControl]:

@@ -4,11 +4,13 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from core.model.errors import Busy
 from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery, Upsert
 from core.ports.storage import SourceLag
@@ -76,6 +78,17 @@ class Lake:
         self.files.prepare(place, {"run": "r"})
         about = (self.query(table), select, self.name(table), "delta", place, trigger)
         return self.queries.start(QueryStart(*about, partitioned_by=parts, upsert=upsert))
+
+    def start_when_there_is_room(self, table: str, select: str, upsert: Upsert) -> None:
+        """Start a query whose process the pool may not begin at once."""
+
+        def started() -> bool:
+            with suppress(Busy):
+                self.start(table, select, upsert=upsert)
+                return True
+            return False
+
+        self.until(started)
 
     def upsert(self, table: str, *columns: str, sequence: str = "", deletes: str = "") -> Upsert:
         """Return how a table is written by the first of its columns."""

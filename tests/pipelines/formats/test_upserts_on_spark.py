@@ -1,5 +1,6 @@
 """Keyed tables on real Spark: the last row of each key, exactly, whatever is run again, comes late or is refused."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +117,25 @@ def test_readers_take_changes_exactly_and_a_stream_of_rows_fails(lake: Any) -> N
     with pytest.raises(AssertionError, match="DELTA_SOURCE_TABLE_IGNORE_CHANGES"):
         lake.table("r", "id BIGINT")
         lake.run("r", f"SELECT id FROM STREAM {lake.name('k')} WITH ('startingVersion'='0')")
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_three_keyed_statements_that_are_started_at_once_do_not_meet_in_the_views_of_their_session(lake: Any) -> None:
+    lake.table("p", EVENTS)
+    names = [f"k{n}" for n in range(3)]
+    for name in names:
+        lake.table(name, EVENTS, CDF)
+
+    def begin(n: int) -> None:
+        upsert = lake.upsert(names[n], "id", "v", "seq", "gone", sequence="seq")
+        select = f"SELECT id, concat(v, {n}) AS v, seq, gone FROM STREAM {lake.name('p')}"
+        lake.start_when_there_is_room(names[n], select, upsert)
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(begin, range(3)))
+    for at in range(1, 5):
+        happened(lake, *((i, f"v{at}-", at, False) for i in range(1, 6)))
+    for n, name in enumerate(names):
+        wanted = [(i, f"v4-{n}") for i in range(1, 6)]
+        lake.until(lambda: sorted(lake.sql(f"SELECT id, v FROM {lake.name(name)}")) == wanted, 90)  # noqa: B023

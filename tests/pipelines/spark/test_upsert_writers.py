@@ -3,6 +3,9 @@
 import pickle
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from pyspark import cloudpickle
@@ -43,13 +46,47 @@ def test_a_version_that_is_not_known_is_refused() -> None:
         upsert_writer(Upsert("/t", "/d", "/c", ("id",), ("id",), writer=9))
 
 
-def test_a_process_that_a_busy_pool_has_not_begun_in_time_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    queries = object.__new__(SparkQueries)
-    start = QueryStart("a@v1", "SELECT 1", "a__v1", "delta", "/c", "1 second", upsert=UPSERT)
+@pytest.fixture
+def queries() -> SparkQueries:
+    """Queries of a session that nobody asks for anything."""
+    found = object.__new__(SparkQueries)
+    found._beginning_writer = threading.Lock()
+    return found
 
+
+START = QueryStart("a@v1", "SELECT 1", "a__v1", "delta", "/c", "1 second", upsert=UPSERT)
+
+
+def test_a_process_that_a_busy_pool_has_not_begun_in_time_is_tried_again(
+    queries: SparkQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(_: QueryStart) -> None:
         raise EngineRefused("Python worker failed to connect back.")
 
     monkeypatch.setattr(queries, "_launched", refuse)
-    with pytest.raises(Busy, match="the pool is too busy to begin the writer of a@v1"):
-        queries.launch(start)
+    for _ in range(2):
+        with pytest.raises(Busy, match="the pool is too busy to begin the writer of a@v1"):
+            queries.launch(START)
+
+
+def test_processes_of_writers_begin_one_after_the_other_and_what_needs_none_does_not_wait(
+    queries: SparkQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    def launched(start: QueryStart) -> str:
+        if start.name == "a@v1":
+            begun.set()
+            assert let_go.wait(10)
+        return start.name
+
+    monkeypatch.setattr(queries, "_launched", launched)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(queries.launch, START)
+        assert begun.wait(10)
+        with pytest.raises(Busy, match="b@v1 waits for the writer of another statement to begin"):
+            queries.launch(replace(START, name="b@v1"))
+        assert queries.launch(replace(START, name="c@v1", upsert=None)) == "c@v1"
+        let_go.set()
+        assert first.result() == "a@v1"
+    assert queries.launch(replace(START, name="b@v1")) == "b@v1"

@@ -15,6 +15,7 @@ from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.states import State, Trend
 from core.observed.table_statistics import TableStatistics
+from core.project.revision import RevisionTexts
 from state.ledger import LedgerReader
 from state.registry import StatementLine
 from state.row_types import AuditRow, CommandRow, Deployment, EventRow
@@ -131,6 +132,15 @@ def test_show_names_parents_readers_and_versions(shop: Any, capsys: pytest.Captu
     assert found["parents"] == [{"table": "landed", "version": 0, "streamed": True}]
     assert found["readers"] == [{"table": "b", "version": 1}]
     assert [version["version"] for version in found["versions"]] == [1]
+
+
+def test_the_sql_of_a_statement_is_shown_without_its_secrets(
+    ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = RevisionTexts("CREATE", "SELECT *\nFROM STREAM t WITH ('api.token' = 'hunter2')", "")
+    ledger.put_deployment(deployed("a", texts=texts))
+    assert exit_codes.run_command_line(["show", "a", "--sql"]) == 0
+    assert capsys.readouterr().out == "SELECT *\nFROM STREAM t WITH ('api.token' = '*****')\n"
 
 
 def test_show_takes_one_version(shop: Any, deployed: Any, measured: Any, capsys: pytest.CaptureFixture[str]) -> None:

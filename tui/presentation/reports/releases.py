@@ -66,6 +66,8 @@ def verdict(release: Release, now: float) -> str:
             return f"What served before serves again.{_stopped(release)}"
         case ReleaseState.REPLACED:
             return "What it swapped in was replaced since."
+        case ReleaseState.DONE if release.note:
+            return f"Its run was cancelled after the swap: {release.note}."
         case _:
             return ""
 
