@@ -104,7 +104,7 @@ def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
             lines[-1] += f"    {part}"
         else:
             lines.append(f" {part}")
-    return [_fit(line, width) for line in lines]
+    return [row for line in lines for row in textwrap.wrap(line, width, subsequent_indent="   ")]
 
 
 def head_parts(plan: Plan) -> list[str]:
@@ -127,7 +127,7 @@ def head_parts(plan: Plan) -> list[str]:
 
 def _nothing_held(acted: Sequence[PlanNode]) -> str:
     if any(node.version and node.action in (Action.RESTART, Action.RECORD) for node in acted):
-        return "nothing is held: it goes on in place; --rebuild makes a new version, which is held"
+        return "nothing is held: it goes on in place; --rebuild makes a version to hold"
     return "nothing is held: it replaces no version"
 
 

@@ -284,7 +284,8 @@ def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":
-        return (WayBack("", tables, "no command takes a retired version out of the trash"),)
+        when = purged_after(context.declared.environment)
+        return (WayBack("", tables, f"no command takes a retired version out of the trash; it is purged {when}"),)
     if verb == "undelete":
         return (_way_to_former("delete", tables, "they are in the trash again"),)
     if verb == "rollback" and all(map(_serves, seen.values())):

@@ -59,7 +59,8 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.STATIC_SIDE and stateful:
         found.warn(table, "keeps state that was built from the old static side")
     if decision.action in (Action.REBUILD, Action.RESTART):
-        warn_of_multiplied_rows(walk, table)
+        if not decision.change.kind.definition.same_statement:
+            warn_of_multiplied_rows(walk, table)
         _check_readers(walk, table, decision)
 
 

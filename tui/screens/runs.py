@@ -19,6 +19,7 @@ from tui.presentation.screen_content.runs import (
     heading,
     run_row,
     runs_columns,
+    step_cells,
     step_detail,
     step_row,
 )
@@ -78,7 +79,13 @@ class RunScreen(SplitScreen):
         return [str(step.n) for step in self.run_view.run.steps] if self.run_view else ()
 
     def head(self, width: int) -> Line:
-        return columns(width)
+        return columns(width, self._step_cells(width))
+
+    def _step_cells(self, width: int) -> int:
+        if self.run_view is None:
+            return 0
+        planned = self.run_view.plan.plan.steps if self.run_view.plan else ()
+        return step_cells(self.run_view.run.steps, {one.n: one.tables for one in planned}, width)
 
     def picture(self, row: str, width: int) -> Line:
         assert self.run_view is not None
@@ -86,7 +93,8 @@ class RunScreen(SplitScreen):
         planned = {one.n: one for one in self.run_view.plan.plan.steps} if self.run_view.plan else {}
         needs = planned[step.n].after if step.n in planned else ()
         names = planned[step.n].tables if step.n in planned else ()
-        return step_row(step, needs, names, width, RowContext(self.state.glyphs, self.state.clock()))
+        look = RowContext(self.state.glyphs, self.state.clock())
+        return step_row(step, needs, names, width, look, cells=self._step_cells(width))
 
     def refresh_body(self) -> None:
         if self.run_view is None:

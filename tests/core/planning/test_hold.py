@@ -76,5 +76,5 @@ def test_a_restart_in_place_says_how_a_version_to_hold_is_asked_for() -> None:
     edited = project(table("a", "src", mark="new"), src="", b="a")
     found = make_plan(edited, "dev", running(SHOP), replace(REBUILD, rebuild=False, hold=True))
     assert {node.action for node in found.nodes if node.table == "a"} == {"restart"}
-    assert "nothing is held: it goes on in place; --rebuild makes a new version, which is held" in head_parts(found)
+    assert "nothing is held: it goes on in place; --rebuild makes a version to hold" in head_parts(found)
     assert not any("version" in warned.summary for warned in found.warnings)
