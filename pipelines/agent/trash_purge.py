@@ -5,6 +5,7 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 
 from core.model.errors import Busy, Refused, TryAgain
 from core.text.units import long_duration
@@ -13,6 +14,9 @@ from pipelines.agent.context import AgentContext
 from state.row_types import ClockCheck, Deployment
 
 log = logging.getLogger(__name__)
+
+_one_at_a_time = Lock()
+"""Steps and the house-keeping check the clock: a jump that two of them see is one jump."""
 
 BEFORE_SEAM = "before_seam"
 """In the trash folder of a version: below the time of their purge, checkpoints that it does not go on from any more."""
@@ -64,6 +68,11 @@ def checked_now(world: AgentContext) -> float:
 
     Also called before a deadline is recorded: one that was recorded by a clock that had jumped would hold the others.
     """
+    with _one_at_a_time:
+        return _checked_now(world)
+
+
+def _checked_now(world: AgentContext) -> float:
     wall, up, before = world.clock(), world.uptime(), world.ledger.clock_check()
     _move_soaks(world, before, clock_jump(before, wall, up))
     deadlines = [d.drop_after for d in _in_trash(world)] + [d.stops_at for d in world.ledger.deployments()]

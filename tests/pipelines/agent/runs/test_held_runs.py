@@ -92,6 +92,23 @@ def test_nothing_is_swapped_before_the_word_and_everything_after_it(world: Agent
         assert [one.run for one in open_releases(reader, world.clock())] == [run_id]
 
 
+def test_a_new_version_that_a_start_of_what_serves_has_left_stopped_is_not_said_to_be_held(
+    world: AgentContext, pool: Any
+) -> None:
+    _, run_id, driven = begun(world)
+    # As a stop of the table and a start of what serves leave it.
+    world.ledger.update_deployment(T("a"), 2, wanted="stopped", state="stopped")
+    assert ended(world, run_id) == "failed"
+    note = next(step.note for step in row_of(world, run_id).steps if step.do == "hold")
+    retry = f"headgate runs retry {run_id} starts it again"
+    assert note == f"a@v2 is stopped, and would not be swapped in; {retry}"
+    world.ledger.retry_run(run_id)
+    driven.tell(run_id, OperatorControl("retry"))
+    wait_until(lambda: hold_of(world, run_id) == "gate")
+    found = world.ledger.deployment(T("a"), 2)
+    assert found is not None and found.wanted == "running"
+
+
 def test_a_cancel_while_it_is_held_leaves_what_serves_alone(world: AgentContext, pool: Any) -> None:
     made, run_id, driven = begun(world)
     driven.tell(run_id, OperatorControl("cancel"))
