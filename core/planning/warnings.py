@@ -10,6 +10,7 @@ from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
 from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
+from core.planning.multiplied_rows import warn_of_multiplied_rows
 from core.planning.requested_tables import is_at_rest, stale_bindings, would_end
 from core.text.wording import counted
 
@@ -59,6 +60,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.STATIC_SIDE and stateful:
         found.warn(table, "keeps state that was built from the old static side")
     if decision.action in (Action.REBUILD, Action.RESTART):
+        warn_of_multiplied_rows(walk, table)
         _check_readers(walk, table, decision)
 
 
@@ -127,7 +129,7 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
     if declared is None or declared.parsed is None:
         return
     if kind.definition.leaves_seam and declared.parsed.stateful:
-        walk.found.warn(reader, f"keeps state, and aggregates across the point where {table} switches versions")
+        walk.found.warn(reader, f"keeps state, and aggregates across the point where {table} goes on with its new text")
     known = walk.found.by_table.get(reader)
     if kind is not ChangeKind.COLUMN_ADDED:
         return

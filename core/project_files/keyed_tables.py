@@ -79,7 +79,7 @@ def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, pr
 
 
 def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
-    """Give each thing that is wrong as (key of the yml, summary, remedy)."""
+    """Yield each thing that is wrong as (key of the yml, summary, remedy)."""
     settings, ddl = table.settings, table.parsed_ddl
     if not table_format(ddl.format).keyed:
         able = " or ".join(name for name, each in TABLE_FORMATS.items() if each.keyed)

@@ -26,7 +26,7 @@ PYTHON_CALL_S = 60.0
 def start(world: AgentContext, deployment: Deployment, *, stops: int) -> ReportedQuery:
     """Start a deployment on its checkpoint, or find it running; raises Refused, EngineRefused or PoolUnreachable.
 
-    `stops` is `StatementLocks.stops` of its table as the caller knew it when it decided to start: an operator's stop
+    `stops` is `StatementLocks.stops` of it as the caller knew it when it decided to start: an operator's stop
     that came later wins. The owner file is read again before every start, because Spark fences nobody.
     """
     key = (deployment.table, deployment.version)
@@ -40,7 +40,7 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int) -> Reporte
         try:
             query = _started(world, deployment, stops)
         except EngineRefused as error:
-            if world.locks.stops(deployment.table) == stops:
+            if world.locks.stops((deployment.table, deployment.version)) == stops:
                 fail(world, deployment, error.error_class, error.summary)
             raise
         if query is None:
@@ -86,14 +86,14 @@ def _started(world: AgentContext, deployment: Deployment, stops: int) -> Reporte
         _refuse_stopped(world, deployment, stops)
         pool = world.pool.connection()
         query = pool.call(WRITE_CALL_S, pool.queries.start, _start_of(world, deployment))
-        if world.locks.stops(deployment.table) == stops:
+        if world.locks.stops((deployment.table, deployment.version)) == stops:
             return query
         stop(world, deployment)
         return None
 
 
 def _refuse_stopped(world: AgentContext, deployment: Deployment, stops: int) -> None:
-    if world.locks.stops(deployment.table) != stops:
+    if world.locks.stops((deployment.table, deployment.version)) != stops:
         raise _stopped_meanwhile(deployment)
 
 

@@ -16,6 +16,7 @@ from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
 from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
+from pipelines.agent.statement_locks import stops_of
 from pipelines.agent.table_identities import register_again
 from pipelines.agent.version_tables import pointer_of
 from state.emergency_journal import EmergencyJournal
@@ -41,8 +42,8 @@ class BeforeRound:
     deployments: tuple[Deployment, ...]
     held: frozenset[tuple[TableName, int]]
     """Versions that somebody was acting on."""
-    stops: Mapping[TableName, int]
-    """How often operators had stopped each table."""
+    stops: Mapping[str, int]
+    """How often operators had stopped each table, or one version of it."""
 
     @classmethod
     def of(cls, world: AgentContext) -> "BeforeRound":
@@ -141,11 +142,11 @@ class Reconciler:
         self.world.ledger.heartbeat(self.world.clock())
         with self.emergency.taking() as entries:
             for entry in entries:
-                tables = [TableName(str(table)) for table in entry.get("tables") or ()]
+                names = [str(name) for name in entry.get("tables") or ()]
                 act = TableAct(f"a stop by {entry.get('by') or 'an operator'}", self.world.clock())
-                self.world.ledger.stop_statements(tables, act)
-                self.world.locks.recorded(tables)
-                log.info("applied the stop of %s from the emergency journal", ", ".join(tables))
+                self.world.ledger.stop_statements(names, act)
+                self.world.locks.recorded(names)
+                log.info("applied the stop of %s from the emergency journal", ", ".join(names))
 
     def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
         """Reconcile once: the registry as it was before the pool was asked, with what the pool answered.
@@ -172,9 +173,7 @@ class Reconciler:
         known = {query_name(d.table, d.version) for d in deployments}
         self._over = {name: query for name, query in self._over.items() if name in known}
 
-    def _differs(
-        self, active: Mapping[str, ReportedQuery], stops: Mapping[TableName, int], deployment: Deployment
-    ) -> None:
+    def _differs(self, active: Mapping[str, ReportedQuery], stops: Mapping[str, int], deployment: Deployment) -> None:
         name = query_name(deployment.table, deployment.version)
         if name in active:
             self._apart(deployment, partial(self._stop_again, deployment))
@@ -182,7 +181,9 @@ class Reconciler:
         over = self._over.get(name)
         if over is not None and over.run_id != deployment.run_id:
             over = None
-        self._apart(deployment, partial(self._absent, deployment, over, stops.get(deployment.table, 0)))
+        self._apart(
+            deployment, partial(self._absent, deployment, over, stops_of(stops, (deployment.table, deployment.version)))
+        )
 
     def _apart(self, deployment: Deployment, act: Callable[[], None]) -> None:
         """Carry out what a round does about one statement; what fails is said of that statement."""

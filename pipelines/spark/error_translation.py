@@ -93,7 +93,7 @@ def first_line(text: str) -> str:
 
 
 def _by_hand(text: str) -> str:
-    """Say what was done to what a stream of Delta reads; empty where its end is about something else."""
+    """Return what was done to what a stream of Delta reads; empty where its end is about something else."""
     name = error_class(text)
     words = next((words for begin, words in _BY_HAND.items() if name.startswith(begin)), "")
     at = _VERSION.search(text)

@@ -5,7 +5,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql.functions import col, udf
+from pyspark.sql.connect.functions.builtin import col
+from pyspark.sql.connect.udf import UserDefinedFunction
+from pyspark.sql.types import StringType
 
 from core.model.errors import EngineRefused
 from pipelines.spark.session import Session, spark_errors
@@ -28,7 +30,7 @@ def why_other_python(session: Session) -> str:
 
     try:
         with spark_errors():
-            rows = session.spark.range(1).select(udf(look, "string")(col("id"))).collect()
+            rows = session.spark.range(1).select(UserDefinedFunction(look, StringType())(col("id"))).collect()
     except EngineRefused as error:
         if error.error_class == _MISMATCH:
             return error.summary

@@ -211,7 +211,7 @@ def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
 
 
 def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
-    """Give the entries of a log's file to another table, with the files that they name."""
+    """Return the entries of a log's file for another table, with the files that they name."""
     with open(path, encoding="utf-8") as lines:
         next(lines, None)
         for line in filter(None, map(str.strip, lines)):
@@ -308,7 +308,7 @@ def _numbers(folder: str) -> dict[int, str]:
 
 
 def _share(origin: str, copy: str, *, needed: bool) -> None:
-    """Give a file a second name, or copy it where the file system cannot; one that has it already is left alone."""
+    """Link a file under a second name, or copy it where that cannot be; one that has it already is left alone."""
     try:
         os.link(origin, copy)
     except FileExistsError:

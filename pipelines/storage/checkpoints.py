@@ -70,9 +70,14 @@ class FileCheckpoints:
             place.parent.mkdir(parents=True, exist_ok=True)
             temporary = place.parent / f".{place.name}.{secrets.token_hex(4)}"
             temporary.mkdir()
-            write_json(temporary / OWNER_FILE, self._owner(run))
-            write_json(temporary / TABLE_NOTE_FILE, note)
-            os.rename(temporary, place)
+            try:
+                write_json(temporary / OWNER_FILE, self._owner(run))
+                write_json(temporary / TABLE_NOTE_FILE, note)
+                os.rename(temporary, place)
+            except OSError:
+                # On a full disk each try would leave one.
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
             sync_folder(place.parent)
 
     def read(self, folder: str) -> CheckpointState | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from textual.widget import Widget
 
 from core.run.release import ReleaseState
+from core.run.stopped_tables import stopped_serving, stopped_serving_words
 from state.row_types import RunRow
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_run
@@ -163,10 +164,12 @@ class RunScreen(SplitScreen):
         if verb == "skip":
             skipped = next(step.n for step in run.steps if step.state == "failed")
             command += f" --step {skipped}"
+        rests = stopped_serving(state.view.snapshot.statements, {step.table for step in run.steps})
+        stays = f" {stopped_serving_words(rests)}." if verb == "cancel" and rests else ""
         question = dialog_for_run(
             verb=verb,
             run=run.id,
-            effect=EFFECTS[verb],
+            effect=f"{EFFECTS[verb]}{stays}",
             environment=identity.title,
             command=f"{command} --env {identity.environment}",
             expected=confirmation.text,

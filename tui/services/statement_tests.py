@@ -94,7 +94,7 @@ def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
 
 
 def tried_as_files(selected: SelectedCases) -> str:
-    """Tell which tables are tried in another format than their own; empty where none are."""
+    """Return which tables are tried in another format than their own; empty where none are."""
     tested = {case.table: selected.tables[case.table] for case in selected.cases}
     formats = {table: table_format(each.parsed_ddl.format) for table, each in tested.items()}
     other = sorted(table for table, format in formats.items() if format.data_files)

@@ -10,7 +10,7 @@ from core.run.state_machine import RunEvidence, StepDone, StepFailed
 from core.text.wording import counted
 from pipelines.agent.deployment_compiler import compile_before, streamed_reads, streamed_sources
 from pipelines.agent.deployment_lifecycle import refuse_other_checkpoint
-from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.version_tables import register
 from state.row_types import Deployment
 
@@ -24,8 +24,8 @@ _ROWS: Mapping[str, OriginRows] = {
 def fork(run: OpenRun, step: Step) -> RunEvidence:
     """Have the step's version go on after the newest batch of the one that serves, which may run on."""
     made, node, world = run.deployed(step), run.node(step), run.world
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     origin = world.ledger.deployment(step.table, node.from_version)
     if origin is None or origin.deleted:
         gone = physical_name(step.table, node.from_version)
@@ -61,8 +61,8 @@ def fork(run: OpenRun, step: Step) -> RunEvidence:
 def seed(run: OpenRun, step: Step) -> RunEvidence:
     """Have the step's version count every file that its sources hold now as read."""
     made, world = run.deployed(step), run.world
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     by_version = {(d.table, d.version): d for d in world.ledger.deployments()}
     sources = streamed_sources(made, streamed_reads(made), by_version)
     seen = tuple(world.files.seen(folder) if folder else () for _, _, folder, _ in sources)

@@ -12,7 +12,7 @@ from core.run.state_machine import GateOpened, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.registry_records import keep_record, serve
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
-from pipelines.agent.runs.open_run import OpenRun
+from pipelines.agent.runs.open_run import OpenRun, overtaken
 from pipelines.agent.runs.opened_tickets import tickets_of
 from pipelines.agent.runs.pointer_moves import move_forward, moved_back, put_back
 
@@ -92,7 +92,7 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
     row = run.world.ledger.run(run.id)
     skipped = {s.n for s in row.steps if s.state == StepState.SKIPPED} if row else set()
     for table, version in targets:
-        if newer := run.overtaken(table):
+        if newer := overtaken(run.world, run.nodes[table]):
             # A run that failed lets go of its tables until it is retried.
             why = f"{newer} serves since, which this run was not planned to replace"
             return StepFailed(step.n, f"{why}; no pointer has moved: cancel the run, and plan again")
@@ -101,9 +101,9 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
         name, deployment = query_name(table, version), run.world.ledger.deployment(table, version)
         if deployment is None:
             return StepFailed(step.n, f"{name} is not in the registry")
-        if run.stopped_by_operator(table):
-            return StepFailed(step.n, f"{name} was stopped after it had caught up; no pointer has moved")
-        if deployment.wanted != WantedState.RUNNING or (table, version) in run.failed_before_retry:
+        if run.stopped_by_operator(table, version):
+            return StepFailed(step.n, f"no pointer has moved: {run.stopped_words(table)}")
+        if deployment.wanted != WantedState.RUNNING:
             return run.begun_again(step, table, version) or GateOpened(step.n, f"{name} was started again")
         if deployment.state == State.FAILED:
             why = f"{deployment.error_class} {deployment.error}".strip()

@@ -15,7 +15,7 @@ from core.ports.storage import VersionFolders
 from core.run.state_machine import GateOpened, RunEvidence, StepFailed
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import stop, written_batch
-from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.starting_steps import PENDING, take_over_texts
 from pipelines.agent.runs.trash_moves import archive_former
 from pipelines.agent.runs.version_histories import version_histories
@@ -41,8 +41,8 @@ def seam(run: OpenRun, step: Step) -> RunEvidence:
 
     While no batch fits it reads on as before; after `WAIT_S` the step fails, and nothing has moved.
     """
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     deployment, node = run.deployed(step), run.node(step)
     if has_moved(run, step):
         return _begun(run, step)

@@ -12,7 +12,7 @@ from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.deployment_compiler import column_types
 from pipelines.agent.deployment_lifecycle import stop
-from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.paused_readers import paused_readers
 from state.row_types import Deployment
 
@@ -34,8 +34,8 @@ def register(run: OpenRun, step: Step) -> RunEvidence:
 
 def create(run: OpenRun, step: Step) -> RunEvidence:
     """Make the table of a version and its empty checkpoint."""
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     built = run.built(step)
     note = run.folder_note(built)
     try:
@@ -82,8 +82,8 @@ def look_for_proof(run: OpenRun, step: Step) -> RunEvidence:
         return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
     if deployment.state == State.RUNNING:
         return StepDone(step.n, seam.removesuffix("; "))
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     late = f": {deployment.error}" if deployment.state == State.DEGRADED else ""
     return GatePolled(step.n, f"{seam}{PENDING}{late}")
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping
 from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.names import TableName, query_name
-from core.model.states import State
 from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import AgentContext
@@ -19,7 +18,7 @@ from pipelines.agent.runs import (
     validation_step,
 )
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
-from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.runs.open_run import OpenRun
 
 _EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
     StepKind.REGISTER: starting_steps.register,
@@ -100,13 +99,6 @@ class StepExecutor:
             del self._waiting[step.n]
         return found
 
-    def retry(self) -> None:
-        """Have new versions that have failed by now started once more by the first step that looks at them."""
-        new = ((s.table, s.version) for s in self._run.plan.steps if s.do in (StepKind.START, StepKind.RESUME))
-        found = (self._world.ledger.deployment(*key) for key in new)
-        failed = {(d.table, d.version) for d in found if d is not None and not d.active and d.state == State.FAILED}
-        self._run.failed_before_retry |= failed
-
     def end_waits(self, waiting: Collection[int] = ()) -> None:
         """End what is done in the background for steps that do not wait any more, all but those by number."""
         validation_step.end_comparisons(self._run, waiting)
@@ -131,8 +123,8 @@ class StepExecutor:
         deployment = self._world.ledger.deployment(step.table, step.version)
         if deployment is None:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
-        if self._run.stopped_by_operator(step.table):
-            return StepFailed(step.n, STOPPED_BY_OPERATOR)
+        if self._run.stopped_by_operator(step.table, step.version):
+            return StepFailed(step.n, self._run.stopped_words(step.table))
         gate = self._gates[step.n]
         look = gate.look(self._world, deployment)
         if look.failed:

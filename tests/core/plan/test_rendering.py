@@ -164,8 +164,8 @@ def test_a_request_reads_like_the_command_line() -> None:
         (StepKind.ALTER, 0, "alter a"),
         (StepKind.ALTER, 1, "alter a__v1"),
         (StepKind.RECORD, 1, "record a"),
-        (StepKind.UNPOINT, 1, "unpoint a"),
-        (StepKind.TOMBSTONE, 1, "tombstone a__v1"),
+        (StepKind.UNPOINT, 1, "drop view a"),
+        (StepKind.TOMBSTONE, 1, "trash a__v1"),
     ],
 )
 def test_a_step_names_what_it_acts_on(do: StepKind, version: int, words: str) -> None:

@@ -57,7 +57,7 @@ def test_an_agent_with_a_newer_writer_restarts_a_statement_with_the_one_that_it_
     found = world.ledger.deployment(T("a"), 1)
     assert found is not None
     deployment_lifecycle.stop(world, found)
-    deployment_lifecycle.start(world, found, stops=world.locks.stops(T("a")))
+    deployment_lifecycle.start(world, found, stops=world.locks.stops((T("a"), 1)))
     upsert = pool.running["a@v1"].upsert
     assert upsert is not None and upsert.writer == 1
     files = keyed("mode: upsert\nkey: [id]\nsequence: id\n")
@@ -90,6 +90,6 @@ def test_a_writer_is_sent_to_no_pool_of_others_that_cannot_run_it(world: AgentCo
     theirs = replace(world.layout, environment=replace(environment, pool=replace(environment.pool, url="sc://host")))
     elsewhere = replace(world, layout=theirs)
     with pytest.raises(Refused, match=r"a@v1 cannot be written: the pool runs Python 3\.9, and Headgate 3\.11"):
-        deployment_lifecycle.start(elsewhere, found, stops=world.locks.stops(T("a")))
+        deployment_lifecycle.start(elsewhere, found, stops=world.locks.stops((T("a"), 1)))
     pool.other_python = ""
-    deployment_lifecycle.start(elsewhere, found, stops=world.locks.stops(T("a")))
+    deployment_lifecycle.start(elsewhere, found, stops=world.locks.stops((T("a"), 1)))

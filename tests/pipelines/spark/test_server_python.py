@@ -17,6 +17,5 @@ def test_another_version_and_missing_packages_are_named() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.drill
 def test_a_pool_of_ours_runs_our_python(ground: Any) -> None:
     assert ground.queries.other_python() == ""

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from core.model.actions import StepKind
 from core.observed.step_durations import Seconds
+from core.plan.descriptions import act_words
 from core.plan.model import Step
-from core.run.model import StepState
+from core.run.model import StepState, step_word
 from core.run.time_left import time_left
 from core.text.units import duration_range
 from core.text.wording import counted, first_sentence
@@ -119,7 +120,7 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
     note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else _told(step, now)
     note = note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
     on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
-    what = f"{step.do.replace('_', ' '):9} {on}"
+    what = f"{act_words(step.do):9} {on}"
     room = max(width - _step_width(width) - 28, 8)
     if step.state == StepState.FAILED:
         note = first_sentence(note)
@@ -131,7 +132,7 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
             Span("  "),
             Span(right(str(step.n), 3) + " ", Tone.DIM),
             Span(left(what, _step_width(width) - 1) + " ", Tone.DIM if step.state == "waits" else Tone.PLAIN),
-            Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 11), tone),
+            Span(left(f"{glyphs.steps.get(step.state, '?')} {step_word(step.state)}", 11), tone),
             Span(right(lasted, 9), Tone.DIM),
             Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),
         ),
@@ -216,7 +217,8 @@ EFFECTS = {
     "pause": "The current step finishes; no further step starts until you resume.",
     "resume": "The next step starts.",
     "cancel": (
-        "Steps that have not started are cancelled. Completed steps stay as they are, and so does what the run started."
+        "Steps that have not started are cancelled, completed ones stay. Versions that the run has started and not "
+        "swapped in are stopped; tables are kept."
     ),
     "retry": "The failed steps and those that depend on them are tried again.",
     "skip": "The first failed step is skipped; steps that depend on it continue as if it were done.",

@@ -103,6 +103,20 @@ def test_a_gate_that_opens_says_the_watermark(world: World) -> None:
     assert found == GateReading(True, "caught up: lag 0 files, watermark 2026-01-01T00:00:00Z")
 
 
+def test_a_lag_is_told_with_the_limit_that_it_is_judged_by(world: World) -> None:
+    late = {"lag_files": 4, "lag_rows": 1_676, "rows_total": 1_000_000}
+    assert world.looks(1, **late, behind_s=90.0).note.startswith(
+        "lag 1,676 rows, 90 s behind, limit 100 rows or 25 s, 0"
+    )
+    world.measure(1, lag_files=9, lag_rows=4_546)
+    assert world.looks(POLLS, **late, behind_s=90.0).note == (
+        "caught up: lag 1,676 rows, 90 s behind, limit 5,000 rows or 25 s"
+    )
+    assert world.looks(1, lag_files=4, behind_s=90.0).note.startswith("lag 4 files, 90 s behind, limit 25 s, 0 of 3")
+    closed = CatchUpGate.why_closed(world, world.green)  # type: ignore[arg-type]  # As `World.look`.
+    assert closed == "lag 4 files, 90 s behind, limit 25 s"
+
+
 def test_one_measurement_counts_once_however_often_it_is_looked_at(world: World) -> None:
     world.looks(1)
     for _ in range(10):

@@ -78,7 +78,8 @@ def test_nothing_is_swapped_before_the_word_and_everything_after_it(world: Agent
     held = released(world, made, run_id)
     assert held.state is ReleaseState.HELD and held.note == f"waits for the word: headgate release swap {run_id}"
     assert [(pair.table, pair.serves, pair.new.runs) for pair in held.pairs] == [(name, 1, True) for name in "abc"]
-    assert (held.rollback, held.blocked) == ("", "nothing is swapped")
+    ends = f"nothing is swapped yet; headgate runs cancel {run_id} ends it"
+    assert (held.rollback, held.blocked) == ("", ends)
     driven.tell(run_id, OperatorControl("swap", by="bob"))
     assert ended(world, run_id) == "done"
     assert set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}

@@ -37,7 +37,6 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 def retried(world: AgentContext, run_id: str) -> str:
     """Carry out `runs retry` as the command handler begins it."""
     world.ledger.retry_run(run_id)
-    world.ledger.put_run_state(run_id, "running")
     return lane.drive(world, run_id, OperatorControl("retry"))
 
 

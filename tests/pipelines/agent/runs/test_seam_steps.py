@@ -183,7 +183,7 @@ def test_a_stop_by_an_operator_ends_the_wait_and_holds(old: AgentContext, pool: 
     assert isinstance(executor.perform(seam), GateOpened) and isinstance(executor.poll(seam), GatePolled)
     FastLane(old, EmergencyJournal(tmp_path / "e")).stop((T("b"),), 0.0, by="alice")
     ended = executor.poll(seam)
-    assert isinstance(ended, StepFailed) and "an operator has stopped it" in ended.note
+    assert isinstance(ended, StepFailed) and "was stopped by" in ended.note
     assert "b@v1" not in pool.running and row(old, "b", 1).wanted == "stopped"
 
 
