@@ -31,6 +31,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         return
     if decision.action in (Action.START, Action.REBUILD):
         _warn_of_rows_before(walk, table, decision)
+        _say_what_is_taken(walk, table)
     if decision.action is Action.START:
         _warn_of_the_deleted(walk, table)
         return
@@ -75,6 +76,17 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
         if above.strategy == Strategy.CHAIN if made and above else walk.context.observed.deployment(parent).rows_before:
             words = f"gets no row of {parent} from before its newest version, which only the pointer serves"
             walk.found.warn(table, f"{words}; headgate plan {parent} --rebuild has all rows in one")
+
+
+def _say_what_is_taken(walk: DeployWalk, table: TableName) -> None:
+    """Say of each stream of a keyed table whether it takes changes or rows, which a statement need not say itself."""
+    tables = walk.context.declared.tables
+    declared = tables.get(table)
+    for read in declared.parsed.reads if declared is not None and declared.parsed is not None else ():
+        parent = tables.get(read.table)
+        if read.streaming and parent is not None and parent.settings.upserts and not parent.external:
+            taken = "changes" if read.takes_changes else "first rows of each key"
+            walk.found.warn(table, f"takes the {taken} of {read.table}, which replaces rows by key")
 
 
 def _warn_of_the_deleted(walk: DeployWalk, table: TableName) -> None:

@@ -68,7 +68,11 @@ class Settings:
     description: str = ""
     tags: tuple[str, ...] = ()
     reads: str = "batch"
-    """`stream`: a table without STREAM is read as a stream too; `batch`: only STREAM is."""
+    """`stream`: a table without STREAM is read as a stream too; else only STREAM is: of a keyed table its changes, or,
+    with `rows`, its rows."""
+    changes_of: tuple[str, ...] = ()
+    """Keyed tables whose changes the statement streams without saying so; found by the project's loader, never read of
+    a project's file."""
     protect: bool = False
     """Whether its deletes and rebuilds need an approval, and changes in place are denied."""
     readers: tuple[str, ...] = ()

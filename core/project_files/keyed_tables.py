@@ -1,17 +1,23 @@
 """Tables whose rows replace others by their key, and streams of them: what has no place in either is a Problem."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import TABLE_FORMATS, table_format
 from core.project.model import Table
 from core.project_files.yaml_reader import read_yaml
-from core.sql.statement import TableRead, line_of
+from core.sql.statement import TableRead, line_of, taking_changes
 from core.text.wording import did_you_mean
 
 _UNORDERED = ("map<", "variant", "struct<", "array<")
 _FIRST_ONLY = ("skipchangecommits", "ignorechanges")
+_SAYS = (*_FIRST_ONLY, "readchangefeed")
+"""Options of a stream that say themselves what it takes."""
+
+CHANGES, ROWS = "changes", "rows"
+"""Values of `reads`: what STREAM takes of a keyed table."""
 
 
 def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
@@ -27,14 +33,49 @@ def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str],
                 remedy = "name the column that says which row is newer: sequence: changed_at"
                 where = Where(path, _line_of(table.settings_text, "mode"))
                 problems.append(Problem(words, remedy, where, table.name, severity=Severity.WARNING))
-        if table.parsed is not None and table.dml is not None:
-            for read in table.parsed.reads:
-                parent = tables.get(read.table)
-                if parent is None or not read.streaming:
-                    continue
-                if wrong := _wrong_stream(read, table, parent):
-                    place = Where(table.dml.path, line_of(table.dml.text, table.parsed, read.start))
-                    problems.append(Problem(wrong[0], wrong[1], place, read.table))
+        _check_streams(table, tables, yml.get(table.name, ""), problems)
+
+
+def with_changes(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
+    """Return tables whose statements take the changes of each keyed one that they stream, where nothing says rows.
+
+    Whether what they stream is keyed is looked up `among` all.
+    """
+    return {name: _with_changes(table, among) for name, table in tables.items()}
+
+
+def _with_changes(table: Table, among: Mapping[TableName, Table]) -> Table:
+    if table.parsed is None:
+        return table
+    implied = {
+        str(read.table)
+        for read in table.parsed.reads
+        if read.streaming and (parent := among.get(read.table)) is not None and _replaces(parent)
+        if table.settings.reads != ROWS and not any(name.lower() in _SAYS for name, _ in read.options)
+    }
+    settings = replace(table.settings, changes_of=tuple(sorted(implied)))
+    return replace(table, settings=settings, parsed=taking_changes(table.parsed, implied))
+
+
+def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, problems: list[Problem]) -> None:
+    """Report each stream that Spark would end, in the statement, or in the yml where that asks for it."""
+    section = read_yaml(table.settings_text, yml, [])
+    asked = section.lines if section is not None else {}
+    if "changes_of" in asked:
+        words = f"{table.name} says whose changes it takes, which follows from what it streams"
+        problems.append(Problem(words, "leave out changes_of", Where(yml, asked["changes_of"]), table.name))
+    if table.parsed is None or table.dml is None:
+        return
+    streams = [(read, tables[read.table]) for read in table.parsed.reads if read.streaming and read.table in tables]
+    if asked.get("reads") and table.settings.reads == CHANGES and not any(read.takes_changes for read, _ in streams):
+        words = f"{table.name} takes changes, and nothing that it streams records any"
+        problems.append(Problem(words, "leave out reads: changes", Where(yml, asked["reads"]), table.name))
+    for read, parent in streams:
+        if wrong := _wrong_stream(read, table, parent):
+            place = Where(table.dml.path, line_of(table.dml.text, table.parsed, read.start))
+            if table.settings.reads == ROWS and not read.takes_changes and asked.get("reads"):
+                place = Where(yml, asked["reads"])
+            problems.append(Problem(wrong[0], wrong[1], place, read.table))
 
 
 def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
@@ -103,14 +144,14 @@ def _wrong_stream(read: TableRead, table: Table, parent: Table) -> tuple[str, st
             f"{table.name} streams the changes of {read.table}, which records none",
             f"leave out readChangeFeed, or have {read.table} record them: mode: upsert",
         )
-    if not parent.settings.upserts or parent.external:
+    if not _replaces(parent):
         return None
     if any(name.lower() in _FIRST_ONLY for name, _ in read.options):
         return None
     if not read.takes_changes:
         return (
             f"{table.name} streams the rows of {read.table}, which replaces rows by key: Spark ends it at the first",
-            f"write STREAM {read.table} WITH ('readChangeFeed'='true'), and choose by _change_type",
+            f"take its changes: leave out {_rows_by(table)}, and choose by _change_type",
         )
     if table.parsed is not None and "_change_type" not in table.parsed.select.lower():
         return (
@@ -118,6 +159,14 @@ def _wrong_stream(read: TableRead, table: Table, parent: Table) -> tuple[str, st
             "choose by _change_type: insert, update_preimage, update_postimage or delete",
         )
     return None
+
+
+def _replaces(parent: Table) -> bool:
+    return parent.settings.upserts and not parent.external
+
+
+def _rows_by(table: Table) -> str:
+    return "reads: rows" if table.settings.reads == ROWS else "readChangeFeed"
 
 
 def _records_changes(parent: Table) -> bool:

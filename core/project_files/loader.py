@@ -7,7 +7,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.model import Project, Script, Settings, Table
 from core.project_files.consistency import check_tables
-from core.project_files.keyed_tables import check_keyed
+from core.project_files.keyed_tables import check_keyed, with_changes
 from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.project_files.manifest import Manifest, read_manifest
 from core.project_files.parse_cache import ParseCache
@@ -83,7 +83,8 @@ def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Ta
         _read_ddls(folder, draft)
     for folder in folders:
         _read_statements(folder, draft, defaults)
-    return {name: _table(name, draft, defaults) for name in sorted(draft.ddl)}
+    tables = {name: _table(name, draft, defaults) for name in sorted(draft.ddl)}
+    return with_changes(tables, tables)
 
 
 def _project(manifest: Manifest, tables: dict[TableName, Table]) -> Project:

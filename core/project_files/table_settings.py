@@ -41,8 +41,9 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
         if mode == APPEND and name in section.nodes:
             section.wrong(name, f"left out without mode: {UPSERT}", f"write mode: {UPSERT} and key: […] as well")
     reads = section.text("reads", defaults.reads)
-    if reads not in ("batch", "stream"):
-        section.wrong("reads", "stream or batch", "write reads: stream where every table is read as a stream")
+    if reads not in ("batch", "stream", "changes", "rows"):
+        remedy = "write reads: stream where every table is read as a stream, or leave it out"
+        section.wrong("reads", "stream, batch, changes or rows", remedy)
         reads = defaults.reads
     return Settings(
         trigger=trigger,
@@ -56,6 +57,7 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
         description=section.text("description", defaults.description),
         tags=section.texts("tags", defaults.tags),
         reads=reads,
+        changes_of=section.texts("changes_of", defaults.changes_of),
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
         checks=read_checks(section),

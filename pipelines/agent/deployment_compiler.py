@@ -16,7 +16,7 @@ from core.project.revision import RevisionTexts
 from core.project_files.table_settings import read_settings
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
-from core.sql.statement import ParsedStatement, TableDdl, TableRead
+from core.sql.statement import ParsedStatement, TableDdl, TableRead, taking_changes
 from core.sql.statement_reader import read_any, read_statements
 from state.row_types import Deployment
 
@@ -213,16 +213,14 @@ def _ddl(texts: RevisionTexts, table: TableName) -> TableDdl:
 def _statement(
     texts: RevisionTexts, table: TableName, read: Callable[..., StatementsRead] = read_statements
 ) -> ParsedStatement:
-    statements, problems = read(texts.dml, f"dml.{table}.sql", every_table_streams=_every_table_streams(texts.yml))
+    # A revision's yml says only what is otherwise than by default.
+    says = "reads:" in texts.yml or "changes_of:" in texts.yml
+    settings = _settings(texts, table) if says else Settings()
+    statements, problems = read(texts.dml, f"dml.{table}.sql", every_table_streams=settings.every_table_streams)
     found = next((statement for statement in statements if statement.writes == table), None)
     if found is None:
         raise _invalid(table, problems)
-    return found
-
-
-def _every_table_streams(yml: str) -> bool:
-    """Return whether STREAM need not be written; a revision's yml says so only where it is so."""
-    return "reads:" in yml and read_settings(yml, "yml", Settings(), []).every_table_streams
+    return taking_changes(found, settings.changes_of)
 
 
 def _invalid(table: TableName, problems: tuple[Problem, ...]) -> InvalidProject:

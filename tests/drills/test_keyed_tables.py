@@ -32,7 +32,7 @@ DDL = {
 DML = {
     "kept": "INSERT INTO kept SELECT id, v, seq, gone FROM STREAM landed;",
     "marked": """INSERT INTO marked SELECT id, _change_type AS what, seq, _commit_version AS n
-FROM STREAM kept WITH ('readChangeFeed'='true') WHERE _change_type <> 'update_preimage';""",
+FROM STREAM kept WHERE _change_type <> 'update_preimage';""",
 }
 KEYED = "mode: upsert\nkey: [id]\nsequence: seq\ndeletes: gone\n"
 

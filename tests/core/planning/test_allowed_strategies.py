@@ -19,9 +19,13 @@ from core.project.model import Project
 T = TableName
 
 
-def on_delta(*tables: str, selects: Mapping[str, str] = MappingProxyType({}), **columns: str) -> Project:
-    """Declare the small project with some of its tables on Delta; a keyword gives a table's columns."""
+def on_delta(
+    *tables: str, selects: Mapping[str, str] = MappingProxyType({}), keyed: str = "", **columns: str
+) -> Project:
+    """Declare the small project with some of its tables on Delta, one of them keyed; a keyword gives columns."""
     files = small_project.texts(**selects)
+    if keyed:
+        files[f"pipelines/facts/p/{keyed}/{keyed}.yml"] = "mode: upsert\nkey: [id]\n"
     for path, text in files.items():
         name = path.rpartition(".sql")[0].rpartition(".")[2]
         if "/ddl." in path and name in tables:
@@ -143,3 +147,22 @@ def test_a_statement_over_delta_alone_keeps_its_table_across_a_rebuild() -> None
     for tables in (("a",), ("b",)):
         (why,) = [refusal.summary for refusal in seam_of_b(*tables).refusals if refusal.table == "b"]
         assert why == f"seam cannot be used for b: positions cannot be set yet in {tables[0]} (delta)"
+
+
+def test_a_plan_says_what_its_statements_take_of_a_keyed_table() -> None:
+    selects = {
+        "b": "SELECT id, _change_type AS kind FROM STREAM a",
+        "c": "SELECT id, kind FROM STREAM a WITH ('skipChangeCommits'='true')",
+    }
+    found = planned(on_delta("a", "b", "c", selects=selects, keyed="a"), {})
+    assert {warning.table: warning.summary for warning in found.warnings if "takes" in warning.summary} == {
+        "b": "takes the changes of a, which replaces rows by key",
+        "c": "takes the first rows of each key of a, which replaces rows by key",
+    }
+
+
+def test_a_table_that_begins_to_replace_rows_is_rebuilt_with_what_takes_its_changes() -> None:
+    selects = {"b": "SELECT id, '_change_type' AS kind FROM STREAM a", "c": "SELECT id, kind FROM STREAM landed"}
+    before = on_delta("a", "b", selects=selects)
+    found = planned(on_delta("a", "b", selects=selects, keyed="a"), running(before), children="all")
+    assert actions(found)["a"] == actions(found)["b"] == "rebuild"

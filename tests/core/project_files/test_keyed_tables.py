@@ -2,12 +2,16 @@
 
 import pytest
 
+from core.changes.kinds import ChangeKind
+from core.changes.revision_diff import revision_differences
 from core.model.names import TableName as T
 from core.model.problems import Problem, Severity
-from core.project.model import Settings
+from core.project.model import Settings, Table
 from core.project_files.columns_read import wrong_columns
 from core.project_files.loader import read_project, read_settings, settings_as_text
 from core.project_files.parse_cache import ParseCache
+from core.project_files.revision_reader import read_revision, revision_of
+from core.sql.compiler import compile_select
 from tests.core.project_files.test_loader import MANIFEST, ddl
 
 YML = "pipelines/facts/p/k/k.yml"
@@ -109,8 +113,10 @@ def test_a_stream_of_changes_needs_a_table_that_records_them() -> None:
 @pytest.mark.parametrize(
     ("child", "expected"),
     [
-        ("SELECT id, v AS what FROM STREAM k",
+        ("SELECT id, v AS what FROM STREAM k", "c streams the changes of k and does not say which"),
+        ("SELECT id, v AS what FROM STREAM k WITH ('readChangeFeed'='false')",
          "c streams the rows of k, which replaces rows by key: Spark ends it at the first"),
+        ("SELECT id, _change_type AS what FROM STREAM k", ""),
         ("SELECT id, v AS what FROM STREAM k WITH ('readChangeFeed'='true')",
          "c streams the changes of k and does not say which"),
         ("SELECT id, _change_type AS what FROM STREAM k WITH ('readChangeFeed'='true')", ""),
@@ -124,3 +130,72 @@ def test_a_stream_of_a_keyed_table_says_what_it_takes(child: str, expected: str)
     if not expected:
         read, _ = read_project(found)
         assert read is not None and not wrong_columns(read, [T("c")], ParseCache())
+
+
+CHILD_YML = "pipelines/facts/p/c/c.yml"
+
+
+def declared_child(child: str, yml: str = "") -> Table:
+    found, wrong = read_project(project(child=child) | ({CHILD_YML: yml} if yml else {}))
+    assert found is not None, wrong
+    return found.tables[T("c")]
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [("STREAM k", "STREAM k__v1 WITH ('readChangeFeed'='true')"),
+     ("STREAM(k) x", "STREAM(k__v1) WITH ('readChangeFeed'='true') x"),
+     ("STREAM k IDENTIFIED BY one x", "STREAM k__v1 WITH ('readChangeFeed'='true') IDENTIFIED BY one x"),
+     ("STREAM k WITH ('maxFilesPerTrigger'='1') x",
+      "STREAM k__v1 WITH ('readChangeFeed'='true', 'maxFilesPerTrigger'='1') x"),
+     ("STREAM k WITH ('readChangeFeed'='true')", "STREAM k__v1 WITH ('readChangeFeed'='true')"),
+     ("STREAM k WITH ('skipChangeCommits'='true')", "STREAM k__v1 WITH ('skipChangeCommits'='true')")],
+)  # fmt: skip
+def test_a_child_of_a_keyed_table_takes_its_changes_without_saying_so(written: str, sent: str) -> None:
+    child = f"SELECT id, '_change_type' AS what FROM {written}"
+    table = declared_child(child)
+    assert table.parsed is not None
+    select = compile_select(table.parsed, {T("k"): "k__v1"})
+    assert select == child.replace(written, sent).rstrip()
+    revision = revision_of(table)
+    again = read_revision(T("c"), revision.texts, Settings())
+    assert again is not None and again.parsed is not None and again.hash == revision.hash
+    assert compile_select(again.parsed, {T("k"): "k__v1"}) == select
+
+
+def test_a_condition_of_a_version_is_written_around_a_stream_of_changes() -> None:
+    table = declared_child("SELECT id, _change_type AS what FROM STREAM k AS x")
+    assert table.parsed is not None
+    select = compile_select(table.parsed, {T("k"): "k__v1"}, {T("k"): "at >= '2026-01-01'"})
+    assert "(SELECT * FROM STREAM k__v1 WITH ('readChangeFeed'='true') WHERE at >= '2026-01-01') AS x" in select
+
+
+@pytest.mark.parametrize(
+    ("child", "yml", "expected"),
+    [
+        ("SELECT id, v AS what FROM STREAM k", "trigger: 1 second\nreads: rows\n",
+         "c.yml:2: c streams the rows of k, which replaces rows by key: Spark ends it at the first"),
+        ("SELECT id, v AS what FROM STREAM k WITH ('skipChangeCommits'='true')", "reads: rows\n", ""),
+        ("SELECT id, _change_type AS what FROM STREAM k", "reads: changes\n", ""),
+        ("SELECT id, v AS what FROM STREAM src", "\nreads: changes\n",
+         "c.yml:2: c takes changes, and nothing that it streams records any"),
+        ("SELECT id, v AS what FROM STREAM src", "reads: rows\n", ""),
+        ("SELECT id, v AS what FROM STREAM src", "reads: row\n",
+         "c.yml:1: reads must be stream, batch, changes or rows"),
+        ("SELECT id, v AS what FROM STREAM src", "changes_of: [k]\n",
+         "c.yml:1: c says whose changes it takes, which follows from what it streams"),
+    ],
+)  # fmt: skip
+def test_what_a_child_takes_is_said_in_its_yml_and_refused_there(child: str, yml: str, expected: str) -> None:
+    found = problems(project(child=child) | {CHILD_YML: yml})
+    assert found == ([CHILD_YML.removesuffix("c.yml") + expected] if expected else [])
+
+
+def test_a_table_that_begins_to_replace_rows_changes_what_its_child_takes() -> None:
+    child = "SELECT id, '_change_type' AS what FROM STREAM k"
+    before, _ = read_project(project("", child=child))
+    assert before is not None
+    old, new = revision_of(before.tables[T("c")]), revision_of(declared_child(child))
+    assert list(revision_differences(old, new)) == [
+        (ChangeKind.SOURCE_REPLACED, "readChangeFeed of k: none → true"),
+    ]
