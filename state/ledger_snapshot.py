@@ -72,10 +72,14 @@ class LedgerSnapshot:
         """One line a table, that of what serves; sorted by table."""
         return tuple(serving_versions(self.statements).values())
 
-    def readers_of(self, table: TableName) -> tuple[tuple[str, int], ...]:
-        """List (table, version) of what is bound to any version of a table, sorted."""
-        named = (line for line in self.statements if f'"{table}"' in line.bound)
-        return tuple((line.table, line.version) for line in named if any(b.parent == table for b in line.bindings))
+    def readers_of(self, table: TableName, version: int | None = None) -> tuple[tuple[str, int], ...]:
+        """List (table, version) of what is bound to a version of a table, or to any, sorted."""
+        named = ((line, line.bindings) for line in self.statements if f'"{table}"' in line.bound)
+        return tuple(
+            (line.table, line.version)
+            for line, bindings in named
+            if any(b.parent == table and version in (None, b.version) for b in bindings)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +90,21 @@ class StatementDetails:
     versions: tuple[Deployment, ...] = ()
     """Newest first, deleted ones included; empty where it never was deployed."""
     measurement: Measurement | None = None
-    """All latest figures of the serving version."""
+    """All latest figures of what is shown, the serving version where none was asked for."""
     statistics: TableStatistics = field(default_factory=TableStatistics)
     """What was measured of the serving version's table."""
     samples: tuple[SampleRow, ...] = ()
     """Of the serving version, oldest first."""
     events: tuple[EventRow, ...] = ()
     """Newest first."""
+    asked: int | None = None
+    """The version that it is about; None: what serves."""
+
+    @property
+    def shown(self) -> Deployment | None:
+        """The version that it is about; None where it never was deployed."""
+        named = next((one for one in self.versions if one.version == self.asked), None)
+        return self.serving if self.asked is None else named
 
     @property
     def serving(self) -> Deployment | None:

@@ -11,7 +11,7 @@ from core.model.names import TableName
 from core.model.states import MET, MISSED
 from state.row_mapping import values_by_column
 from state.row_types import EventRow, Measurement, SampleRow
-from state.transactions import LedgerReads, LedgerWrites, insert, upsert
+from state.transactions import LedgerReads, LedgerWrites, insert, upsert, while_it_may_run
 
 _TENTHS = 10
 _EPOCH = 1_699_999_200
@@ -33,26 +33,21 @@ UNION ALL SELECT {_AGED_COLUMNS}, NULL, NULL, NULL {_FROM.format("sample_minute"
 UNION ALL SELECT {_AGED_COLUMNS}, lag_bytes, produced_rows, consumed_rows {_FROM.format("sample")}
 ORDER BY place"""
 
+_MEASURED = f"""
+SELECT d."table", d.version, m.*, {while_it_may_run("in_rows_s")}, {while_it_may_run("out_rows_s")}
+FROM deployment d JOIN measurement m ON m.deployment = d.id"""
+
 
 class MeasurementReads(LedgerReads):
     """Reads of measurements, samples and events."""
 
     def measurements(self) -> tuple[Measurement, ...]:
         """List the latest figures of all versions, by table and version; lists on screen take `statements`."""
-        return self._rows(
-            Measurement,
-            'SELECT d."table", d.version, m.* FROM measurement m JOIN deployment d ON d.id = m.deployment '
-            'ORDER BY d."table", d.version',
-        )
+        return self._rows(Measurement, f'{_MEASURED} ORDER BY d."table", d.version')
 
     def measurement(self, table: TableName, version: int) -> Measurement | None:
         """Read the latest figures of one version, None before the first."""
-        return self._row(
-            Measurement,
-            'SELECT d."table", d.version, m.* FROM deployment d JOIN measurement m ON m.deployment = d.id '
-            'WHERE d."table" = ? AND d.version = ?',
-            (table, version),
-        )
+        return self._row(Measurement, f'{_MEASURED} WHERE d."table" = ? AND d.version = ?', (table, version))
 
     def samples(self, table: TableName, version: int, since: float = 0.0) -> tuple[SampleRow, ...]:
         """List a version's samples from `since`, oldest first; after an hour bytes and counters are None."""

@@ -37,9 +37,10 @@ _PLAN = "SELECT {} FROM plan".format(
 )
 """Rows of plans; what was acted on since one was made is found by the serials of its tables."""
 
-_OTHERWISE = """EXISTS (SELECT 1 FROM plan_table older JOIN plan_table newer ON newer."table" = older."table"
-  WHERE older.plan_hash = {} AND newer.plan_hash = {} AND older.acts AND newer.says NOT IN ('', older.says))"""
-"""Whether the newer of two plans says otherwise of a table that the older one acts on."""
+_OTHERWISE = """(SELECT group_concat("table", ', ') FROM (SELECT older."table" FROM plan_table older
+  JOIN plan_table newer ON newer."table" = older."table" WHERE older.plan_hash = {} AND newer.plan_hash = {}
+  AND older.acts AND newer.says NOT IN ('', older.says) ORDER BY older."table" LIMIT 3))"""
+"""Up to three tables that the older of two plans acts on and of which the newer one says otherwise; NULL for none."""
 
 NO_WORDS: Mapping[TableName, TableWords] = MappingProxyType({})
 
@@ -186,18 +187,19 @@ def _refuse_taken(connection: sqlite3.Connection, plan_hash: str, now: float) ->
 def _refuse_older(connection: sqlite3.Connection, plan: PlanRow) -> None:
     """Refuse a plan, made a while ago and saved, that says otherwise than one that was made since."""
     later = connection.execute(
-        "SELECT hash, author, created_at FROM plan WHERE created_at > ?2 AND "
-        f"{_OTHERWISE.format('?1', 'plan.hash')} ORDER BY created_at DESC LIMIT 1",
+        f"SELECT hash, author, created_at, {_OTHERWISE.format('?1', 'plan.hash')} AS tables FROM plan "
+        "WHERE created_at > ?2 AND tables IS NOT NULL ORDER BY created_at DESC LIMIT 1",
         (plan.hash, plan.created_at),
     ).fetchone()
     if later is not None:
-        raise _superseded(plan.hash[:12], f"plan {later[0][:12]} of {later[1]}", later[2])
+        raise _superseded(plan.hash[:12], f"plan {later[0][:12]} of {later[1]} on {later[3]}", later[2])
 
 
 def _supersede(connection: sqlite3.Connection, plan: PlanRow) -> None:
-    """Mark the open plans that say otherwise of a table than a newer one."""
+    """Mark the open plans that act on a table of which a newer one says otherwise, and by which tables."""
+    tables = _OTHERWISE.format("plan.hash", "?1")
     connection.execute(
-        "UPDATE plan SET status = 'superseded', superseded_by = ?2, superseded_at = ?3 WHERE status = 'open' "
-        f"AND expires_at > ?3 AND created_at <= ?3 AND hash <> ?1 AND {_OTHERWISE.format('plan.hash', '?1')}",
-        (plan.hash, f"plan {plan.hash[:12]} of {plan.author}", plan.created_at),
+        f"UPDATE plan SET status = 'superseded', superseded_by = ?2 || {tables}, superseded_at = ?3 "
+        f"WHERE status = 'open' AND expires_at > ?3 AND created_at <= ?3 AND hash <> ?1 AND {tables} IS NOT NULL",
+        (plan.hash, f"plan {plan.hash[:12]} of {plan.author} on ", plan.created_at),
     )

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from core.model.names import TableName
-from core.model.states import ALIVE, MAY_WORK, Fault, State
+from core.model.names import TableName, split_query
+from core.model.states import MAY_WORK, Fault, State
 from core.observed.deployment import Binding
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement, StagedRow
 from state.table_acts import NOBODY, TableAct, TableActReads, move_serials
-from state.transactions import NEWEST_CHANGE, LedgerWrites, upsert
+from state.transactions import MAY_RUN, NEWEST_CHANGE, LedgerWrites, upsert, while_it_may_run
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
@@ -100,13 +100,12 @@ _FIGURES = (
     "out_rows_s", "rows_total", "batch", "batch_ms", "committed_at",
 )  # fmt: skip
 
-_MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, State.UNKNOWN}))
-
-_LINE = """
+_LINE = f"""
 SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.error,
   d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.behind_s,
-  m.data_age_s, m.fault, m.trend, m.rate_rows_s, m.eta_s, m.in_rows_s, m.out_rows_s, m.rows_total, m.batch, m.batch_ms,
-  m.committed_at, d.started_at, m.exact IS NOT 0, d.active, d.external, d.stateful, d.drop_after IS NOT NULL,
+  m.data_age_s, m.fault, m.trend, m.rate_rows_s, m.eta_s, {while_it_may_run("in_rows_s")},
+  {while_it_may_run("out_rows_s")}, m.rows_total, m.batch, m.batch_ms, m.committed_at, d.started_at,
+  m.exact IS NOT 0, d.active, d.external, d.stateful, d.drop_after IS NOT NULL,
   d.served_at, m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0
 FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id"""
 
@@ -116,7 +115,7 @@ _CHANGED = f"""{_LINE} WHERE d.id IN (
   SELECT id FROM deployment WHERE changed > ?1 UNION SELECT deployment FROM measurement WHERE changed > ?1)"""
 
 
-_WANTED = "SELECT count(*) FROM deployment WHERE \"table\" = ? AND wanted = 'running'"
+_WANTED = "SELECT count(*) FROM deployment WHERE \"table\" = ?1 AND wanted = 'running'"
 
 
 class RegistryReads(TableActReads):
@@ -162,11 +161,6 @@ class RegistryReads(TableActReads):
     def clock_check(self) -> ClockCheck | None:
         """Read the last check of the wall clock, None before the first."""
         return self._row(ClockCheck, "SELECT * FROM clock_check")
-
-    def stopped_during(self, run_id: str, table: TableName) -> bool:
-        """Return whether a stop by an operator holds that came after a run began or was retried."""
-        sql = 'SELECT count(*) FROM deployment d, run r WHERE r.id = ? AND d."table" = ? AND d.stop_serial > r.serial'
-        return bool(self._values(sql, (run_id, table))[0][0])
 
     def statements(self) -> tuple[StatementLine, ...]:
         """List what a screen shows of all versions that are not deleted, by table and version; 7 µs each."""
@@ -274,32 +268,34 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
-    def stop_statements(self, tables: Iterable[TableName], act: TableAct = NOBODY) -> None:
-        """Record an operator's stop of all versions of tables, in one transaction: wanted stopped, none to be started.
+    def stop_statements(self, names: Iterable[str], act: TableAct = NOBODY) -> None:
+        """Record an operator's stop, in one transaction: of all versions of a table, or of one that is named `a@v2`.
 
-        The stop holds against every run that was open then, until an operator starts the table.
+        They are wanted stopped. It holds against every run that was open then, until an operator starts the table.
         """
         with self._registering() as connection:
-            for table in tables:
-                wanted = connection.execute(f"{_WANTED} AND NOT external AND drop_after IS NULL", (table,)).fetchone()
+            for name in names:
+                table, version = split_query(name) or (TableName(name), None)
+                mine = "NOT external AND drop_after IS NULL AND (?2 IS NULL OR version = ?2)"
+                wanted = connection.execute(f"{_WANTED} AND {mine}", (table, version)).fetchone()
                 move_serials(connection, (table,) if wanted[0] else (), act)
-                change = self._next_change()
                 connection.execute(
-                    "UPDATE deployment SET wanted = 'stopped', stop_serial = ?1, changed = ?1, state = "
-                    f"CASE WHEN state IN ({_MAY_RUN}) THEN 'stopping' ELSE state END "
-                    'WHERE "table" = ?2 AND NOT external AND drop_after IS NULL',
-                    (change, table),
+                    "UPDATE deployment SET wanted = 'stopped', stop_serial = ?3, changed = ?3, state = "
+                    f"CASE WHEN state IN ({MAY_RUN}) THEN 'stopping' ELSE state END "
+                    f'WHERE "table" = ?1 AND {mine}',
+                    (table, version, self._next_change()),
                 )
 
     def want_running(self, table: TableName, version: int, act: TableAct = NOBODY) -> None:
         """Record that an operator wants a version running, which ends the stop of its table."""
         with self._registering() as connection:
-            wanted = connection.execute(f"{_WANTED} AND version = ?", (table, version)).fetchone()
+            wanted = connection.execute(f"{_WANTED} AND version = ?2", (table, version)).fetchone()
             move_serials(connection, () if wanted[0] else (table,), act)
             change = self._next_change()
             connection.execute('UPDATE deployment SET stop_serial = 0 WHERE "table" = ?', (table,))
             connection.execute(
-                "UPDATE deployment SET wanted = 'running', stops_at = NULL, changed = ? "
+                "UPDATE deployment SET wanted = 'running', stops_at = CASE WHEN active THEN NULL ELSE stops_at END, "
+                "changed = ? "
                 'WHERE "table" = ? AND version = ?',
                 (change, table, version),
             )

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, MutableMapping
 
+from core.model.actions import StepKind
 from core.model.errors import HeadgateError
 from core.model.names import TableName
 from core.plan.codec import plan_from_json
@@ -35,7 +36,13 @@ def release_of_run(reader: LedgerReader, run: RunRow, plan: Plan, now: float) ->
     measured = (reader.measurement(*key) for key in sorted(both))
     versions = [*(one for found in tables.values() for one in found), *parents, *readers]
     figures = [found for found in measured if found is not None]
-    return release_of(plan, run, versions, figures, now=now, tickets=reader.tickets(run.id))
+    back = next((one.id for one in reader.open_runs() if one.id != run.id and _brings_back(one, old)), "")
+    return release_of(plan, run, versions, figures, now=now, tickets=reader.tickets(run.id), taken_back_by=back)
+
+
+def _brings_back(run: RunRow, old: set[tuple[TableName, int]]) -> bool:
+    """Return whether a run has versions catch up that another one has replaced: they are to serve again."""
+    return any(step.do == StepKind.CATCH_UP and (step.table, step.version) in old for step in run.steps)
 
 
 def releases(

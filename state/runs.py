@@ -50,6 +50,15 @@ class RunReads(LedgerReads):
         sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
         return tuple(run for (run,) in self._values(sql))
 
+    def stopped_during(self, run_id: str, table: TableName, version: int) -> bool:
+        """Return whether a stop of a version by an operator holds that came after a run began or was retried.
+
+        One that is not there yet is stopped with any other of its table.
+        """
+        sql = 'SELECT d.version, d.stop_serial > r.serial FROM deployment d, run r WHERE r.id = ? AND d."table" = ?'
+        stopped = dict(self._values(sql, (run_id, table)))
+        return bool(stopped.get(version, any(stopped.values())))
+
     def step_durations(self, limit: int = 2000) -> StepDurations:
         """Return how long the newest steps took that were done at the first try."""
         found = self._values(
@@ -75,10 +84,7 @@ class RunWrites(RunReads, LedgerWrites):
         """Set a run's state; with `ended_at` its tables are free, without it they are held again, Refused if taken."""
         with self._transaction() as connection:
             if ended_at is None:
-                leases = connection.execute(
-                    'SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)
-                ).fetchall()
-                _refuse_held(connection, run_id, dict(leases))
+                _hold_again(connection, run_id)
             done = connection.execute(
                 "UPDATE run SET state = ?, ended_at = ?, acknowledged_by = '' WHERE id = ?", (state, ended_at, run_id)
             )
@@ -89,11 +95,33 @@ class RunWrites(RunReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("UPDATE run SET acknowledged_by = ? WHERE id = ? AND acknowledged_by = ''", (by, run_id))
 
-    def retry_run(self, run_id: str) -> None:
-        """Count a run's stops by operators from now on: an operator who retries it wants what it starts."""
+    def retry_run(self, run_id: str, *, skipping: int = 0, at: float | None = None) -> None:
+        """Journal a retry, or the skip of a step that has failed, before its run hears of it: an agent may die between.
+
+        What failed or was blocked waits again; a run that had ended holds its tables again, Refused if one is taken.
+        Stops by operators count from a retry on: who retries a run wants what it starts.
+        """
         with self._transaction() as connection:
             (newest,) = connection.execute(NEWEST_CHANGE).fetchone()
-            connection.execute("UPDATE run SET serial = ? WHERE id = ?", (newest, run_id))
+            _hold_again(connection, run_id)
+            connection.execute(
+                "UPDATE run SET state = 'running', ended_at = NULL, acknowledged_by = '' "
+                "WHERE id = ? AND state = 'failed'",
+                (run_id,),
+            )
+            if skipping:
+                connection.execute(
+                    "UPDATE step SET state = 'skipped', note = 'skipped by an operator', ended_at = ? "
+                    "WHERE run_id = ? AND n = ? AND state = 'failed'",
+                    (at, run_id, skipping),
+                )
+            else:
+                connection.execute("UPDATE run SET serial = ? WHERE id = ?", (newest, run_id))
+            connection.execute(
+                "UPDATE step SET state = 'waits', note = '', ended_at = NULL "
+                "WHERE run_id = ? AND state IN ('failed', 'blocked')",
+                (run_id,),
+            )
 
     def put_step(self, run_id: str, step: StepRow) -> None:
         """Write a step whole, but for what was predicted of it."""
@@ -129,6 +157,11 @@ def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
     after = connection.execute("SELECT id FROM run WHERE continues = ?", (run_id,)).fetchone()
     if after is not None:
         raise Refused(f"run {run_id} was continued by run {after[0]}", remedy=f"headgate runs {after[0]}")
+
+
+def _hold_again(connection: sqlite3.Connection, run_id: str) -> None:
+    leases = connection.execute('SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)).fetchall()
+    _refuse_held(connection, run_id, dict(leases))
 
 
 def _refuse_held(connection: sqlite3.Connection, run_id: str, leases: Mapping[str, bool]) -> None:

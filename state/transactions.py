@@ -13,12 +13,21 @@ from types import TracebackType
 from typing import Any, Self
 
 from core.model.errors import LedgerUnavailable
+from core.model.states import ALIVE, State
 from state.row_mapping import Row, Value, row_from_values
 from state.sqlite_errors import RESTORE_REMEDY, sqlite_errors_translated
 
 NEWEST_CHANGE = """SELECT max((SELECT coalesce(max(changed), 0) FROM deployment),
   (SELECT coalesce(max(changed), 0) FROM measurement))"""
 """The number of the last change to deployments or measurements."""
+
+MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, State.UNKNOWN}))
+"""States in which a query may be there, as SQL."""
+
+
+def while_it_may_run(figure: str) -> str:
+    """Write the column of a rate, NULL of a version that does not run: what was measured last is no rate of it."""
+    return f"CASE WHEN d.state IN ({MAY_RUN}) THEN m.{figure} END AS {figure}"
 
 
 class LedgerReads(ABC):

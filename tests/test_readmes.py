@@ -42,6 +42,13 @@ def test_what_a_page_names_is_there(page: Path) -> None:
         assert (page.parent / name).exists() or (ROOT / name).exists(), name
 
 
+def test_each_test_that_a_page_names_is_there() -> None:
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = {name for page in READMES for name in re.findall(r"`(test_\w+)`", page.read_text())}
+    assert len(named) > 20
+    assert sorted(name for name in named if f"def {name}(" not in tests) == []
+
+
 def test_the_map_links_every_page() -> None:
     text = (ROOT / ".github/ARCHITECTURE.md").read_text()
     assert all(f"(../{page.relative_to(ROOT)})" in text for page in READMES)

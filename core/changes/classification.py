@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.changes.kinds import ChangeKind
-from core.changes.revision_diff import RevisionDifference, revision_differences
+from core.changes.query_diff import RevisionDifference
+from core.changes.revision_diff import revision_differences
 from core.model.actions import Action
 from core.model.names import TableName
 from core.project.revision import Revision
+from core.sql.comparison.edit_words import place_of_edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ def classify(old: Revision, new: Revision) -> Change:
     goes_on = kind is ChangeKind.NAMED_SOURCES_CHANGED and keeps_names(old)
     if goes_on and new.parsed is not None and not new.parsed.stateful:
         action = Action.RESTART
-    evidence = [words for _, words in by_severity]
+    # What may change the number of rows is read first, whatever else was edited.
+    evidence = [words for _, words in sorted(by_severity, key=lambda finding: place_of_edit(finding[1]) > 0)]
     if kind.definition.note and not goes_on:
         evidence.append(kind.definition.note)
     return Change(kind, action, tuple(dict.fromkeys(evidence)))

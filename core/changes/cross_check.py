@@ -153,7 +153,12 @@ def _declared_types(revision: Revision) -> dict[str, str]:
 
 
 def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
-    """Show Spark a statement under its logical names; None where a table's declaration is not known."""
+    """Show Spark a statement under its logical names; None where a table's declaration is not known.
+
+    Nor is it asked about a stream of changes: the tables that it is shown have none.
+    """
+    if any(read.takes_changes for read in parsed.reads):
+        return None
     tables = tuple((name, ddl_of(name)) for name in sorted({read.table for read in parsed.reads}))
     return AnalysedRevision(_written(parsed), tables) if all(ddl for _, ddl in tables) else None
 

@@ -8,15 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import is_pinned, is_restartable
-from core.model.names import TableName
-from core.model.table_formats import table_format
+from core.changes.query_diff import RevisionDifference, query_differences
 from core.project.model import Pool, Settings
 from core.project.revision import Revision
-from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, TableRead
-from core.text.diff import short_diff
-
-RevisionDifference = tuple[ChangeKind, str]
-"""Kind of change, and the edit in words."""
+from core.sql.statement import Column, ParsedStatement, TableRead
 
 RATE_LIMITS = frozenset(
     ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger", "maxcachedfiles")
@@ -27,8 +22,7 @@ RATE_LIMITS = frozenset(
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
     """Return every difference; a text that differs without any other is COMMENT_OR_FORMAT."""
     grown = len(new.ddl.columns) > len(old.ddl.columns)
-    stays = table_format(new.ddl.format).adds_columns_in_place
-    yield from _column_findings(old.ddl.columns, new.ddl.columns, adds_in_place=stays)
+    yield from _column_findings(old.ddl.columns, new.ddl.columns)
     yield from _sink_findings(old, new)
     external = old.parsed is None and new.parsed is None
     yield from _settings_findings(old.settings, new.settings, external=external)
@@ -41,7 +35,7 @@ def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDiffe
         yield from _type_findings(old.parsed, new.parsed, new.ddl.columns)
         yield from _source_findings(old.parsed, new.parsed, same=same)
         if not same:
-            yield from _meaning_findings(old.parsed, new.parsed, grown=grown)
+            yield from query_differences(old.parsed, new.parsed, grown=grown)
     if _plain(old.texts.dml) != _plain(new.texts.dml) or _plain(old.texts.ddl) != _plain(new.texts.ddl):
         yield ChangeKind.COMMENT_OR_FORMAT, "the text changed"
 
@@ -61,9 +55,7 @@ def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
     )
 
 
-def _column_findings(
-    old: tuple[Column, ...], new: tuple[Column, ...], *, adds_in_place: bool = True
-) -> Iterator[RevisionDifference]:
+def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterator[RevisionDifference]:
     old_by_name = {column.name.lower(): column for column in old}
     new_by_name = {column.name.lower(): column for column in new}
     added = [column for column in new if column.name.lower() not in old_by_name]
@@ -85,14 +77,12 @@ def _column_findings(
         yield ChangeKind.COLUMNS_CHANGED, "the columns are in a different order"
     at_the_end = not added or [c.name for c in new[len(new) - len(added) :]] == [c.name for c in added]
     for column in added:
-        if at_the_end and column.nullable and adds_in_place:
+        if at_the_end and column.nullable:
             # Without a DDL its type is not known.
             words = " ".join(filter(None, ("column", column.name.lower(), column.type, "is added")))
             yield ChangeKind.COLUMN_ADDED, words
         else:
             where = "is added before existing columns" if column.nullable else "is added and may not be null"
-            if at_the_end and column.nullable:
-                where = "is added, and every reader of the table would stop at once"
             yield ChangeKind.COLUMNS_CHANGED, f"column {column.name.lower()} {where}"
 
 
@@ -148,6 +138,10 @@ def _sink_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]
     if old.settings.key != new.settings.key:
         before, after = (", ".join(each.settings.key) or "none" for each in (old, new))
         yield ChangeKind.OUTPUT_MODE_OR_KEY, f"key: {before} → {after}"
+    for name in ("sequence", "deletes"):
+        was, now = (str(getattr(each.settings, name)) for each in (old, new))
+        if was != now:
+            yield ChangeKind.OUTPUT_MODE_OR_KEY, f"{name}: {was or 'none'} → {now or 'none'}"
 
 
 def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Iterator[RevisionDifference]:
@@ -249,122 +243,6 @@ def _read_findings(old: TableRead, new: TableRead) -> Iterator[RevisionDifferenc
         if before.get(key) != after.get(key):
             kind = ChangeKind.TRIGGER_OR_RATE if key in RATE_LIMITS else ChangeKind.SOURCE_REPLACED
             yield kind, f"{written[key]} of {new.table}: {before.get(key, 'none')} → {after.get(key, 'none')}"
-
-
-def _meaning_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) -> Iterator[RevisionDifference]:
-    """Compare what is computed; options and names of sources are compared on their own."""
-    stateful = old.stateful or new.stateful
-    if _meaning(old) == _meaning(new):
-        if old.canonical != new.canonical and _clauses(old) == _clauses(new):
-            kind = ChangeKind.STATE_CHANGED if stateful else ChangeKind.FILTER_OR_PROJECTION
-            yield from _told(kind, old.canonical, new.canonical)
-        return
-    if not stateful:
-        if old.pre != new.pre:
-            swapped = _swapped_static(old, new)
-            yield from ((ChangeKind.STATIC_SIDE, words) for words in swapped)
-            if not swapped:
-                kind = ChangeKind.COLUMN_ADDED if grown else ChangeKind.FILTER_OR_PROJECTION
-                yield from _told(kind, old.pre, new.pre)
-        else:
-            yield ChangeKind.FILTER_OR_PROJECTION, f"watermark: {_delays(old) or 'none'} → {_delays(new) or 'none'}"
-        return
-    if old.stateful != new.stateful:
-        yield ChangeKind.STATE_CHANGED, f"state: {_kinds(old.operators)} → {_kinds(new.operators)}"
-        yield from _told(ChangeKind.STATE_CHANGED, old.canonical, new.canonical)
-        return
-    if (old.state, old.operators, _delays(old)) != (new.state, new.operators, _delays(new)):
-        yield from _state_findings(old, new, grown=grown)
-    if old.pre != new.pre:
-        yield from _told(ChangeKind.CHANGE_BEFORE_STATE, old.pre, new.pre, where="before the state: ")
-    if old.post != new.post:
-        kind = ChangeKind.COLUMN_ADDED if grown else ChangeKind.CHANGE_AFTER_STATE
-        yield from _told(kind, old.post, new.post, where="after the state: ")
-
-
-def _meaning(parsed: ParsedStatement) -> tuple[object, ...]:
-    return (parsed.pre, parsed.state, parsed.post, parsed.operators, _delays(parsed))
-
-
-def _clauses(parsed: ParsedStatement) -> tuple[object, ...]:
-    return tuple((read.table, read.streaming, read.options, read.source_name) for read in parsed.reads)
-
-
-def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[str, ...]:
-    """Return the replaced static tables, if nothing else was edited."""
-    before, after = (
-        dict.fromkeys(read.table for read in p.reads if not read.streaming and read.table) for p in (old, new)
-    )
-    gone, come = [t for t in before if t not in after], [t for t in after if t not in before]
-    if len(gone) != len(come):
-        return ()
-    text = old.pre
-    for was, now in zip(gone, come, strict=True):
-        text = _with_table(text, was, now)
-    return tuple(f"static side: {was} → {now}" for was, now in zip(gone, come, strict=True)) if text == new.pre else ()
-
-
-def _with_table(text: str, was: TableName, now: TableName) -> str:
-    """Replace one table name by another in canonical text, where each table precedes its alias."""
-    return re.sub(rf"\b(FROM|JOIN|,) {re.escape(was)} AS (_t\d+)\b", rf"\1 {now} AS \2", text)
-
-
-def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) -> Iterator[RevisionDifference]:
-    if old.operators == new.operators and old.read_above != new.read_above:
-        yield ChangeKind.STATE_CHANGED, "Spark may keep other aggregates, as it simplifies what reads them"
-        if _delays(old) == _delays(new):
-            return
-    if old.operators == new.operators and _delays(old) != _delays(new):
-        # One restart does not both add columns and change when rows are given up.
-        same = _watermarked(old) == _watermarked(new) and not grown
-        kind = ChangeKind.WATERMARK_DELAY if same else ChangeKind.STATE_CHANGED
-        yield kind, f"watermark: {_waters(old)} → {_waters(new)}"
-        return
-    if [operator.kind for operator in old.operators] != [operator.kind for operator in new.operators]:
-        yield ChangeKind.STATE_CHANGED, f"state: {_kinds(old.operators)} → {_kinds(new.operators)}"
-        return
-    told = False
-    for was, now in zip(old.operators, new.operators, strict=True):
-        if was.keys != now.keys:
-            told = True
-            before, after = (", ".join(each.keys) or "none" for each in (was, now))
-            yield ChangeKind.STATE_CHANGED, f"{now.kind} keys: {before} → {after}"
-        if was.detail != now.detail:
-            told = True
-            said = short_diff(was.detail, now.detail) if now.kind == "stream_join" else ()
-            said = said or (f"{was.detail} → {now.detail}",)
-            yield from ((ChangeKind.STATE_CHANGED, f"{now.kind}: {words}") for words in said)
-    if not told:
-        yield from _told(ChangeKind.STATE_CHANGED, old.state, new.state)
-
-
-def _told(kind: ChangeKind, old: str, new: str, *, where: str = "") -> Iterator[RevisionDifference]:
-    """Describe an edit of canonical text by clause, else by words.
-
-    An edit without a description is still a difference.
-    """
-    # The parser is loaded only where there is something to say.
-    from core.sql.comparison.query_edits import query_edits
-
-    said = query_edits(old, new) or short_diff(old, new) or ("the meaning of the query changed",)
-    yield from ((kind, f"{where}{words}") for words in said)
-
-
-def _delays(parsed: ParsedStatement) -> str:
-    return ", ".join(f"{r.table}.{r.watermark.column} {r.watermark.delay}" for r in parsed.reads if r.watermark)
-
-
-def _waters(parsed: ParsedStatement) -> str:
-    """Return the watermarks as the state names them, those of subqueries included; for people."""
-    return ", ".join(parsed.state.partition(SIMPLIFIED)[0].split("; watermark ")[1:]).replace("STREAM ", "") or "none"
-
-
-def _watermarked(parsed: ParsedStatement) -> tuple[tuple[str, str], ...]:
-    return tuple((read.table, read.watermark.column) for read in parsed.reads if read.watermark)
-
-
-def _kinds(operators: tuple[Operator, ...]) -> str:
-    return ", ".join(operator.kind for operator in operators) or "none"
 
 
 def _named(pool: Pool) -> str:

@@ -33,6 +33,16 @@ def query_name(table: TableName, version: int) -> str:
     return f"{table}@v{version}"
 
 
+def parse_statement_name(text: str) -> str:
+    """Read a table's name, or that of one of its versions, `orders@v3`, as a person writes it; raises BadName."""
+    table, mark, version = text.strip().strip("`").lower().rpartition("@v")
+    if not mark:
+        return parse_table_name(text)
+    if not version.isdigit() or not int(version):
+        raise BadName(f"{text!r} is no version of a table", remedy="a version is written TABLE@vN, as in orders@v2")
+    return query_name(parse_table_name(table), int(version))
+
+
 def split_physical(name: str) -> tuple[TableName, int] | None:
     """Split `orders__v3` into (`orders`, 3); None when it is not one of our physical names."""
     found = _VERSIONED.match(name)

@@ -40,6 +40,7 @@ class Reason(StrEnum):
     PARENT_REWRITTEN = "a parent is written again by its key, and its state would count the rows twice"
     PARENT_CHAINED = "a parent goes on in a new version; it reads the old one to its end first"
     COLUMNS_ABOVE = "reads a table that gets columns, and uses them"
+    COLUMNS_STOP_READERS = "reads a table that gets columns, and would end at once"
     WITH_ITS_SET = "belongs to one statement set with a table that is rebuilt"
     READS_OLD_VERSION = "still reads an old version of a parent"
     CHECKPOINT_LOST = "its checkpoint is missing, unreadable or another's"
@@ -80,6 +81,7 @@ _WORDS: Mapping[str, str] = {
     Reason.PARENT_REWRITTEN: "an upstream table is rewritten by its key, and its state would count those rows twice",
     Reason.PARENT_CHAINED: "an upstream table continues in a new version, and the old one is read to its end first",
     Reason.COLUMNS_ABOVE: "reads an upstream table that gets new columns, and uses them",
+    Reason.COLUMNS_STOP_READERS: "reads an upstream table that gets new columns, at which Spark would end it",
     Reason.WITH_ITS_SET: "belongs to the same statement set as a table that is rebuilt",
     Reason.READS_OLD_VERSION: "still reads an old version of an upstream table",
     Reason.CHECKPOINT_LOST: "its checkpoint is missing, unreadable or owned by another ledger",

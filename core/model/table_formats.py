@@ -35,13 +35,21 @@ class TableFormat:
     """What a pool needs beside Spark to read or write it; empty where Spark alone is enough."""
     transaction_log: bool = False
     """Whether it has a log of versions with an id of its own, in place of a log of files."""
-    adds_columns_in_place: bool = True
-    """Whether a column can be added while readers go on; of Delta each reader stops at once (4.4.0)."""
+    added_column_stops_readers: bool = False
+    """Whether Spark ends each query that streams it as soon as a column is added (Delta 4.4.0)."""
+    columns_are_fixed: bool = False
+    """Whether a batch with a column that the table lacks is refused."""
     repeated_by_new_checkpoint: bool = False
     """What a new checkpoint on a table does that holds rows: True writes them once more, False loses new ones."""
 
     positions_can_be_set: bool = True
     """Whether a version can be made to go on at a position of another one's, as writer and as what is read."""
+    moves_to_other_version: bool = True
+    """Whether a statement over tables of it alone can go on in another version of the one that it streams."""
+    keyed: bool = False
+    """Whether the rows of a statement can replace others by their key."""
+    keyed_properties: tuple[tuple[str, str], ...] = ()
+    """Of a table whose rows do so, from its creation: what was not recorded then is never told to readers."""
     subfolder: str = ""
     """Where a version's table lies within its folder: Delta creates none beside our own files (4.4.0)."""
 
@@ -66,7 +74,9 @@ _FORMATS = (
     TableFormat("text", True, row_counting=RowCounting.LINES),
     TableFormat(
         "delta", written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
-        adds_columns_in_place=False, repeated_by_new_checkpoint=True, positions_can_be_set=False, subfolder="delta",
+        added_column_stops_readers=True, columns_are_fixed=True,
+        repeated_by_new_checkpoint=True, positions_can_be_set=False, keyed=True,
+        keyed_properties=(("delta.enableChangeDataFeed", "true"),), subfolder="delta",
         data_files="parquet",
     ),
 )  # fmt: skip

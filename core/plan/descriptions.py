@@ -1,12 +1,14 @@
 """Nodes and steps in words: what changes, what is done, why, what it costs, what it loses and how it is undone."""
 
 import re
+from collections.abc import Mapping
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind, typed_strategy
 from core.model.names import TableName, physical_name, query_name
 from core.model.reasons import Reason, because, reason_words
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer, WayBack
+from core.sql.comparison.edit_words import edit_of_rows, edits_by_sort, place_of_edit
 from core.text.diff import unified_diff
 from core.text.units import duration_range, short_duration, short_number, short_size
 from core.text.wording import counted
@@ -31,6 +33,7 @@ _CHANGE_BY_REASON = {
     Reason.PARENT_REWRITTEN: "upstream rewritten",
     Reason.PARENT_CHAINED: "upstream continues",
     Reason.COLUMNS_ABOVE: "upstream column added",
+    Reason.COLUMNS_STOP_READERS: "upstream column added",
     Reason.WITH_ITS_SET: "with its statement set",
 }
 _SPARK = {
@@ -43,7 +46,15 @@ _NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 
 def change_words(node: PlanNode) -> str:
-    """Return what changed, in a few words for the column CHANGE."""
+    """Return what changed, in a few words for the column CHANGE: first an edit that may change the number of rows."""
+    kind, rows = node.change, edit_of_rows(node.evidence)
+    words = _change_words(node)
+    if not rows or node.confirmed_by_spark is False:
+        return words
+    return rows if kind is ChangeKind.FILTER_OR_PROJECTION and words == kind.definition.label else f"{rows}, {words}"
+
+
+def _change_words(node: PlanNode) -> str:
     kind = node.change
     if node.confirmed_by_spark is False:
         return "Spark disagrees"
@@ -86,9 +97,10 @@ def why_words(node: PlanNode) -> str:
     """Return the strongest evidence, else the reason, with the causes for what others brought along."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"
-        return f"{kind}; reads {', '.join(node.because_of)}"
+        own = "; ".join(edits_by_sort(words for words in node.evidence if place_of_edit(words) < 2))
+        return f"{own}{'; ' if own else ''}{kind}; reads {', '.join(node.because_of)}"
     if node.evidence:
-        return "; ".join(node.evidence)
+        return "; ".join(edits_by_sort(node.evidence))
     return reason_words(node.reason) + (f": {', '.join(node.because_of)}" if node.because_of else "")
 
 
@@ -245,5 +257,8 @@ def step_words(step: Step) -> str:
 
 
 def act_words(do: str) -> str:
-    """Return what a step does, in words."""
-    return do.replace("_", " ")
+    """Return what a step does, in words that people know of databases and files."""
+    return _ACTS.get(do, do.replace("_", " "))
+
+
+_ACTS: Mapping[str, str] = {StepKind.UNPOINT: "drop view", StepKind.TOMBSTONE: "trash"}

@@ -1,5 +1,6 @@
 """A whole plan as lines: who and when, one row for each table, and what is left behind, lost, checked and warned of."""
 
+import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from core.plan.descriptions import (
     way_back_words,
     why_words,
 )
-from core.plan.model import Guard, LeftBehind, Plan, PlanNode
+from core.plan.model import Guard, LeftBehind, OutsideReader, Plan, PlanNode
 from core.plan.request import command_words
 from core.text.wording import counted
 
@@ -65,6 +66,9 @@ class ColumnWidths:
 FIXED = 20
 """Cells of LVL, the sign, REPLAY, UNDO, and the spaces between all columns but that before WHY."""
 
+_WHY = 4
+"""Place of the reason among the cells."""
+
 TITLES = ("LVL", "TABLE", "CHANGE", "ACTION", "WHY", "REPLAY", "ETA", "UNDO")
 
 
@@ -100,7 +104,7 @@ def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
             lines[-1] += f"    {part}"
         else:
             lines.append(f" {part}")
-    return [_fit(line, width) for line in lines]
+    return [row for line in lines for row in textwrap.wrap(line, width, subsequent_indent="   ")]
 
 
 def head_parts(plan: Plan) -> list[str]:
@@ -117,8 +121,14 @@ def head_parts(plan: Plan) -> list[str]:
     eta = [f"ETA {range_words(plan)}"] if plan.predicted_high_s is not None else []
     much = f"changes {changed} of {counted(len(statements), 'statement')}"
     held = not plan.request.hold or any(step.do is StepKind.HOLD for step in plan.steps)
-    waits = [] if held else ["nothing is held: it replaces no version"]
+    waits = [] if held else [_nothing_held(acted)]
     return [much, *external, counted(len(plan.steps), "step"), counted(levels, "level"), *waits, *eta]
+
+
+def _nothing_held(acted: Sequence[PlanNode]) -> str:
+    if any(node.version and node.action in (Action.RESTART, Action.RECORD) for node in acted):
+        return "nothing is held: it goes on in place; --rebuild makes a version to hold"
+    return "nothing is held: it replaces no version"
 
 
 def request_words(plan: Plan) -> str:
@@ -166,6 +176,21 @@ def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> st
     return f"{text}{replay:>6} {eta:>{widths.eta}} {undo}"
 
 
+def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
+    """Write one table: its row, and its reason under it, or beside it where there is room; no word of it is cut."""
+    cells = list(node_cells(node))
+    if not widths.why:
+        lines = [table_row(cells, widths, GLYPH_BY_ACTION[node.action])]
+        if node.action is not Action.KEEP and (node.evidence or node.because_of):
+            lines += _wrapped(why_words(node), width, " " * 6)
+        return lines
+    first = next(iter(textwrap.wrap(cells[_WHY], widths.why, break_on_hyphens=False)), "")
+    rest = cells[_WHY][len(first) :].strip()
+    cells[_WHY] = first
+    place = 8 + widths.table + widths.change + widths.action
+    return [table_row(cells, widths, GLYPH_BY_ACTION[node.action]), *_wrapped(rest, width, " " * place)]
+
+
 def left_behind_sentences(plan: Plan) -> tuple[str, ...]:
     """Describe for each reader out of scope what it stays on, and what that keeps from being retired."""
     return tuple(map(_left_behind, plan.left_behind))
@@ -173,12 +198,23 @@ def left_behind_sentences(plan: Plan) -> tuple[str, ...]:
 
 def reader_sentences(plan: Plan) -> tuple[str, ...]:
     """Describe for each reader outside of Headgate what changes under it."""
-    found = []
-    for reader in plan.readers:
-        whose = f" (owner {reader.owner})" if reader.owner else ""
-        then = f"will read {reader.after} through its pointer" if reader.after else "loses it"
-        found.append(f"{reader.reader}{whose} reads {reader.table}: {reader.before} now, {then}")
-    return tuple(found)
+    swapped = {table for step in plan.steps if step.do is StepKind.SWAP for table in step.tables}
+    return tuple(_reader(reader, swapped=reader.table in swapped) for reader in plan.readers)
+
+
+def _reader(reader: OutsideReader, *, swapped: bool) -> str:
+    """Describe one reader: nobody knows whether it reads the pointer or a version by name, so a swap opens a ticket."""
+    words = f"{reader.reader} (owner {reader.owner})" if reader.owner else reader.reader
+    words += f" reads {reader.table}: {reader.before} now, "
+    if not reader.after:
+        return f"{words}loses it"
+    if reader.before == reader.after:
+        return f"{words}which gets a column"
+    words += f"{reader.after} through the pointer"
+    if not swapped:
+        return words
+    close = f"headgate release close RUN {shlex.quote(reader.reader)}"
+    return f"{words} after the swap, which opens a ticket: what names {reader.before} itself has to move; then {close}"
 
 
 def loss_sentences(plan: Plan) -> tuple[str, ...]:
@@ -251,9 +287,7 @@ def _table(plan: Plan, width: int) -> list[str]:
     for node in plan.nodes:
         if folded and node.action is Action.KEEP:
             continue
-        lines.append(table_row(node_cells(node), widths, GLYPH_BY_ACTION[node.action]))
-        if not widths.why and node.action is not Action.KEEP and (node.evidence or node.because_of):
-            lines.append(f"      {why_words(node)}")
+        lines += node_lines(node, widths, width)
     lines += [f"      {counted(kept, 'table')} kept as they are"] if folded else []
     return [_fit(line, width) for line in lines]
 
@@ -265,6 +299,10 @@ def _section(title: str, sentences: Iterable[str], width: int) -> list[str]:
         lead = f" {title if not lines else '':<11} "
         lines += textwrap.wrap(sentence, width, initial_indent=lead, subsequent_indent=" " * 15, break_on_hyphens=False)
     return lines
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _cell(text: str, width: int) -> str:

@@ -60,9 +60,8 @@ def strategies_of(
     if declared is None or declared.parsed is None:
         return {}
     found = _strategies_of(context, scope, decisions, declared)
-    if not_positioned(context.declared.tables, declared):
-        return {strategy: note for strategy, note in found.items() if strategy not in _SETS_POSITIONS}
-    return found
+    tables = context.declared.tables
+    return {strategy: note for strategy, note in found.items() if not not_positioned(tables, declared, strategy)}
 
 
 def _strategies_of(
@@ -128,11 +127,15 @@ def _instead_of_earliest(
         yield Strategy.IN_PLACE, "old rows and old state keep their old meaning and are mixed with new ones"
 
 
-def not_positioned(tables: Mapping[TableName, Table], table: Table) -> str:
-    """Explain why a statement cannot begin or go on at a position that is set; empty where its tables' formats can."""
+def not_positioned(tables: Mapping[TableName, Table], table: Table, strategy: str) -> str:
+    """Explain why a statement cannot begin or go on where a strategy sets it; empty where its tables' formats can."""
+    if strategy not in _SETS_POSITIONS:
+        return ""
     reads = table.parsed.reads if table.parsed else ()
     names = (table.name, *(read.table for read in reads if read.streaming))
     formats = {name: table_format(tables[name].parsed_ddl.format) for name in names if name in tables}
+    if strategy == Strategy.SEAM and len({*formats.values()}) == 1 and formats[table.name].moves_to_other_version:
+        return ""
     found = [f"{name} ({format.name})" for name, format in formats.items() if not format.positions_can_be_set]
     return f"positions cannot be set yet in {', '.join(found)}" if found else ""
 
@@ -357,7 +360,7 @@ def why_not(
     if decision.action not in (Action.START, Action.RESTART, Action.REBUILD):
         return "the plan does not start it"
     recreated = recreated_parents(declared, decisions)
-    if strategy in _SETS_POSITIONS and (why := not_positioned(context.declared.tables, declared)):
+    if why := not_positioned(context.declared.tables, declared, strategy):
         return why
     match strategy:
         case Strategy.SEEDED | Strategy.CARRY_OVER | Strategy.FORK | Strategy.CHAIN if recreated:

@@ -9,6 +9,7 @@ from core.model.actions import Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import AT_REST
+from core.model.table_formats import table_format
 from core.observed.deployment import Binding, OrphanVersion
 from core.plan.model import PlanNode, Step
 from core.planning.context import ObservedTables, PlanningContext, TableBindings, by_parent
@@ -176,7 +177,9 @@ def _deploy_steps(
         steps.stop(version, children(version.table) if children else (), (), why=_UNUSED)
     for node in nodes:
         needs_pointer = node.version > 0 and not context.observed.deployment(node.table).pointer
-        steps.deploy(node, needs_pointer=needs_pointer, existing=used.get(node.table))
+        ddl = context.declared.tables[node.table].parsed_ddl if node.table in context.declared.tables else None
+        pauses = ddl is not None and table_format(ddl.format).added_column_stops_readers
+        steps.deploy(node, needs_pointer=needs_pointer, existing=used.get(node.table), pauses_readers=pauses)
     if context.declared.environment.validate:
         steps.validate(nodes)
     swap = steps.swap(nodes, hold=hold)

@@ -77,7 +77,7 @@ def _checkpoints(case: GuardInput) -> Guard:
 
 
 def _harm(case: GuardInput, physical: list[str]) -> str:
-    """Say what a new checkpoint does to tables, by their formats: files are skipped, other rows are written again."""
+    """Return what a new checkpoint does to tables, by format: files are skipped, other rows are written again."""
     declared = (case.declared.tables.get(TableName(name.rpartition("__v")[0])) for name in physical)
     repeated = {
         table is not None and table_format(table.parsed_ddl.format).repeated_by_new_checkpoint for table in declared

@@ -12,6 +12,7 @@ from core.plan.model import LeftBehind, PlanNode, PlanRefusal, PlanWarning, Step
 from core.planning.context import DeclaredTables, ObservedTables, PlanningContext, TableRevisions
 from core.planning.decisions import NEEDS_TEXTS, TableDecision
 from core.planning.strategy_prices import PricedOffers
+from core.project.model import Environment
 from core.project.revision import RevisionTexts
 
 
@@ -107,13 +108,19 @@ def _texts_then(
 def deleted_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
     """Return what a delete does with a table, also with one that is no longer declared."""
     node = kept_node(context, table, level)
-    loses = ("table data", "offsets", "state") if node.stateful else ("table data", "offsets")
+    what = "table data, offsets and state" if node.stateful else "table data and offsets"
+    when = purged_after(context.declared.environment)
     return replace(
         node,
         action=Action.DELETE,
         reason=Reason.DELETED,
-        loses=loses,
+        loses=(f"{what}, once the files are purged, {when}",),
     )
+
+
+def purged_after(environment: Environment) -> str:
+    """Return when the files in the trash are purged: `7 days after the run`."""
+    return f"{environment.drop_after_d:g} {'day' if environment.drop_after_d == 1 else 'days'} after the run"
 
 
 def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:

@@ -58,7 +58,7 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
     if declared is None:
         return decision
     if strategy == Strategy.SEAM:
-        wrong = not_positioned(walk.context.declared.tables, declared) or not_seamed(
+        wrong = not_positioned(walk.context.declared.tables, declared, strategy) or not_seamed(
             walk.context.observed, walk.context.changes, declared, decision
         )
     else:

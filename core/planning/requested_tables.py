@@ -7,7 +7,8 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
-from core.model.states import State, WantedState
+from core.model.states import ALIVE, State, WantedState
+from core.model.table_formats import table_format
 from core.observed.deployment import Binding
 from core.planning.allowed_strategies import REBUILDS
 from core.planning.context import ObservedTables, PlanningContext, TableBindings
@@ -54,6 +55,15 @@ def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
     """Return whether an operator stopped it and the request does not name it: it is started only where it is read."""
     seen = walk.context.observed.deployment(table)
     return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
+
+
+def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
+    """Return whether a reader has a query that Spark ends once its parent, as it is declared, gets a column."""
+    above = walk.context.declared.tables.get(parent)
+    if above is None or not table_format(above.parsed_ddl.format).added_column_stops_readers:
+        return False
+    streams = any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child))
+    return streams and walk.context.observed.deployment(child).state in ALIVE
 
 
 def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:

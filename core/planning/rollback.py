@@ -14,7 +14,7 @@ from core.observed.deployment import Binding, FormerVersion, ObservedDeployment
 from core.plan.model import LeftBehind, PlanNode, WayBack
 from core.planning.context import ObservedTables, PlanningContext
 from core.planning.decisions import PlanRemarks
-from core.planning.nodes import PlanBody, kept_node, plan_levels
+from core.planning.nodes import PlanBody, kept_node, plan_levels, purged_after
 from core.planning.retired_and_orphan_versions import RetiredVersion
 from core.planning.scope import PlanScope
 from core.planning.steps import StepBuilder
@@ -284,7 +284,8 @@ def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":
-        return (WayBack("", tables, "no command takes a retired version out of the trash"),)
+        when = purged_after(context.declared.environment)
+        return (WayBack("", tables, f"no command takes a retired version out of the trash; it is purged {when}"),)
     if verb == "undelete":
         return (_way_to_former("delete", tables, "they are in the trash again"),)
     if verb == "rollback" and all(map(_serves, seen.values())):
@@ -299,9 +300,10 @@ def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode
 
     while lacking := why_not_back(back, stays):
         back = {table: bindings for table, bindings in back.items() if table not in lacking}
-    found = [_way_to_former("undelete", tuple(sorted(back)), "they go on from their checkpoints")] if back else []
-    days = context.declared.environment.drop_after_d
-    found = [replace(way, until=f"for {days:g} days after the run, while the files are in the trash") for way in found]
+    words = "files and checkpoint come out of the trash, and the statement goes on from there"
+    found = [_way_to_former("undelete", tuple(sorted(back)), words)] if back else []
+    until = f"until the files are purged, {purged_after(context.declared.environment)}"
+    found = [replace(way, until=until) for way in found]
     rest = tuple(table for table in tables if table not in back)
     return (
         *found,

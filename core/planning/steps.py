@@ -23,6 +23,8 @@ class StepBuilder:
         self._seams: list[tuple[PlanNode, bool]] = []
         """Nodes that move to another version of what they stream; whether each lacks its pointer."""
         self._stopped: dict[TableName, list[int]] = {}
+        self._altered: dict[tuple[TableName, int], int] = {}
+        """Step after which those that stream a version, and were stopped for it, go on."""
         self._restarted: dict[TableName, int] = {}
         """Step after which a table that keeps its version reads what it is to read."""
 
@@ -42,9 +44,16 @@ class StepBuilder:
         return n
 
     def deploy(
-        self, node: PlanNode, *, needs_pointer: bool, existing: OrphanVersion | FormerVersion | None = None
+        self,
+        node: PlanNode,
+        *,
+        needs_pointer: bool,
+        existing: OrphanVersion | FormerVersion | None = None,
+        pauses_readers: bool = False,
     ) -> None:
         """Add what one node needs before the swap; nodes come in topological order.
+
+        `pauses_readers` says whether a column cannot be added to its table while anything streams it.
 
         `existing` is the version that is there already: of a rebuild that a failed run has begun, or one that served.
         """
@@ -67,7 +76,7 @@ class StepBuilder:
             case Action.RESTART if node.strategy == Strategy.SEAM:
                 self._seams.append((node, needs_pointer))
             case Action.RESTART:
-                self._restart(node, needs_pointer=needs_pointer)
+                self._restart(node, needs_pointer=needs_pointer, pauses_readers=pauses_readers)
             case Action.RESUME:
                 self._resume(node, needs_pointer=needs_pointer)
             case Action.RECORD:
@@ -198,10 +207,15 @@ class StepBuilder:
         found = []
         for binding in node.bindings:
             key = (binding.parent, binding.version)
-            ready = self._ready.get(key) if binding.streamed else self._complete(key)
+            ready = self._readable(node, key) if binding.streamed else self._complete(key)
             if ready is not None:
                 found.append(ready)
         return tuple(found)
+
+    def _readable(self, node: PlanNode, key: tuple[TableName, int]) -> int | None:
+        """Return the step after which a node may stream a version: one that goes on as it was waits for no new text."""
+        goes_on = node.action is Action.RESUME and key in self._altered
+        return self._altered[key] if goes_on else self._ready.get(key)
 
     def _complete(self, key: tuple[TableName, int]) -> int | None:
         """Return the step after which a static side holds all its rows, with all that fills it; None where it does.
@@ -313,7 +327,7 @@ class StepBuilder:
             why="the pointer moves only to a version that has caught up with its inputs",
         )
 
-    def _restart(self, node: PlanNode, *, needs_pointer: bool) -> None:
+    def _restart(self, node: PlanNode, *, needs_pointer: bool, pauses_readers: bool) -> None:
         before = self._needs(node)
         if node.change is ChangeKind.COLUMN_ADDED:
             alter = self.add(
@@ -321,8 +335,12 @@ class StepBuilder:
                 node.table,
                 node.version,
                 (),
-                why="the added columns",
+                why="the added columns; what streams it is stopped before, and goes on after"
+                if pauses_readers
+                else "the added columns",
             )
+            if pauses_readers:
+                self._altered[node.table, node.version] = alter
             before = (*before, alter)
         if not node.texts.dml:
             self._ready[node.table, node.version] = self._record(node, after=before)

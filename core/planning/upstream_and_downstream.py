@@ -25,9 +25,10 @@ from core.planning.requested_tables import (
     rebuild_reason,
     resume_safely,
     start_anew,
+    would_end,
 )
 
-_SEVERITY = {Action.RESTART: 1, Action.REBUILD: 2, Action.START: 3}
+_SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}
 """How much is done to a table; one that starts reads the newest versions of all its parents anyway."""
 
 
@@ -82,6 +83,8 @@ def _of_child(
     stateful = declared.parsed.stateful
     if outcome is DownstreamOutcome.GROWN:
         words = "" if is_at_rest(walk, child) else _use_of_added(walk, child, parent)
+        if not words and would_end(walk, child, parent):
+            return _paused(walk, child), f"Spark would end it when {parent} gets a column"
         return _of_grown(walk, child, stateful=stateful) if words else None, words
     if outcome is DownstreamOutcome.REWRITTEN:
         words = f"upstream {parent} is rewritten"
@@ -130,6 +133,17 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
     return _restarted(walk, child, Reason.COLUMNS_ABOVE)
 
 
+def _paused(walk: DeployWalk, child: TableName) -> TableDecision:
+    """Have a reader that takes nothing in of a change go on as it is once the change is made.
+
+    A new text that is only written down is, where it is asked for; every other one waits for its own request.
+    """
+    known = walk.found.by_table.get(child)
+    recorded = known is not None and known.action is Action.RECORD
+    change = known.change if known and recorded else Change(ChangeKind.NONE, Action.RESUME)
+    return resume_safely(walk, child, TableDecision(Action.RESUME, Reason.COLUMNS_STOP_READERS, change))
+
+
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
     """Describe how a reader takes in a column that a parent gets; empty where it does not."""
     declared = walk.context.declared.tables.get(child)
@@ -175,8 +189,10 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
 
 
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
-    """Start what a decided table needs."""
+    """Start what a decided table needs; one that goes on as it was needs nothing new."""
     found = walk.found
+    if found.by_table[table].reason is Reason.COLUMNS_STOP_READERS:
+        return
     waiting = [table]
     while waiting:
         child = waiting.pop()

@@ -8,8 +8,10 @@ from core.lineage.table_graph import reach
 from core.model.actions import FORKS, Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
+from core.model.table_formats import table_format
 from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
-from core.planning.requested_tables import is_at_rest, stale_bindings
+from core.planning.multiplied_rows import warn_of_multiplied_rows
+from core.planning.requested_tables import is_at_rest, stale_bindings, would_end
 from core.text.wording import counted
 
 _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED})
@@ -29,6 +31,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         return
     if decision.action in (Action.START, Action.REBUILD):
         _warn_of_rows_before(walk, table, decision)
+        _say_what_is_taken(walk, table)
     if decision.action is Action.START:
         _warn_of_the_deleted(walk, table)
         return
@@ -57,6 +60,8 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.STATIC_SIDE and stateful:
         found.warn(table, "keeps state that was built from the old static side")
     if decision.action in (Action.REBUILD, Action.RESTART):
+        if not decision.change.kind.definition.same_statement:
+            warn_of_multiplied_rows(walk, table)
         _check_readers(walk, table, decision)
 
 
@@ -71,6 +76,17 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
         if above.strategy == Strategy.CHAIN if made and above else walk.context.observed.deployment(parent).rows_before:
             words = f"gets no row of {parent} from before its newest version, which only the pointer serves"
             walk.found.warn(table, f"{words}; headgate plan {parent} --rebuild has all rows in one")
+
+
+def _say_what_is_taken(walk: DeployWalk, table: TableName) -> None:
+    """Say of each stream of a keyed table whether it takes changes or rows, which a statement need not say itself."""
+    tables = walk.context.declared.tables
+    declared = tables.get(table)
+    for read in declared.parsed.reads if declared is not None and declared.parsed is not None else ():
+        parent = tables.get(read.table)
+        if read.streaming and parent is not None and parent.settings.upserts and not parent.external:
+            taken = "changes" if read.takes_changes else "first rows of each key"
+            walk.found.warn(table, f"takes the {taken} of {read.table}, which replaces rows by key")
 
 
 def _warn_of_the_deleted(walk: DeployWalk, table: TableName) -> None:
@@ -105,6 +121,8 @@ def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) 
     if decision.action is Action.RESTART:
         for name in walk.context.bindings.readers(table):
             _flag_reader(walk, name, table, decision.change.kind)
+        if decision.change.kind is ChangeKind.COLUMN_ADDED:
+            _warn_of_outside_streams(walk, table)
 
 
 def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: ChangeKind) -> None:
@@ -112,15 +130,42 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
     if declared is None or declared.parsed is None:
         return
     if kind.definition.leaves_seam and declared.parsed.stateful:
-        walk.found.warn(reader, f"keeps state, and aggregates across the point where {table} switches versions")
+        walk.found.warn(reader, f"keeps state, and aggregates across the point where {table} goes on with its new text")
     known = walk.found.by_table.get(reader)
+    if kind is not ChangeKind.COLUMN_ADDED:
+        return
     begins = known is not None and known.action in (Action.START, Action.RESTART, Action.REBUILD)
-    if (
-        kind is ChangeKind.COLUMN_ADDED
-        and any(column.expression.endswith("*") for column in declared.parsed.columns)
-        and not begins
-    ):
+    takes_all = any(column.expression.endswith("*") for column in declared.parsed.columns)
+    if takes_all and table_format(declared.parsed_ddl.format).columns_are_fixed:
+        _refuse_unfit_star(walk, reader, table)
+    elif takes_all and not begins:
         walk.found.warn(reader, f"selects * and will write the new column of {table} after its next restart")
+    elif known is None and would_end(walk, reader, table):
+        words = f"is not part of this plan, and Spark would end it when {table} gets a column"
+        walk.found.warn(reader, f"{words}: it is stopped for that moment, and goes on with its own text")
+
+
+def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
+    """Warn of declared readers outside of Headgate, where Spark ends those that stream: nobody here starts them."""
+    declared = walk.context.declared.tables[table]
+    names = sorted({name for name, _ in declared.settings.outside_readers})
+    if names and table_format(declared.parsed_ddl.format).added_column_stops_readers:
+        words = f"Spark ends what streams {table} outside of Headgate when the column is added"
+        walk.found.warn(table, f"{words}, and it has to be started again there: {', '.join(names)}")
+
+
+def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) -> None:
+    """Refuse to give a table columns that a reader would write into a table that lacks them."""
+    added = walk.context.changes.added_columns(table)
+    ddl = walk.context.declared.tables[reader].parsed_ddl
+    there = {column.name.lower() for column in ddl.columns}
+    known = walk.found.by_table.get(reader)
+    makes = known is not None and known.action in (Action.START, Action.RESTART, Action.REBUILD)
+    lacking = [column for column in added if column.lower() not in there or not makes]
+    if lacking:
+        names = ", ".join(lacking)
+        summary = f"{reader} selects * from {table}, and its table has no column {names}: every batch would be refused"
+        walk.found.refuse(table, summary, f"add {names} to the DDL of {reader} in the same plan, or name its columns")
 
 
 _NAMED = 3

@@ -8,6 +8,7 @@ from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import recorded_pool
 from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
+from core.model.reasons import Reason
 from core.model.states import State, WantedState
 from core.observed.deployment import ObservedDeployment
 from core.observed.step_durations import StepDurations
@@ -64,7 +65,8 @@ def ways_back(
     nodes = [node for node in nodes if released is None or node.table not in released.tables]
     acted = {node.table: node for node in nodes if node.action is not Action.KEEP}
     begun = [table for table, node in acted.items() if node.action is Action.START and node.version]
-    resumed = [table for table, node in acted.items() if node.action is Action.RESUME]
+    paused = Reason.COLUMNS_STOP_READERS
+    resumed = [table for table, node in acted.items() if node.action is Action.RESUME and node.reason != paused]
     found = [released] if released else []
     found += [_stop(begun, f"; headgate plan delete {' '.join(begun)} removes them")] if begun else []
     found += [_stop(resumed, "")] if resumed else []

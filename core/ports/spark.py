@@ -6,6 +6,28 @@ from typing import Any, Protocol
 
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 
+NEWEST_WRITER = 1
+"""The version of the code that upserts, for what is deployed from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """How the rows of a statement are written into a table by their key."""
+
+    place: str
+    """Absolute folder of the table."""
+    deleted: str
+    """Absolute folder of the table of deleted keys, which the first batch makes."""
+    checkpoint: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    sequence: str = ""
+    """The column that says which of two rows of a key is newer; empty where a batch has one row of each."""
+    deletes: str = ""
+    """A condition over the columns: such a row deletes its key."""
+    writer: int = NEWEST_WRITER
+    """The version of the code that writes."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueryStart:
@@ -24,6 +46,8 @@ class QueryStart:
     mode: str = "append"
     partitioned_by: tuple[str, ...] = ()
     """Columns by which the target is partitioned, as declared: a catalog that was filled again may not know them."""
+    upsert: Upsert | None = None
+    """None where rows are appended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +94,9 @@ class Queries(Protocol):
 
     def expect(self, name: str, id: str, run_id: str) -> None:
         """Register a query that an earlier agent left running, so that its end is noticed."""
+
+    def other_python(self) -> str:
+        """Explain why the pool's Python cannot run a writer of keyed tables; empty where it can."""
 
 
 def unnoticed(view: str) -> None:

@@ -1,6 +1,6 @@
 """The agent's port to files of tables and checkpoints, and what is read of them: commits, lag, contents of a folder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -121,6 +121,14 @@ class SeenFile:
     modified_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class SeenLog:
+    """A table with a transaction log, of which everything before a version counts as read."""
+
+    offset: str
+    """What stands for it in a checkpoint's offsets."""
+
+
 class Checkpoints(Protocol):
     """Files of tables and checkpoints; raises TryAgain where the path cannot be reached."""
 
@@ -149,10 +157,15 @@ class Checkpoints(Protocol):
         """Return the id that a table itself has; empty where it has none, or its format knows none."""
 
     def why_other_source(
-        self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]
+        self,
+        checkpoint: str,
+        sources: tuple[tuple[int, TableName, str, str], ...],
+        *,
+        take_changes: Set[int] = frozenset(),
     ) -> tuple[TableName, str] | None:
         """Return the first of the sources, given as for `lag`, that is not what a statement has read, and why; None
-        where all are, and where nobody can tell."""
+        where all are, and where nobody can tell. Those by the ordinals `take_changes` go on over rows that were changed
+        or taken out, which a stream of rows does not."""
 
     def take_over(self, folder: str, former: str = "") -> None:
         """Write ledger, epoch and machine of now into the owner file of a folder of this ledger, or of a former one."""
@@ -224,21 +237,21 @@ class Checkpoints(Protocol):
     def seed(
         self,
         version: VersionFolders,
-        seen: Sequence[Sequence[SeenFile]],
+        seen: Sequence[Sequence[SeenFile] | SeenLog],
         note: Mapping[str, Any],
         *,
         batch: int | None = None,
         like: str = "",
     ) -> Cut:
-        """Have a version begin as if the files of each of its sources, by ordinal, had been read.
+        """Have a version begin as if the files, or the log, of each of its sources, by ordinal, had been read.
 
         Without a batch its own first one has them behind it, whatever state it keeps. With one it goes on after that
         batch, which has kept no state, with the settings that the checkpoint `like` has pinned; the record of batches
         in its table is made where there is none. Prepared, twice and taken as for `fork`.
         """
 
-    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
-        """Return the files of a source, those of a table up to batch `upto` of its own record, for `seed`.
+    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...] | SeenLog:
+        """Return what a source holds, a table of ours up to batch `upto` of its own record, for `seed`.
 
         Raises Refused where the record no longer tells that batch from later ones.
         """

@@ -44,6 +44,10 @@ class Script:
     text: str
 
 
+APPEND, UPSERT = "append", "upsert"
+"""Modes of a table: how a statement writes its rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`<table>.yml`, with the project's defaults filled in."""
@@ -51,7 +55,12 @@ class Settings:
     trigger: str = "10 seconds"
     """Spark's processing-time interval."""
     mode: str = "append"
+    """`append`, or `upsert`: the last row of each key replaces the ones before."""
     key: tuple[str, ...] = ()
+    sequence: str = ""
+    """Of rows that are upserted: the column that says which of two rows of a key is newer."""
+    deletes: str = ""
+    """Of rows that are upserted: a condition over the columns, where a row deletes its key."""
     owner: str = ""
     runbook: str = ""
     objective: str = ""
@@ -59,7 +68,11 @@ class Settings:
     description: str = ""
     tags: tuple[str, ...] = ()
     reads: str = "batch"
-    """`stream`: a table without STREAM is read as a stream too; `batch`: only STREAM is."""
+    """`stream`: a table without STREAM is read as a stream too; else only STREAM is: of a keyed table its changes, or,
+    with `rows`, its rows."""
+    changes_of: tuple[str, ...] = ()
+    """Keyed tables whose changes the statement streams without saying so; found by the project's loader, never read of
+    a project's file."""
     protect: bool = False
     """Whether its deletes and rebuilds need an approval, and changes in place are denied."""
     readers: tuple[str, ...] = ()
@@ -73,6 +86,11 @@ class Settings:
         """Return each reader outside of Headgate with its owner, empty where none is named."""
         parts = (reader.rstrip(")").partition(" (") for reader in self.readers)
         return tuple((name, owner) for name, _, owner in parts)
+
+    @property
+    def upserts(self) -> bool:
+        """Return whether rows replace others by their key."""
+        return self.mode == UPSERT
 
     @property
     def every_table_streams(self) -> bool:

@@ -9,6 +9,7 @@ from core.observed.deployment import ObservedDeployment
 from core.policy.model import Policy
 from core.project.model import Environment, Project, Table
 from core.project.revision import RevisionTexts, revision_hash
+from core.project_files.keyed_tables import with_changes
 from core.project_files.loader import read_tables
 from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.project_files.manifest import Manifest, read_manifest
@@ -54,6 +55,7 @@ def compare_with_commit(
     texts = {path: text for path, text in now.items() if (whole or table_folder(path) in folders) and path not in then}
     texts |= {path: text for path, text in then.items() if text is not None and path != MANIFEST}
     old = read_tables(texts, defaults, parse_cache)
+    old = with_changes(old, {**project.tables, **old})
     near = {name: table for name, table in project.tables.items() if whole or table.folder in folders}
     changed = [name for name, table in near.items() if name not in old or _identity(table) != _identity(old[name])]
     gone = [name for name in old if name not in project.tables]

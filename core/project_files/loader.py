@@ -7,6 +7,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.model import Project, Script, Settings, Table
 from core.project_files.consistency import check_tables
+from core.project_files.keyed_tables import check_keyed, with_changes
 from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.project_files.manifest import Manifest, read_manifest
 from core.project_files.parse_cache import ParseCache
@@ -59,7 +60,9 @@ def read_project(
     unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
     connectors = {connector.name for connector in manifest.connectors}
     check_tables(tables, draft.declared, draft.views, problems, unreadable=unreadable, connectors=connectors)
-    check_queries(tables, {name: _yml(name, draft.folders[name]) for name in tables}, problems)
+    yml = {name: _yml(name, draft.folders[name]) for name in tables}
+    check_queries(tables, yml, problems)
+    check_keyed(tables, yml, problems)
     found = in_reading_order(problems)
     if any(problem.severity is Severity.ERROR for problem in found):
         return None, found
@@ -80,7 +83,8 @@ def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Ta
         _read_ddls(folder, draft)
     for folder in folders:
         _read_statements(folder, draft, defaults)
-    return {name: _table(name, draft, defaults) for name in sorted(draft.ddl)}
+    tables = {name: _table(name, draft, defaults) for name in sorted(draft.ddl)}
+    return with_changes(tables, tables)
 
 
 def _project(manifest: Manifest, tables: dict[TableName, Table]) -> Project:

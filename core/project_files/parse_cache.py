@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from core.model.names import TableName
 from core.model.problems import Problem
 from core.project.model import Settings
-from core.sql.statement import Column, ParsedStatement, TableDdl
+from core.sql.statement import CHANGE_COLUMNS, Column, ParsedStatement, TableDdl, TableRead
 from core.sql.statement_codec import decode_ddl, decode_statements, encode_ddl, encode_statements
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ParseCache:
 
         Known by the statement's text and the columns of what it reads.
         """
-        read = {each.table: columns.get(each.table) for each in parsed.reads}
+        read = {each.table: _with_changes(columns.get(each.table), each) for each in parsed.reads}
         declared = {name: [(each.name, each.type) for each in found or ()] for name, found in sorted(read.items())}
         key = _key(b"columns", json.dumps([parsed.select, parsed.stateful, declared, [*map(bool, read.values())]]))
         found: tuple[UnresolvedName, ...] | None = self._values.get(key)
@@ -168,6 +168,10 @@ def _settings(packed: str) -> Settings:
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _with_changes(columns: tuple[Column, ...] | None, read: TableRead) -> tuple[Column, ...] | None:
+    return (*columns, *CHANGE_COLUMNS) if columns and read.takes_changes else columns
 
 
 def _unresolved(packed: str) -> "tuple[UnresolvedName, ...]":

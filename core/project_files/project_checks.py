@@ -56,7 +56,7 @@ def checked_tables(sql: str) -> frozenset[TableName]:
 
 
 def _wrong_query(sql: str, unit: set[TableName], tables: Mapping[TableName, Table]) -> Iterator[tuple[str, str]]:
-    """Give what is wrong with a query, as summary and remedy."""
+    """Yield what is wrong with a query, as summary and remedy."""
     # The parser is loaded only where a project has checks.
     from core.sql.analysis_safety import unsafe_for_analysis
     from core.sql.lineage.statement_lineage import lineage_of
@@ -91,7 +91,7 @@ def _line_of(text: str, name: str) -> int:
 
 
 def _entries(value: YamlValue | None) -> Iterator[tuple[str, str, int]]:
-    """Give name, query and line of each entry; empty texts where it has another form."""
+    """Yield name, query and line of each entry; empty texts where it has another form."""
     if value is None or (value.text is None and value.items is None and value.pairs is None):
         return
     for item in value.items if value.items is not None else (value,):

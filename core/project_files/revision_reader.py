@@ -8,6 +8,7 @@ from core.project.model import Settings, Table
 from core.project.revision import Revision, RevisionTexts
 from core.project_files.parse_cache import ParseCache
 from core.project_files.table_settings import settings_as_text
+from core.sql.statement import taking_changes
 
 
 def revision_of(table: Table) -> Revision:
@@ -35,7 +36,9 @@ def read_revision(
         texts.dml, f"dml.{table}.sql", every_table_streams=settings.every_table_streams
     )
     parsed = next((statement for statement in statements if statement.writes == table), None)
-    return None if parsed is None or _has_error(wrong) else Revision(table, texts, parsed, ddl, settings)
+    if parsed is None or _has_error(wrong):
+        return None
+    return Revision(table, texts, taking_changes(parsed, settings.changes_of), ddl, settings)
 
 
 def _has_error(problems: tuple[Problem, ...]) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import fields
 from functools import lru_cache
 
 from core.model.problems import Problem
-from core.project.model import Settings
+from core.project.model import APPEND, UPSERT, Settings
 from core.project_files.project_checks import read_checks
 from core.project_files.yaml_reader import YamlSection, read_yaml
 
@@ -30,24 +30,34 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
     if not _TRIGGER.match(trigger):
         section.wrong("trigger", "an interval", "write a number of at most 7 digits and a unit, for example 10 seconds")
         trigger = defaults.trigger
-    mode = section.text("mode", defaults.mode)
-    if mode != "append":
-        section.wrong("mode", "append in this version", "write mode: append, or leave it out")
-        mode = "append"
+    mode, key = section.text("mode", defaults.mode), section.texts("key", defaults.key)
+    if mode not in (APPEND, UPSERT):
+        section.wrong("mode", f"{APPEND} or {UPSERT}", f"write mode: {APPEND}, or leave it out")
+        mode = APPEND
+    if mode == UPSERT and not key:
+        section.wrong("mode", f"{APPEND} where there is no key", "name the columns of the key: key: [id]")
+        mode = APPEND
+    for name in ("sequence", "deletes"):
+        if mode == APPEND and name in section.nodes:
+            section.wrong(name, f"left out without mode: {UPSERT}", f"write mode: {UPSERT} and key: […] as well")
     reads = section.text("reads", defaults.reads)
-    if reads not in ("batch", "stream"):
-        section.wrong("reads", "stream or batch", "write reads: stream where every table is read as a stream")
+    if reads not in ("batch", "stream", "changes", "rows"):
+        remedy = "write reads: stream where every table is read as a stream, or leave it out"
+        section.wrong("reads", "stream, batch, changes or rows", remedy)
         reads = defaults.reads
     return Settings(
         trigger=trigger,
         mode=mode,
-        key=section.texts("key", defaults.key),
+        key=key,
+        sequence=section.text("sequence", defaults.sequence) if mode == UPSERT else "",
+        deletes=section.text("deletes", defaults.deletes) if mode == UPSERT else "",
         owner=section.text("owner", defaults.owner),
         runbook=section.text("runbook", defaults.runbook),
         objective=read_objective(section, defaults.objective),
         description=section.text("description", defaults.description),
         tags=section.texts("tags", defaults.tags),
         reads=reads,
+        changes_of=section.texts("changes_of", defaults.changes_of),
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
         checks=read_checks(section),

@@ -22,6 +22,11 @@ class StepState(StrEnum):
     CANCELLED = "cancelled"
 
 
+def step_word(state: str) -> str:
+    """Return what people read of a step's state: one that is polled until a condition holds is running."""
+    return str(StepState.RUNNING if state == StepState.GATE else state)
+
+
 class RunState(StrEnum):
     """Where a run stands."""
 

@@ -1,31 +1,13 @@
 """Which migration tickets are open: who still reads what a release has replaced, and whose time is over."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from core.model.names import TableName, physical_name
+from core.model.names import physical_name
 from core.model.states import WantedState
-from core.observed.deployment import Binding
-from core.run.release_records import Ticket
+from core.run.release_records import ReadingVersion, Ticket
 
 AnyTicket = TypeVar("AnyTicket", bound=Ticket)
-
-
-class ReadingVersion(Protocol):
-    """What is read of a version; `Deployment` and `StatementLine` of `state` are two."""
-
-    @property
-    def table(self) -> TableName: ...
-    @property
-    def version(self) -> int: ...
-    @property
-    def active(self) -> bool: ...
-    @property
-    def deleted(self) -> bool: ...
-    @property
-    def wanted(self) -> str: ...
-    @property
-    def bindings(self) -> tuple[Binding, ...]: ...
 
 
 def open_tickets(tickets: Iterable[AnyTicket], versions: Iterable[ReadingVersion]) -> tuple[AnyTicket, ...]:

@@ -15,6 +15,7 @@ from core.plan.model import Plan, PlanNode
 from core.run.model import SATISFIED, RunState, StepState
 from core.run.open_tickets import open_tickets
 from core.run.release_records import Figures, RegisteredVersion, RunRecord, StepRecord, Ticket
+from core.run.stopped_tables import left_running, left_running_words
 from core.run.time_left import time_left
 from core.text.wording import counted
 
@@ -173,8 +174,12 @@ def release_of(
     *,
     now: float,
     tickets: Iterable[Ticket] = (),
+    taken_back_by: str = "",
 ) -> Release | None:
-    """Return the release that a run is; None where it replaces nothing. Linear in versions and steps."""
+    """Return the release that a run is; None where it replaces nothing. Linear in versions and steps.
+
+    `taken_back_by` is the open run that has the replaced versions serve again.
+    """
     nodes = replaced_nodes(plan)
     if not nodes:
         return None
@@ -216,7 +221,7 @@ def release_of(
         time_left(plan.steps, run.steps, now) if run.state == RunState.RUNNING else None,
         serves,
         note,
-        _why_no_rollback(run, pairs, swapped=swapped, serves=serves),
+        _why_no_rollback(plan, run, pairs, serves if swapped else None, taken_back_by),
         min(soaks) if swapped and len(soaks) == len(pairs) else None,
         tuple(ticket for ticket in open_tickets(tickets, known.values()) if ticket.old in replaced),
     )
@@ -288,10 +293,18 @@ def _serves(run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version
     return any(one is not None and one.served_by in ("", run.id) for one in new)
 
 
-def _why_no_rollback(run: RunRecord, pairs: Sequence[ReleasePair], *, swapped: bool, serves: bool) -> str:
-    if not swapped:
+def _why_no_rollback(
+    plan: Plan, run: RunRecord, pairs: Sequence[ReleasePair], serves: bool | None, taken_back_by: str
+) -> str:
+    """Explain why there is no way back; `serves` is None before the swap is over."""
+    if taken_back_by:
+        return f"run {taken_back_by} takes it back"
+    if serves is None:
         begun = any(step.do == StepKind.SWAP and step.tries and step.state in _BEGUN for step in run.steps)
-        return "the swap is not over" if begun else "nothing is swapped"
+        if begun or run.ended_at is not None:
+            return "the swap is not over" if begun else "nothing is swapped"
+        what = "it is a rollback itself, and no pointer has moved" if _goes_back(plan, pairs) else "nothing is swapped"
+        return f"{what} yet; headgate runs cancel {run.id} ends it"
     if not serves:
         return "what it swapped in does not serve any more"
     lacking = [f"{pair.table} v{pair.old.version}: {pair.lacks}" for pair in pairs if pair.lacks]
@@ -302,8 +315,7 @@ def _standing(
     plan: Plan, run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version, RegisteredVersion]
 ) -> tuple[ReleaseState, float, str]:
     """Return the state of a release, since when, and what its step says of it."""
-    # A rollback of a rollback leads forward again.
-    back = plan.request.verb == "rollback" and any(pair.new.version < pair.old.version for pair in pairs)
+    back = _goes_back(plan, pairs)
     waits = not run.acknowledged_by or any(pair.new.state != State.ABSENT for pair in pairs)
     if run.state == RunState.FAILED and not run.continued_by and waits:
         bad = next((step for step in run.steps if step.state == StepState.FAILED), None)
@@ -323,6 +335,11 @@ def _standing(
     if back and state not in (ReleaseState.HELD, ReleaseState.SWAPPING):
         state = ReleaseState.ROLLING_BACK
     return state, since or run.started_at, note
+
+
+def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
+    """Return whether it leads to older versions: a rollback of a rollback leads forward again."""
+    return plan.request.verb == "rollback" and any(pair.new.version < pair.old.version for pair in pairs)
 
 
 def _between(run: RunRecord) -> ReleaseState:
@@ -346,6 +363,9 @@ def _after_the_swap(
     if run.ended_at is None:
         ending = any(step.do == StepKind.STOP and step.state != StepState.DONE for step in run.steps)
         return ReleaseState.RETIRING if ending else ReleaseState.OBSERVING, swapped, ""
+    left = left_running(known.values(), {(pair.table, pair.old.version) for pair in pairs})
+    if left and run.state == RunState.CANCELLED:
+        return ReleaseState.DONE, run.ended_at, left_running_words(left)
     running = [pair for pair in pairs if pair.old.runs]
     if any(pair.old.stops_at is not None for pair in running):
         words = f"{counted(len(running), 'replaced version')} {'runs' if len(running) == 1 else 'run'} on"

@@ -46,8 +46,8 @@ class RunRecord(Protocol):
     def steps(self) -> Sequence[StepRecord]: ...
 
 
-class RegisteredVersion(Protocol):
-    """What is read of a version; `state.row_types.Deployment` is one."""
+class ReadingVersion(Protocol):
+    """What is read of a version to tell who reads what; `StatementLine` of `state` is one."""
 
     @property
     def table(self) -> TableName: ...
@@ -60,6 +60,13 @@ class RegisteredVersion(Protocol):
     @property
     def wanted(self) -> str: ...
     @property
+    def bindings(self) -> tuple[Binding, ...]: ...
+
+
+class RegisteredVersion(ReadingVersion, Protocol):
+    """What else is read of a version; `state.row_types.Deployment` is one."""
+
+    @property
     def state(self) -> str: ...
     @property
     def checkpoint_ok(self) -> bool: ...
@@ -69,8 +76,6 @@ class RegisteredVersion(Protocol):
     def served_at(self) -> float | None: ...
     @property
     def stops_at(self) -> float | None: ...
-    @property
-    def bindings(self) -> tuple[Binding, ...]: ...
 
 
 class Figures(Protocol):

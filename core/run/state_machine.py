@@ -142,7 +142,7 @@ def _control(run: Run, control: OperatorControl) -> tuple[Run, tuple[RunIntent, 
             return run.become(RunState.PAUSED), ()
         case "resume" if run.state is RunState.PAUSED:
             return run.become(RunState.RUNNING), ()
-        case "retry" if run.state in (RunState.FAILED, RunState.RUNNING):
+        case "retry" if run.state in (RunState.FAILED, RunState.RUNNING, RunState.PAUSED):
             return _retry(run), ()
         case "skip":
             progress = run.step(control.n)

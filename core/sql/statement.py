@@ -1,10 +1,14 @@
 """What a SQL text says, as frozen values that need no parser to read."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from core.model.names import TableName
+
+TAKES_CHANGES = ("readChangeFeed", "true")
+"""The option of a stream that takes the changes of a table (Delta)."""
 
 
 class Verb(StrEnum):
@@ -44,6 +48,14 @@ class TableRead:
     """Where compiling writes the logical name as alias, because it qualifies a column; None where nothing is needed."""
     implied: bool = False
     """Whether it streams without STREAM being written, because every table of the project does."""
+    changes_implied: bool = False
+    """Whether its option for changes is not written, because its table replaces rows by key."""
+
+    @property
+    def takes_changes(self) -> bool:
+        """Return whether it streams the changes of its table (Delta), not its rows."""
+        wanted = tuple(part.lower() for part in TAKES_CHANGES)
+        return any((name.lower(), value.lower()) == wanted for name, value in self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,14 @@ class Column:
     type: str = ""
     nullable: bool = True
     comment: str = ""
+
+
+CHANGE_COLUMNS = (
+    Column("_change_type", "", "string"),
+    Column("_commit_version", "", "bigint"),
+    Column("_commit_timestamp", "", "timestamp"),
+)
+"""What a stream of changes has beside the columns of its table (Delta 4.4.0)."""
 
 
 SIMPLIFIED = "; as Spark simplifies "
@@ -132,3 +152,16 @@ def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
     begin = start_of_line[min(max(parsed.line, 1), len(start_of_line)) - 1]
     at = plain.find(select, begin)
     return (plain.count("\n", 0, at) + 1 if at >= 0 else parsed.line) + within
+
+
+def taking_changes(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
+    """Return a statement that streams the changes of some tables where it does not say what it takes of them."""
+    if not any(read.table in tables for read in parsed.reads):
+        return parsed
+    return replace(parsed, reads=tuple(_taking(read) if read.table in tables else read for read in parsed.reads))
+
+
+def _taking(read: TableRead) -> TableRead:
+    if not read.streaming or read.takes_changes:
+        return read
+    return replace(read, options=(TAKES_CHANGES, *read.options), changes_implied=True)

@@ -4,6 +4,8 @@ import difflib
 import re
 from collections.abc import Iterator
 
+from core.text.secrets import mask_literals
+
 _WORD = re.compile(r"'(?:[^']|'')*'|[A-Za-z0-9_.`]+|<=>|<>|!=|<=|>=|\|\||::|\S")
 
 MOST_FRAGMENTS = 3
@@ -20,9 +22,9 @@ def short_diff(old: str, new: str) -> tuple[str, ...]:
 
 
 def unified_diff(old: str, new: str) -> tuple[str, ...]:
-    """Return the lines of a unified diff without its file names; empty when the texts are equal."""
+    """Return the lines of a unified diff without its file names, secrets masked; empty when the texts are equal."""
     lines = difflib.unified_diff(_lines(old), _lines(new), lineterm="")
-    return tuple(lines)[2:]
+    return tuple(map(mask_literals, lines))[2:]
 
 
 def _fragments(before: list[str], after: list[str]) -> Iterator[str]:

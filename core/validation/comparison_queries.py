@@ -42,8 +42,8 @@ class ComparedRows:
 
 
 def profile_query(rows: ComparedRows) -> str:
-    """Give for each side a row: `side`, `rows`, then for column i `filled_i`, `distinct_i`, `least_i`, `most_i` and
-    `sum_i`, each as text; NULL where the type has none.
+    """Return a query with a row for each side: `side`, `rows`, then for column i `filled_i`, `distinct_i`, `least_i`,
+    `most_i` and `sum_i`, each as text; NULL where the type has none.
     """
     return "\nUNION ALL\n".join(
         f"SELECT {quoted_string_literal(side)} AS side, count(*) AS rows, {_profiles(rows.columns)} FROM {view}"
@@ -52,8 +52,8 @@ def profile_query(rows: ComparedRows) -> str:
 
 
 def duplicates_query(rows: ComparedRows) -> str:
-    """Give for each side that has any: `side`, `keys` that stand more than once, rows that are too many, and two of
-    the keys as JSON, `least` and `most`.
+    """Return a query with a row for each side that has any: `side`, `keys` that stand more than once, rows that are too
+    many, and two of the keys as JSON, `least` and `most`.
 
     Without a key, rows of the new version are the same only where its own columns are too; the old version is looked
     at without what the new one lacks.
@@ -66,8 +66,8 @@ SELECT side, k, count(*) AS n, count(DISTINCT w) AS d FROM ({sides}) GROUP BY si
 
 
 def differences_query(rows: ComparedRows, effects: Sequence[RowEffect]) -> str:
-    """Give each kind of difference: `side`, the number of the effect that explains it or -1, rows of either side, and
-    three examples as `old_1`, `new_1`, …, JSON of a row or NULL.
+    """Return a query with a row for each kind of difference: `side`, the number of the effect that explains it or -1,
+    rows of either side, and three examples as `old_1`, `new_1`, …, JSON of a row or NULL.
 
     A row that both sides have is told from a changed one by the key; without a key each row is its own.
     """
@@ -98,7 +98,9 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 
 
 def kept_rows_query(rows: ComparedRows) -> str:
-    """Give one row: `rows`, how many different ones the old version has, and `gone`, those that the new one lacks."""
+    """Return a query with one row: `rows`, how many different ones the old version has, and `gone`, those that the new
+    one lacks.
+    """
     row = _json(rows, rows.equal)
     chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({row}), {rows.one_in}) = 0"
     old, new = (f"SELECT DISTINCT md5({row}) AS h FROM {view}{chosen}" for view in (rows.old, rows.new))

@@ -14,6 +14,7 @@ from core.sql.comparison.row_effects import RowEffect, RowSide, StatementEffects
 from core.sql.comparison.row_order import row_order
 from core.sql.lineage.model import InputKind, LineageCondition, LineageOutput, StatementLineage
 from core.sql.lineage.statement_lineage import lineage_of
+from core.sql.parsing.written_aliases import aliases_of_both
 from core.sql.statement import Column, ParsedStatement, TableDdl
 
 _VOLATILE = re.compile(
@@ -83,7 +84,7 @@ def expected_differences(
 
     `ddls` are the tables that the new one reads, `parents` what is expected of those that were rebuilt with it.
     """
-    effects = row_effects(old.parsed.canonical, new.parsed.canonical)
+    effects = row_effects(old.parsed.canonical, new.parsed.canonical, aliases_of_both(old.parsed, new.parsed))
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
     before, after = (tuple(c.name.lower() for c in each.ddl.columns) for each in (old, new))
     reached = _Reached(

@@ -16,8 +16,8 @@ Row = Mapping[str, Any]
 
 
 def totals_query(rows: ComparedRows, totals: CommonTotals) -> str:
-    """Give one row: `groups`, those of one side alone as `only_old` and `only_new`, for total i `apart_i`, the groups
-    in which it differs, and one of these as JSON, `example_old` and `example_new`.
+    """Return a query with one row: `groups`, those of one side alone as `only_old` and `only_new`, for total i
+    `apart_i`, the groups in which it differs, and one of these as JSON, `example_old` and `example_new`.
     """
     types = {name.lower(): kind for name, kind in rows.columns}
     key = ", ".join(quoted_name(name) for name in totals.keys)

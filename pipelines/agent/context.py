@@ -95,6 +95,8 @@ class AgentContext:
     pool: PoolClient
     files: Checkpoints
     faults: FaultPoints = field(default_factory=FaultPoints)
+    adrift: set[TableName] = field(default_factory=set)
+    """Tables whose pointers a swap has left who knows where: the reconciler has them lead to what serves."""
     clock: Callable[[], float] = time.time
     """When something was: epoch seconds, which jump when the machine's clock is set."""
     monotonic: Callable[[], float] = time.monotonic

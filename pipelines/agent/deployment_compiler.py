@@ -1,7 +1,7 @@
 """From a plan's node to a deployment: physical names, compiled texts and folders; nothing is touched here."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from core.model.errors import InvalidProject
@@ -10,14 +10,18 @@ from core.model.problems import Problem
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
 from core.plan.model import PlanNode
-from core.project.model import Environment, Settings
+from core.ports.spark import NEWEST_WRITER, Upsert
+from core.project.model import APPEND, UPSERT, Environment, Settings
 from core.project.revision import RevisionTexts
 from core.project_files.table_settings import read_settings
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
-from core.sql.statement import ParsedStatement, TableDdl, TableRead
+from core.sql.statement import ParsedStatement, TableDdl, TableRead, taking_changes
 from core.sql.statement_reader import read_any, read_statements
 from state.row_types import Deployment
+
+DELETED_KEYS = "deleted"
+"""In the folder of a keyed version: the table of the keys that were deleted, beside its own."""
 
 StatementsRead = tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]
 
@@ -74,6 +78,7 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
     folder = layout.external_location(ddl) if external else layout.table_folder(node.table, version)
     location = folder if external else table_format(ddl.format).place_in(folder)
     statement = None if external else _statement(node.texts, node.table)
+    settings = Settings() if external else _settings(node.texts, node.table)
     return Deployment(
         table=node.table,
         version=version,
@@ -83,14 +88,14 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
         revision=node.revision,
         texts=node.texts,
         compiled=compile_statement(statement, node, layout) if statement else "",
-        compiled_ddl=compile_ddl(ddl, layout.catalog_name(node.table, version), location),
+        compiled_ddl=compile_ddl(_with_properties(ddl, settings), layout.catalog_name(node.table, version), location),
         columns=tuple(column.name for column in ddl.columns),
         format=ddl.format,
         folder=folder,
         checkpoint="" if external else layout.checkpoint_folder(node.table, version),
         checkpoint_id="",
         trigger=node.trigger,
-        mode="append",
+        mode=f"{UPSERT}/{NEWEST_WRITER}" if settings.upserts else APPEND,
         stateful=node.stateful,
         wanted=WantedState.RUNNING,
         state=State.PENDING,
@@ -151,7 +156,28 @@ def parsed_ddl(deployment: Deployment) -> TableDdl:
 
 def declared_objective(deployment: Deployment) -> str:
     """Return what a deployment may be behind, as its yml says it; empty where it says nothing."""
-    return read_settings(deployment.texts.yml, f"{deployment.table}.yml", Settings(), []).objective
+    return _settings(deployment.texts, deployment.table).objective
+
+
+def upsert_of(deployment: Deployment) -> Upsert | None:
+    """Return how the rows of a deployment replace others by their key; None where they are appended.
+
+    The version of the code that writes is the deployment's, and stays with it.
+    """
+    mode, _, writer = deployment.mode.partition("/")
+    if mode != UPSERT:
+        return None
+    settings = _settings(deployment.texts, deployment.table)
+    return Upsert(
+        place=table_format(deployment.format).place_in(deployment.folder),
+        deleted=f"{deployment.folder}/{DELETED_KEYS}",
+        checkpoint=deployment.checkpoint,
+        columns=deployment.columns,
+        key=settings.key,
+        sequence=settings.sequence,
+        deletes=settings.deletes,
+        writer=int(writer),
+    )
 
 
 def streamed_sources(
@@ -166,6 +192,17 @@ def streamed_sources(
     return tuple(sources)
 
 
+def _settings(texts: RevisionTexts, table: TableName) -> Settings:
+    return read_settings(texts.yml, f"{table}.yml", Settings(), [])
+
+
+def _with_properties(ddl: TableDdl, settings: Settings) -> TableDdl:
+    """Return the DDL with what a keyed table has from its creation, where it says nothing of that itself."""
+    given = {name.lower() for name, _ in ddl.properties}
+    added = table_format(ddl.format).keyed_properties if settings.upserts else ()
+    return replace(ddl, properties=(*ddl.properties, *(each for each in added if each[0].lower() not in given)))
+
+
 def _ddl(texts: RevisionTexts, table: TableName) -> TableDdl:
     ddl, problems = read_ddl(texts.ddl, f"ddl.{table}.sql")
     if ddl is None:
@@ -176,16 +213,14 @@ def _ddl(texts: RevisionTexts, table: TableName) -> TableDdl:
 def _statement(
     texts: RevisionTexts, table: TableName, read: Callable[..., StatementsRead] = read_statements
 ) -> ParsedStatement:
-    statements, problems = read(texts.dml, f"dml.{table}.sql", every_table_streams=_every_table_streams(texts.yml))
+    # A revision's yml says only what is otherwise than by default.
+    says = "reads:" in texts.yml or "changes_of:" in texts.yml
+    settings = _settings(texts, table) if says else Settings()
+    statements, problems = read(texts.dml, f"dml.{table}.sql", every_table_streams=settings.every_table_streams)
     found = next((statement for statement in statements if statement.writes == table), None)
     if found is None:
         raise _invalid(table, problems)
-    return found
-
-
-def _every_table_streams(yml: str) -> bool:
-    """Return whether STREAM need not be written; a revision's yml says so only where it is so."""
-    return "reads:" in yml and read_settings(yml, "yml", Settings(), []).every_table_streams
+    return taking_changes(found, settings.changes_of)
 
 
 def _invalid(table: TableName, problems: tuple[Problem, ...]) -> InvalidProject:

@@ -12,18 +12,21 @@ from core.model.states import State, WantedState
 from core.ports.spark import QueryStart, ReportedQuery, unheard
 from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
-from pipelines.agent.deployment_compiler import parsed_ddl
+from pipelines.agent.deployment_compiler import parsed_ddl, upsert_of
 from pipelines.agent.registry_records import keep_record
 from pipelines.agent.table_identities import refuse_other_tables
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 
+PYTHON_CALL_S = 60.0
+"""A pool may have to start its first Python."""
+
 
 def start(world: AgentContext, deployment: Deployment, *, stops: int) -> ReportedQuery:
     """Start a deployment on its checkpoint, or find it running; raises Refused, EngineRefused or PoolUnreachable.
 
-    `stops` is `StatementLocks.stops` of its table as the caller knew it when it decided to start: an operator's stop
+    `stops` is `StatementLocks.stops` of it as the caller knew it when it decided to start: an operator's stop
     that came later wins. The owner file is read again before every start, because Spark fences nobody.
     """
     key = (deployment.table, deployment.version)
@@ -31,12 +34,13 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int) -> Reporte
         world.identity.refuse_doubt()
         _refuse_stopped(world, deployment, stops)
         check_checkpoint(world, deployment)
+        _refuse_other_python(world, deployment)
         # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.
         keep_record(world, *key)
         try:
             query = _started(world, deployment, stops)
         except EngineRefused as error:
-            if world.locks.stops(deployment.table) == stops:
+            if world.locks.stops((deployment.table, deployment.version)) == stops:
                 fail(world, deployment, error.error_class, error.summary)
             raise
         if query is None:
@@ -82,14 +86,14 @@ def _started(world: AgentContext, deployment: Deployment, stops: int) -> Reporte
         _refuse_stopped(world, deployment, stops)
         pool = world.pool.connection()
         query = pool.call(WRITE_CALL_S, pool.queries.start, _start_of(world, deployment))
-        if world.locks.stops(deployment.table) == stops:
+        if world.locks.stops((deployment.table, deployment.version)) == stops:
             return query
         stop(world, deployment)
         return None
 
 
 def _refuse_stopped(world: AgentContext, deployment: Deployment, stops: int) -> None:
-    if world.locks.stops(deployment.table) != stops:
+    if world.locks.stops((deployment.table, deployment.version)) != stops:
         raise _stopped_meanwhile(deployment)
 
 
@@ -128,6 +132,16 @@ def fail(world: AgentContext, deployment: Deployment, error_class: str, error: s
     world.event("exception", error_class or "failed", about=about, detail=error, fingerprint=error_class)
     if deployment.state != State.FAILED:
         world.event("state", f"{deployment.state} → {State.FAILED}", about=about)
+
+
+def _refuse_other_python(world: AgentContext, deployment: Deployment) -> None:
+    """Refuse to send a writer to a pool of others that cannot run it: a pool of ours has our own Python."""
+    if upsert_of(deployment) is None or world.layout.environment.pool.url is None:
+        return
+    pool = world.pool.connection()
+    if why := pool.call(PYTHON_CALL_S, pool.queries.other_python):
+        name = query_name(deployment.table, deployment.version)
+        raise Refused(f"{name} cannot be written: {why}", remedy="set PYSPARK_PYTHON where the pool's server starts")
 
 
 def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
@@ -251,6 +265,6 @@ def _start_of(world: AgentContext, deployment: Deployment) -> QueryStart:
         format=deployment.format,
         checkpoint=deployment.checkpoint,
         trigger=deployment.trigger,
-        mode=deployment.mode,
+        upsert=upsert_of(deployment),
         partitioned_by=parsed_ddl(deployment).partitioning if "PARTITIONED BY" in deployment.compiled_ddl else (),
     )

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -97,28 +97,31 @@ class FastLane:
         """Cache the registry as last read, for a stop while the ledger cannot be read."""
         self._remembered = deployments
 
-    def stop(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Stop all versions of tables that may run, sinks first; one intent for all, before the first call of Spark."""
-        found = self._stoppable(tables)
-        self._world.locks.stop(tables)
-        recorded = self._intend(tables, by)
+    def stop(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
+        """Stop all versions of tables that may run, or one that is named `a@v2`, sinks first.
+
+        There is one intent for all, before the first call of Spark.
+        """
+        found = self._stoppable(names)
+        self._world.locks.stop(names)
+        recorded = self._intend(names, by)
         outcomes = in_threads(STOPS_AT_ONCE, partial(self._stop_one, arrived=arrived), found)
         if recorded is Recorded.LEDGER:
             self._record(found, outcomes, by)
         return outcomes if recorded else tuple(replace(o, outcome=o.outcome + NOT_RECORDED) for o in outcomes)
 
-    def start(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
+    def start(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Start stopped or failed statements on their checkpoints, sources first."""
-        return tuple(self._start_one(d, arrived, by, done=STARTED) for d in reversed(self._find(tables)))
+        return tuple(self._start_one(d, arrived, by, done=STARTED) for d in reversed(self._find(names)))
 
-    def restart(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
+    def restart(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Stop and start statements on their checkpoints with the deployed revision."""
-        return tuple(self._start_one(d, arrived, by, done=RESTARTED) for d in self._find(tables))
+        return tuple(self._start_one(d, arrived, by, done=RESTARTED) for d in self._find(names))
 
     def _start_one(self, found: Deployment, arrived: float, by: str, *, done: str) -> ActOutcome:
         """Start one version, after a stop where it is `restarted`; the stop of its table ends with it."""
         world, key = self._world, (found.table, found.version)
-        stops, verb = world.locks.stops(found.table), "restart" if done == RESTARTED else "start"
+        stops, verb = world.locks.stops(key), "restart" if done == RESTARTED else "start"
         with self._held(found, f"what {by} has {done}") as deployment:
             if done == STARTED and self._runs(deployment):
                 self._say(deployment, f"{RAN}: start by {by}")
@@ -133,15 +136,20 @@ class FastLane:
             except (Refused, TryAgain):
                 if deployment.wanted == WantedState.STOPPED:
                     # Refused is refused: it must not begin by itself once the pool is back.
-                    world.ledger.stop_statements((found.table,))
+                    world.ledger.stop_statements(self._resting(*key))
                 raise
         self._tell(deployment, State.STARTING, f"{done} by {by}")
         return _outcome(deployment, done + PENDING, arrived)
 
+    def _resting(self, table: TableName, version: int) -> list[str]:
+        """Name a version, and those of its table that are wanted stopped anyway: a start has ended the stop of all."""
+        every = (d for d in self._world.ledger.versions(table) if not d.deleted)
+        return [query_name(table, d.version) for d in every if d.version == version or d.wanted == WantedState.STOPPED]
+
     def _runs(self, deployment: Deployment) -> bool:
         """Return whether a statement runs, or is starting, and nobody has asked for its stop."""
         there = deployment.state in (State.STARTING, State.RUNNING) and deployment.query_id
-        stopping = self._world.locks.has_unrecorded_stop(deployment.table)
+        stopping = self._world.locks.has_unrecorded_stop((deployment.table, deployment.version))
         return bool(there) and deployment.wanted == WantedState.RUNNING and not stopping
 
     @contextmanager
@@ -156,22 +164,17 @@ class FastLane:
                 )
             yield deployment
 
-    def _find(self, tables: tuple[TableName, ...]) -> tuple[Deployment, ...]:
-        """Find the serving versions, sinks before sources; raises UsageError naming what is not deployed."""
+    def _find(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
+        """Find what serves and what is named, sinks before sources; raises UsageError naming what is not deployed."""
         deployments = self._registry()
-        serving = serving_versions(deployments)
-        _refuse_unknown(tables, serving)
-        return _sinks_first(deployments, [serving[table] for table in tables])
+        return _sinks_first(deployments, _named(names, deployments))
 
-    def _stoppable(self, tables: tuple[TableName, ...]) -> tuple[Deployment, ...]:
-        """Find the serving versions and all others that may run, sinks before sources."""
+    def _stoppable(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
+        """Find the same, and all other versions of whole tables that may run, sinks before sources."""
         deployments = self._registry()
-        serving = serving_versions(deployments)
-        _refuse_unknown(tables, serving)
-        others = [
-            d for d in deployments if d.table in tables and d is not serving[d.table] and not d.deleted and _may_run(d)
-        ]
-        return _sinks_first(deployments, [*(serving[table] for table in tables), *others])
+        found = _named(names, deployments)
+        others = [d for d in deployments if d.table in names and d not in found and not d.deleted and _may_run(d)]
+        return _sinks_first(deployments, [*found, *others])
 
     def _registry(self) -> tuple[Deployment, ...]:
         """Read the registry, or return it as it was last read while the ledger cannot be read in time."""
@@ -180,22 +183,22 @@ class FastLane:
         except (LedgerUnavailable, PoolUnreachable):
             return self._remembered
 
-    def _intend(self, tables: tuple[TableName, ...], by: str) -> "Recorded":
-        """Write down that tables are wanted stopped, where it can be written."""
+    def _intend(self, names: tuple[str, ...], by: str) -> "Recorded":
+        """Write down that tables, or versions, are wanted stopped, where it can be written."""
         try:
             act = TableAct(f"a stop by {by}", self._world.clock())
-            call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, tables, act)
+            call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, names, act)
         except (LedgerUnavailable, PoolUnreachable) as error:
             log.warning(
                 "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary
             )
-            entry = {"at": self._world.clock(), "act": "stop", "by": by, "tables": list(tables)}
+            entry = {"at": self._world.clock(), "act": "stop", "by": by, "tables": list(names)}
             taken = self._emergency.append(entry)
             if not taken.is_new:
                 # The entry that waits is applied, and reported as recorded, once for both.
-                self._world.locks.recorded(tables)
+                self._world.locks.recorded(names)
             return Recorded.JOURNAL if taken.on_disk else Recorded.NOWHERE
-        self._world.locks.recorded(tables)
+        self._world.locks.recorded(names)
         return Recorded.LEDGER
 
     def _tell(self, deployment: Deployment, state: State, how: str) -> None:
@@ -277,11 +280,15 @@ class FastLane:
             )
 
 
-def _refuse_unknown(tables: tuple[TableName, ...], serving: Mapping[TableName, Deployment]) -> None:
-    for table in tables:
-        if table not in serving or serving[table].external:
-            why = "is an external table: Headgate runs no statement for it" if table in serving else "is not deployed"
-            raise UsageError(f"{table} {why}", remedy="headgate ls shows what is deployed")
+def _named(names: tuple[str, ...], registry: tuple[Deployment, ...]) -> list[Deployment]:
+    """Return each version once: what serves of a table, or the one that is named; raises UsageError."""
+    every: dict[str, Deployment] = {query_name(d.table, d.version): d for d in registry if not d.deleted}
+    every |= {str(table): found for table, found in serving_versions(registry).items()}
+    for name in names:
+        if name not in every or every[name].external:
+            why = "is an external table: Headgate runs no statement for it" if name in every else "is not deployed"
+            raise UsageError(f"{name} {why}", remedy="headgate ls shows what is deployed")
+    return list({(found.table, found.version): found for found in map(every.__getitem__, names)}.values())
 
 
 def _sinks_first(registry: tuple[Deployment, ...], found: list[Deployment]) -> tuple[Deployment, ...]:

@@ -15,6 +15,8 @@ from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
+from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
+from pipelines.agent.statement_locks import stops_of
 from pipelines.agent.table_identities import register_again
 from pipelines.agent.version_tables import pointer_of
 from state.emergency_journal import EmergencyJournal
@@ -40,8 +42,8 @@ class BeforeRound:
     deployments: tuple[Deployment, ...]
     held: frozenset[tuple[TableName, int]]
     """Versions that somebody was acting on."""
-    stops: Mapping[TableName, int]
-    """How often operators had stopped each table."""
+    stops: Mapping[str, int]
+    """How often operators had stopped each table, or one version of it."""
 
     @classmethod
     def of(cls, world: AgentContext) -> "BeforeRound":
@@ -64,6 +66,7 @@ class Reconciler:
     _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
     """Versions whose pointer it has refused."""
     _register_at: float = 0.0
+    _lost_workers: LostWorkers = field(default_factory=LostWorkers)
 
     def restore(self, pool: PoolConnection) -> None:
         """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays.
@@ -108,7 +111,10 @@ class Reconciler:
             self._unpointed.discard(key)
 
     def _register_again(self, deployments: tuple[Deployment, ...]) -> None:
-        """Try the tables once more that the catalog has refused."""
+        """Try the tables once more that the catalog has refused, and pointers that a swap has left anywhere."""
+        adrift = {(d.table, d.version) for d in deployments if d.active and d.table in self.world.adrift}
+        self.world.adrift.difference_update(table for table, _ in adrift)
+        self._unpointed |= adrift
         lacking = self._unpointed | self._unregistered.keys()
         if not lacking or self.world.monotonic() < self._register_at:
             return
@@ -136,11 +142,11 @@ class Reconciler:
         self.world.ledger.heartbeat(self.world.clock())
         with self.emergency.taking() as entries:
             for entry in entries:
-                tables = [TableName(str(table)) for table in entry.get("tables") or ()]
+                names = [str(name) for name in entry.get("tables") or ()]
                 act = TableAct(f"a stop by {entry.get('by') or 'an operator'}", self.world.clock())
-                self.world.ledger.stop_statements(tables, act)
-                self.world.locks.recorded(tables)
-                log.info("applied the stop of %s from the emergency journal", ", ".join(tables))
+                self.world.ledger.stop_statements(names, act)
+                self.world.locks.recorded(names)
+                log.info("applied the stop of %s from the emergency journal", ", ".join(names))
 
     def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
         """Reconcile once: the registry as it was before the pool was asked, with what the pool answered.
@@ -167,9 +173,7 @@ class Reconciler:
         known = {query_name(d.table, d.version) for d in deployments}
         self._over = {name: query for name, query in self._over.items() if name in known}
 
-    def _differs(
-        self, active: Mapping[str, ReportedQuery], stops: Mapping[TableName, int], deployment: Deployment
-    ) -> None:
+    def _differs(self, active: Mapping[str, ReportedQuery], stops: Mapping[str, int], deployment: Deployment) -> None:
         name = query_name(deployment.table, deployment.version)
         if name in active:
             self._apart(deployment, partial(self._stop_again, deployment))
@@ -177,7 +181,9 @@ class Reconciler:
         over = self._over.get(name)
         if over is not None and over.run_id != deployment.run_id:
             over = None
-        self._apart(deployment, partial(self._absent, deployment, over, stops.get(deployment.table, 0)))
+        self._apart(
+            deployment, partial(self._absent, deployment, over, stops_of(stops, (deployment.table, deployment.version)))
+        )
 
     def _apart(self, deployment: Deployment, act: Callable[[], None]) -> None:
         """Carry out what a round does about one statement; what fails is said of that statement."""
@@ -276,11 +282,19 @@ class Reconciler:
             if deployment.state == State.FAILED:
                 self._look_at_checkpoint(deployment)
             return
-        if over is not None and over.error:
+        if over is not None and over.error and not self._lost_its_worker(deployment, over):
             fail(self.world, deployment, over.error_class, over.error)
             return
         if deployment.query_id:
             self._start_again(deployment, stops)
+
+    def _lost_its_worker(self, deployment: Deployment, over: ReportedQuery) -> bool:
+        """Return whether a statement has only lost its process, and say so."""
+        key = (deployment.table, deployment.version)
+        lost = self._lost_workers.again(key, over.error, self.world.monotonic())
+        if lost:
+            self.world.event("exception", WORKER_LOST, about=key, detail=over.error, fingerprint=WORKER_LOST)
+        return lost
 
     def _start_again(self, deployment: Deployment, stops: int) -> None:
         """Its session is gone: go on from the checkpoint. One that ended with `headgate down` has lost nothing.

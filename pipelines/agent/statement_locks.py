@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -24,15 +24,17 @@ class _Hold:
 
 
 class StatementLocks:
-    """Who acts on which version, and how often operators have stopped each table since this agent started."""
+    """Who acts on which version, and how often operators have stopped each table, or one version of it, since this
+    agent started."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._holds: dict[Version, _Hold] = {}
         self._deleting: set[Version] = set()
         self._starting: set[Version] = set()
-        self._stops: Counter[TableName] = Counter()
-        self._unrecorded: Counter[TableName] = Counter()
+        self._stops: Counter[str] = Counter()
+        self._unrecorded: Counter[str] = Counter()
+        """By table, or by the name of a query where only that version is meant."""
 
     @contextmanager
     def holding(self, *versions: Version, by: str, wait_s: float = HOLD_S) -> Iterator[None]:
@@ -87,33 +89,33 @@ class StatementLocks:
         with self._changed:
             return frozenset(self._holds)
 
-    def stop(self, tables: Iterable[TableName]) -> None:
+    def stop(self, names: Iterable[str]) -> None:
         """Announce an operator's stop, before anything is written: whoever starts a version looks here afterwards."""
         with self._changed:
-            self._stops.update(tables)
-            self._unrecorded.update(tables)
+            self._stops.update(names)
+            self._unrecorded.update(names)
 
-    def recorded(self, tables: Iterable[TableName]) -> None:
+    def recorded(self, names: Iterable[str]) -> None:
         """Report that the ledger has an announced stop, or that one which waits for it stands for this one too."""
         with self._changed:
-            for table in tables:
+            for name in names:
                 # An entry of the emergency journal that was applied in part is applied again.
-                self._unrecorded[table] = max(0, self._unrecorded[table] - 1)
+                self._unrecorded[name] = max(0, self._unrecorded[name] - 1)
 
-    def stops(self, table: TableName) -> int:
-        """Return how often operators have stopped a table; an act compares it before and after its effect."""
+    def stops(self, version: Version) -> int:
+        """Return how often operators have stopped a version; an act compares it before and after its effect."""
         with self._changed:
-            return self._stops[table]
+            return stops_of(self._stops, version)
 
-    def all_stops(self) -> dict[TableName, int]:
-        """Return `stops` of every table that was ever stopped."""
+    def all_stops(self) -> dict[str, int]:
+        """Return how often each table, and each version by itself, was stopped, for `stops_of`."""
         with self._changed:
             return dict(self._stops)
 
-    def has_unrecorded_stop(self, table: TableName) -> bool:
+    def has_unrecorded_stop(self, version: Version) -> bool:
         """Return whether a stop was announced that the ledger does not have yet."""
         with self._changed:
-            return self._unrecorded[table] > 0
+            return stops_of(self._unrecorded, version) > 0
 
     def _take(self, version: Version, by: str, wait_s: float) -> None:
         me, ends_at = threading.get_ident(), time.monotonic() + wait_s
@@ -135,3 +137,8 @@ class StatementLocks:
             if not hold.depth:
                 del self._holds[version]
                 self._changed.notify_all()
+
+
+def stops_of(stops: Mapping[str, int], version: Version) -> int:
+    """Return how often a version was stopped: with its table, or by itself."""
+    return stops.get(version[0], 0) + stops.get(query_name(*version), 0)

@@ -8,6 +8,9 @@ from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.version_tables import register
 from state.row_types import Deployment
 
+_TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed"})
+"""Options of a stream of Delta with which it does not end where rows were changed or taken out."""
+
 
 def register_again(world: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
     """Put a version's table, which was made before, into a pool's catalog; raises Refused where its log is gone.
@@ -59,8 +62,10 @@ def _why_other_source(world: AgentContext, deployment: Deployment) -> str:
             parents[binding.parent, binding.version] = parent
     if not any(table_format(parent.format).transaction_log for parent in parents.values()):
         return ""
-    sources = streamed_sources(deployment, streamed_reads(deployment), parents)
-    other = world.files.why_other_source(deployment.checkpoint, sources)
+    reads = streamed_reads(deployment)
+    sources = streamed_sources(deployment, reads, parents)
+    take_changes = frozenset(n for n, read in enumerate(reads) if _TAKE_CHANGES & {k.lower() for k, _ in read.options})
+    other = world.files.why_other_source(deployment.checkpoint, sources, take_changes=take_changes)
     if other is None:
         return ""
     table, why = other

@@ -5,14 +5,18 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 
 from core.model.errors import Busy, Refused, TryAgain
 from core.text.units import long_duration
-from pipelines.agent.checked_clock import check_clock
+from pipelines.agent.checked_clock import JUMP_S, SET_S, check_clock, clock_jump
 from pipelines.agent.context import AgentContext
-from state.row_types import Deployment
+from state.row_types import ClockCheck, Deployment
 
 log = logging.getLogger(__name__)
+
+_one_at_a_time = Lock()
+"""Steps and the house-keeping check the clock: a jump that two of them see is one jump."""
 
 BEFORE_SEAM = "before_seam"
 """In the trash folder of a version: below the time of their purge, checkpoints that it does not go on from any more."""
@@ -64,10 +68,16 @@ def checked_now(world: AgentContext) -> float:
 
     Also called before a deadline is recorded: one that was recorded by a clock that had jumped would hold the others.
     """
-    wall = world.clock()
+    with _one_at_a_time:
+        return _checked_now(world)
+
+
+def _checked_now(world: AgentContext) -> float:
+    wall, up, before = world.clock(), world.uptime(), world.ledger.clock_check()
+    _move_soaks(world, before, clock_jump(before, wall, up))
     deadlines = [d.drop_after for d in _in_trash(world)] + [d.stops_at for d in world.ledger.deployments()]
     last_deadline = max((deadline for deadline in deadlines if deadline is not None), default=0.0)
-    check, jump_s = check_clock(world.ledger.clock_check(), wall, world.uptime(), last_deadline)
+    check, jump_s = check_clock(before, wall, up, last_deadline)
     world.ledger.put_clock_check(check)
     if jump_s:
         kept = "deleted files and replaced versions are kept as if it had not"
@@ -75,6 +85,15 @@ def checked_now(world: AgentContext) -> float:
         log.warning("%s", summary)
         world.event("clock", summary)
     return wall - check.debt_s
+
+
+def _move_soaks(world: AgentContext, before: ClockCheck | None, jump_s: float) -> None:
+    """Have ends of soaks go along with a clock that was set: minutes would be over by less than what makes a debt."""
+    if before is None or not (jump_s <= -SET_S or SET_S <= jump_s <= JUMP_S):
+        return
+    for one in world.ledger.deployments():
+        if one.stops_at is not None and one.stops_at > before.wall:
+            world.ledger.update_deployment(one.table, one.version, stops_at=one.stops_at + jump_s)
 
 
 def _in_trash(world: AgentContext) -> list[Deployment]:

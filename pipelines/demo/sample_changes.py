@@ -32,8 +32,8 @@ class DemoChange:
     table: str
     expected: str
     edits: tuple[TextReplacement, ...]
-    expected_of_a_rebuild: str = ""
-    """What is expected instead where the table's format takes no column in place; empty where none is added."""
+    expected_with_paused_readers: str = ""
+    """What is expected instead where Spark would end the readers of the table; empty where no column is added."""
 
 
 COMMENT = DemoChange(
@@ -62,7 +62,7 @@ COLUMN = DemoChange(
             "p.price_cents, i.order_time,\n  if(p.price_cents >= 1000, 'large', 'small') AS price_band\n",
         ),
     ),
-    "rebuild with its readers: an added column would stop each of them at once",
+    "stop its readers, alter the table, restart all on their checkpoints, update the pointer: no row is read again",
 )
 FILTER = DemoChange(
     "fct_kitchen_load",
@@ -123,17 +123,17 @@ def change_project(folder: str | Path, word: str, *, with_readers: bool = False)
     for edit in change.edits:
         texts.setdefault(edit.path, _read(root, edit.path))
     written = [edit.path for edit in change.edits if _apply(texts, edit)]
-    if change.expected_of_a_rebuild and not all(map(_adds_columns_in_place, texts.values())):
-        change = replace(change, expected=change.expected_of_a_rebuild)
+    if change.expected_with_paused_readers and any(map(_pauses_readers, texts.values())):
+        change = replace(change, expected=change.expected_with_paused_readers)
     for path in dict.fromkeys(written):
         write_whole(root / path, texts[path])
     return change, tuple(dict.fromkeys(written))
 
 
-def _adds_columns_in_place(text: str) -> bool:
-    """Return whether the table of a DDL takes a new column as it is; of another text there is nothing to say."""
+def _pauses_readers(text: str) -> bool:
+    """Return whether the table of a DDL gets no column while it is streamed; False for another text."""
     found = _FORMAT.search(text)
-    return found is None or table_format(found[1]).adds_columns_in_place
+    return found is not None and table_format(found[1]).added_column_stops_readers
 
 
 def _read(root: Path, path: str) -> str:

@@ -8,6 +8,9 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[1] / "samples" / "pizzeria"
 """The sample as shipped: never written to."""
 
+KEYED_TABLES = FOLDER.with_name("pizzeria_keyed")
+"""Tables that a demo has as well where its format can replace rows by key."""
+
 FEEDS = ("orders", "payments", "table_assignments", "client_changes")
 """The feeds, in the order in which the files of one second land."""
 

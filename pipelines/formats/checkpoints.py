@@ -1,15 +1,15 @@
 """Files of tables of every format: what has a transaction log is asked of it, everything else of its own files."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
 
-from core.model.errors import TryAgain
+from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.observed.aligned_positions import BatchHistory
-from core.ports.storage import FolderContents, SourceLag
+from core.ports.storage import FolderContents, SeenFile, SeenLog, SourceLag
 from pipelines.formats.delta_offsets import DeltaOffset, mark_of
 from pipelines.formats.delta_tables import DeltaTables
 from pipelines.storage.batch_histories import BatchHistories
@@ -45,12 +45,16 @@ class TableCheckpoints(FileCheckpoints):
                 _refuse_unmounted(folder)
             return found
 
-    def why_other_source(self, checkpoint: str, sources: Sources) -> tuple[TableName, str] | None:
+    def why_other_source(
+        self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset()
+    ) -> tuple[TableName, str] | None:
         """Return the first source that is not what a statement has read, and why; None where all are."""
         with _reading(checkpoint):
             offsets = self._delta_offsets(checkpoint)
             for ordinal, table, folder, _ in sources:
-                if (offset := offsets.get(ordinal)) and (why := self._delta.why_other(offset, folder)):
+                if (offset := offsets.get(ordinal)) is None:
+                    continue
+                if why := self._delta.why_other(offset, folder, takes_changes=ordinal in take_changes):
                     _refuse_unmounted(folder)
                     return table, why
         return None
@@ -113,6 +117,20 @@ class TableCheckpoints(FileCheckpoints):
             return super().written_files(folder, upto)
         with _reading(folder):
             return self._delta.written_files(folder, upto)
+
+    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...] | SeenLog:
+        """Return what a source holds, a table of ours up to batch `upto` of its own record."""
+        if not self._delta.is_there(folder):
+            return super().seen(folder, upto)
+        with _reading(folder):
+            offset = self._delta.after_batch(folder, upto)
+        if offset is None:
+            raise Refused(f"the log of {folder} no longer tells batch {upto} alone", remedy="choose another strategy")
+        return SeenLog(offset.line)
+
+    def _known_to_table(self, table: str, like: str) -> str:
+        found = self.read(like) if like and self._delta.is_there(table) else None
+        return found.id if found else ""
 
     def _delta_offsets(self, checkpoint: str) -> Mapping[int, DeltaOffset]:
         return self._delta.offsets(checkpoint, self._newest(f"{checkpoint}/commits"))

@@ -7,6 +7,7 @@ the table up to it. Older commits are deleted once a checkpoint is there and 30 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,7 +16,15 @@ import pyarrow.parquet
 KEPT_COMMITS = 10_000
 """Commits of one table that are held, newest first; a reader that is farther behind has them read once more."""
 
+_Mark = tuple[int, int, int]
+"""Inode, bytes and time of change in nanoseconds of a file: what tells it from another one of its name."""
+
 _DIGITS = 20
+_CHANGED_ROWS = (
+    "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numUpdatedRows", "numDeletedRows",
+)  # fmt: skip
+"""What MERGE, UPDATE and DELETE say of themselves: the files that they write hold rows that stayed as well (4.4.0)."""
+
 _CHECKPOINT_COLUMNS = (
     "add.path", "add.size", "add.modificationTime", "add.stats", "add.deletionVector.cardinality",
     "txn.appId", "txn.version", "metaData.id",
@@ -54,6 +63,7 @@ class Commit(NamedTuple):
     """Added with new rows: what OPTIMIZE writes is not counted."""
     bytes: int
     rows: int | None
+    """Of one that took rows out: those that were inserted, changed and deleted; None where it does not say so."""
     took_out: str = ""
     """What took rows out or changed them (`UPDATE`), empty where nothing did; what OPTIMIZE does is none of it."""
 
@@ -89,12 +99,15 @@ class _Actions:
     """One commit as it stands in its file."""
 
     at: float | None = None
+    mark: _Mark | None = None
     added: list[DataFile] = field(default_factory=list)
     """With new rows, in the order in which a stream counts them."""
     rewritten: list[DataFile] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     took_out: bool = False
     operation: str = ""
+    changed_rows: int | None = None
+    """As it says itself."""
     batches: dict[str, int] = field(default_factory=dict)
     id: str = ""
     maps_columns: bool = False
@@ -129,6 +142,8 @@ class DeltaLog:
         self._snapshot: tuple[int, list[DataFile]] | None = None
         self._snapshot_used = False
         self._inode: tuple[int, int] | None = None
+        self._mark: _Mark | None = None
+        """What the file of the newest version was when it was read."""
 
     def refresh(self) -> None:
         """Read the commits that are new; a log that was made anew is read from its beginning.
@@ -141,8 +156,9 @@ class DeltaLog:
             self._forget()
             raise NoDeltaLog(self.folder) from error
         inode = (about.st_dev, about.st_ino)
-        if self._inode != inode or (self.head >= 0 and not os.path.exists(self._path(self.head))):
+        if self._inode != inode or (self.head >= 0 and not self._is_as_read()):
             # Made anew, a copy that ends earlier, or one that went on while nobody looked and was cleaned up.
+            # A folder that is made anew may have the inode of the deleted one, so its newest file is looked at.
             self._forget()
             self._begin()
             self._inode = inode
@@ -193,13 +209,13 @@ class DeltaLog:
                 self.id, self.maps_columns = str(found["id"]), _maps_columns(dict(found["configuration"] or ()))
         self._active = self.produced = Totals.of(state.values())
         self.newest_at = max((file.at for file in state.values()), default=None)
-        self.head = newest
+        self.head, self._mark = newest, self._mark_of(newest)
 
     def _take(self, version: int, actions: _Actions) -> None:
         commit = self._commit(version, actions)
         self._commits[version] = commit
         self._commits.pop(version - KEPT_COMMITS, None)
-        self.head = version
+        self.head, self._mark = version, actions.mark
         if actions.id:
             self.id, self.maps_columns = actions.id, actions.maps_columns
         self.produced = self.produced.plus(commit.files, commit.bytes, commit.rows, commit.at)
@@ -220,7 +236,7 @@ class DeltaLog:
         found = Totals.of(actions.added)
         at = actions.at if actions.at is not None else found.earliest or 0.0
         what = (actions.operation or "a commit") if actions.took_out else ""
-        return Commit(version, at, found.files, found.bytes, found.rows, what)
+        return Commit(version, at, found.files, found.bytes, actions.changed_rows if what else found.rows, what)
 
     def _there(self, version: int) -> _Actions:
         found = self._read(version)
@@ -264,6 +280,15 @@ class DeltaLog:
                 for batch in file.iter_batches(columns=list(_CHECKPOINT_COLUMNS)):
                     yield {column: batch.column(column).to_pylist() for column in batch.schema.names}
 
+    def _is_as_read(self) -> bool:
+        """Return whether the file of the newest version is there, and is the one that was read."""
+        return self._mark is not None and self._mark_of(self.head) == self._mark
+
+    def _mark_of(self, version: int) -> _Mark | None:
+        with suppress(FileNotFoundError):
+            return _mark(os.stat(self._path(version)))
+        return None
+
     def _path(self, version: int) -> str:
         return f"{self.place}/{version:0{_DIGITS}}.json"
 
@@ -272,12 +297,17 @@ class DeltaLog:
         path = self._path(version)
         try:
             with open(path, encoding="utf-8") as file:
-                found = _actions(file)
+                found, about = _actions(file), os.fstat(file.fileno())
+                found.mark = _mark(about)
                 if found.at is None:
-                    found.at = os.fstat(file.fileno()).st_mtime
+                    found.at = about.st_mtime
         except FileNotFoundError:
             return None
         return found
+
+
+def _mark(about: os.stat_result) -> _Mark:
+    return about.st_ino, about.st_size, about.st_mtime_ns
 
 
 def _actions(lines: Iterable[str]) -> _Actions:
@@ -297,6 +327,9 @@ def _actions(lines: Iterable[str]) -> _Actions:
             found.id, found.maps_columns = str(meta["id"]), _maps_columns(meta.get("configuration") or {})
         elif info := action.get("commitInfo"):
             found.operation = str(info.get("operation", ""))
+            metrics = info.get("operationMetrics") or {}
+            counts = [metrics[name] for name in _CHANGED_ROWS if name in metrics]
+            found.changed_rows = sum(map(int, counts)) if counts else None
             at = info.get("inCommitTimestamp") or info.get("timestamp")
             found.at = None if at is None else float(at) / 1000
     return found

@@ -28,6 +28,13 @@ class DeltaOffset:
         snapshot = "s" if self.in_snapshot else ""
         return f"{self.table_id}:{self.version}:{self.files_read}{snapshot}"
 
+    @property
+    def line(self) -> str:
+        """Return it as it stands in an offsets file."""
+        about = {"sourceVersion": 1, "reservoirId": self.table_id, "reservoirVersion": self.version}
+        rest = {"index": self.index, "isStartingVersion": self.in_snapshot}
+        return json.dumps(about | rest, separators=(",", ":"))
+
 
 def read_offsets(checkpoint: str, batch: int) -> Mapping[int, DeltaOffset]:
     """Read the Delta sources of a batch by their ordinals; raises FileNotFoundError, ValueError for another layout."""

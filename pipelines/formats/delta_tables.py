@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from urllib.parse import unquote
@@ -13,7 +13,7 @@ from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
 from core.ports.storage import FolderContents, SourceLag
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog
-from pipelines.formats.delta_log import Commit, CommitsGone, DeltaLog, NoDeltaLog
+from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
 from pipelines.storage.file_stream_logs import local_path
 
@@ -24,6 +24,9 @@ REFRESH_S = 0.5
 
 KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
 """Tables, and backlogs, that are remembered; those that were asked for longest ago are read again."""
+
+LOOKED_AT = 200
+"""Versions that wait, and files of one, that are looked for before a start."""
 
 
 class DeltaTables:
@@ -48,8 +51,11 @@ class DeltaTables:
             return self._log(folder, newest=True).batches.get(query)
         return None
 
-    def why_other(self, offset: DeltaOffset, folder: str) -> str:
-        """Explain why a query at an offset cannot go on with the table that is there; empty where it can."""
+    def why_other(self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False) -> str:
+        """Explain why a query at an offset cannot go on with the table that is there; empty where it can.
+
+        A stream of rows ends at a commit that took rows out (4.4.0), one that `takes_changes` does not.
+        """
         with self._lock:
             try:
                 log = self._log(folder, newest=True)
@@ -59,7 +65,15 @@ class DeltaTables:
                     return (
                         f"is an older copy: it ends with version {log.head}, and version {offset.version - 1} was read"
                     )
-                next(log.since(offset.version), None)
+                waits = list(log.since(offset.version + int(offset.in_snapshot)))
+                took_out = next((commit for commit in waits if commit.took_out and not takes_changes), None)
+                if took_out is not None:
+                    return (
+                        f"was changed by {took_out.took_out} in version {took_out.version}, which it has not read: "
+                        "a stream of rows does not go on over that"
+                    )
+                if log.shrank and (version := _first_without_files(log, offset, waits)) is not None:
+                    return f"lacks files of version {version}, which is to be read next: VACUUM has deleted them"
             except NoDeltaLog:
                 return "is gone: there is no _delta_log"
             except CommitsGone:
@@ -128,6 +142,19 @@ class DeltaTables:
                 what = "columns have other names" if log.maps_columns else "rows that were deleted are still there"
                 raise ValueError(f"in its files {what}")
             return tuple(f"{log.folder}/{unquote(file.path)}" for file in files)
+        return None
+
+    def after_batch(self, folder: str, upto: int | None) -> DeltaOffset | None:
+        """Return the place behind what a batch of a table's writer has written, behind all where none is given.
+
+        None where the log does not say it any more, or two queries have written a batch of that number.
+        """
+        with self._lock, suppress(NoDeltaLog):
+            log = self._log(folder, newest=True)
+            if upto is None:
+                return DeltaOffset(log.id, log.head + 1, -1, False)
+            at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
+            return DeltaOffset(log.id, at[0] + 1, -1, False) if len(at) == 1 else None
         return None
 
     def rows_since(self, folder: str, moment: float) -> int | None:
@@ -200,3 +227,20 @@ class DeltaTables:
 def _changed(log: DeltaLog, version: int) -> bool:
     (commit,) = islice(log.since(version), 1)
     return bool(commit.files or commit.took_out)
+
+
+def _first_without_files(log: DeltaLog, offset: DeltaOffset, waits: Sequence[Commit]) -> int | None:
+    """Return the first version to be read whose files are not there; of many versions only the first are looked at."""
+    if offset.in_snapshot:
+        left = log.files_at(offset.version)[offset.files_read :]
+        if not _are_there(log, left):
+            return offset.version
+    for commit in waits[:LOOKED_AT]:
+        first = offset.files_read if commit.version == offset.version else 0
+        if commit.files and not _are_there(log, log.added_in(commit.version)[first:]):
+            return commit.version
+    return None
+
+
+def _are_there(log: DeltaLog, files: Sequence[DataFile]) -> bool:
+    return all(os.path.exists(f"{log.folder}/{unquote(file.path)}") for file in files[:LOOKED_AT])

@@ -24,7 +24,7 @@ from pipelines.local_pool.bundled_java import write_java_home
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_check import JavaCheck, find_java
 from pipelines.local_pool.server_locks import name_holder, server_locks
-from pipelines.local_pool.spark_program import spark_environment, spark_home
+from pipelines.local_pool.spark_program import spark_environment, spark_home, write_spark_home
 from pipelines.spark.call_deadlines import call
 
 READY_S = 120.0
@@ -160,7 +160,7 @@ class LocalPool:
         self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
         jars = self._jars.obtain(spark, self._java_home(java), say)
         with server_locks(self._home, self._data) as locks:
-            self._start(spark, java, locks, jars)
+            self._start(write_spark_home(self._work / "spark", spark), java, locks, jars)
         return True
 
     def _start(self, spark: Path, java: JavaCheck, locks: tuple[int, ...], jars: tuple[str, ...]) -> None:

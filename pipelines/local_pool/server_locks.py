@@ -6,13 +6,18 @@ One is in its home. The other is in the data folder, for a home that is restored
 import fcntl
 import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from core.model.errors import PoolUnreachable
+from pipelines.local_pool.process_identity import process_start
 
 log = logging.getLogger(__name__)
+
+GONE_S = 5.0
+"""Longest wait for the lock of a server that is gone by its id: the files of a killed process are closed last."""
 
 
 @contextmanager
@@ -47,9 +52,9 @@ def _locked(place: Path, what: str) -> Iterator[int]:
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o640)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(descriptor)
         except BlockingIOError as error:
-            pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            pid = _holder(descriptor)
             raise PoolUnreachable(
                 f"{f'process {pid}' if pid else 'a process'} is {what}",
                 remedy=f"kill {pid or 'it'}, if nothing needs it; the agent then starts a server",
@@ -57,3 +62,20 @@ def _locked(place: Path, what: str) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int) -> None:
+    """Take a lock; raises BlockingIOError where a process that lives has it, or a child of one that does not."""
+    ends_at = time.monotonic() + GONE_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = _holder(descriptor)
+            if not pid.isdigit() or process_start(int(pid)) or time.monotonic() > ends_at:
+                raise
+            time.sleep(0.05)
+
+
+def _holder(descriptor: int) -> str:
+    return os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()

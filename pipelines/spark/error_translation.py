@@ -10,11 +10,25 @@ from pipelines.spark.call_deadlines import MissedDeadline
 
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "CONNECT_CLIENT_UNEXPECTED"})
+_OURS = re.compile(r"\[(HEADGATE_[A-Z_]+)\] (.*?)(?: SQLSTATE: .*)?$", re.MULTILINE)
+"""What our own code in the pool has raised, within whatever Spark says around it."""
+_SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
+"""What Spark says before the words of a batch that ran in a process of the pool."""
 _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
 _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
 _UNEXPLAINED = "Application error processing RPC"
 """A server whose SparkContext has stopped fails while it words its refusal, and says this alone (Spark 4.2.0)."""
 _LONGEST = 600
+
+_BY_HAND = {
+    "DELTA_SCHEMA_CHANGED": "columns of what it reads were changed by hand{at}: a start goes on from its checkpoint",
+    "DELTA_SOURCE_TABLE_IGNORE_CHANGES": "rows of what it reads were changed by hand{at}: a rebuild reads all",
+    "DELTA_SOURCE_IGNORE_DELETE": "rows of what it reads were deleted by hand{at}: a rebuild reads what is left",
+    "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE": "what it reads was created again: restore it, or rebuild",
+    "DELTA_MISSING_FILES_UNEXPECTED_VERSION": "the log of what it reads was cleaned up before it was read{at}: rebuild",
+}
+"""Why a stream of Delta ended, by the begin of Spark's class, in place of Spark's own advice (4.4.0)."""
+_VERSION = re.compile(r"\bversion:? (\d+)")
 
 
 class SessionLost(PoolUnreachable):
@@ -55,20 +69,35 @@ def translate_error(error: BaseException) -> HeadgateError:
 
 def error_class(text: str) -> str:
     """Find the class that says what went wrong: the first in the message that is not a mere wrapper; empty if none."""
+    if ours := _OURS.search(text):
+        return ours[1]
     found: list[str] = _CLASS.findall(text)
     return next((name for name in found if name not in _WRAPPERS), found[0] if found else "")
 
 
 def first_line(text: str) -> str:
     """Return the line of a Spark message that a person needs: the cause, without wrapper, class and stack trace."""
+    if ours := _OURS.search(text):
+        return ours[2][:_LONGEST]
     body = text.split("JVM stacktrace:")[0]
+    if words := _by_hand(body):
+        return words
     lines = [line.strip() for line in body.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("at ", "== SQL", "=== ", "+- ", "'", "--"))]
     useful = next((line for line in lines if _useful(line)), lines[0] if lines else "no message")
+    useful = _SESSION.sub("", useful)
     useful = re.sub(r"^(?:\([\w.$]+\) |[\w.$]+(?:Exception|Error): )+", "", useful)
     useful = re.sub(r"^\[[A-Z][A-Z0-9_.]*\] ?", "", useful)
     useful = re.sub(r" ?SQLSTATE: \w+(; line \d+ pos \d+;?)?$", r"\1", useful).rstrip(";")
     return useful[: _LONGEST - 1] + "…" if len(useful) > _LONGEST else useful
+
+
+def _by_hand(text: str) -> str:
+    """Return what was done to what a stream of Delta reads; empty where its end is about something else."""
+    name = error_class(text)
+    words = next((words for begin, words in _BY_HAND.items() if name.startswith(begin)), "")
+    at = _VERSION.search(text)
+    return words.format(at=f" (version {at[1]})" if at else "")
 
 
 def _useful(line: str) -> bool:

@@ -12,17 +12,21 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.plan import SQL
 from pyspark.sql.connect.streaming.query import StreamingQuery
 
-from core.model.errors import EngineRefused, PoolUnreachable
+from core.model.errors import Busy, EngineRefused, PoolUnreachable
 from core.ports.spark import QueryStart, ReportedQuery, unheard
 from pipelines.spark.error_translation import error_class, first_line
 from pipelines.spark.listener_events import ListenerEvents
+from pipelines.spark.server_python import why_other_python
 from pipelines.spark.session import Session, spark_errors
+from pipelines.spark.upsert_writers import upsert_writer
 
 STOP_S = 30.0
 """Longest wait for a query to be gone after its stop, where the caller has no deadline of its own."""
 
 _DEAF_S = 5.0
 """A list that comes so long after the one before says that the pool, or we, stood still in between."""
+
+_NO_WORKER = "Python worker failed to connect back"
 
 _BACK_FILL_S = 30.0
 """Between two questions for the progress of a query that has reported none."""
@@ -39,6 +43,8 @@ class SparkQueries:
         self._known: dict[str, tuple[str, str]] = {}
         self._ended: list[ReportedQuery] = []
         self._asked: dict[str, float] = {}
+        self._python_fits = False
+        self._beginning_writer = threading.Lock()
         self._answered_at = time.monotonic()
 
     def start(self, start: QueryStart) -> ReportedQuery:
@@ -59,19 +65,42 @@ class SparkQueries:
         return ReportedQuery(name=start.name, id=query.id, run_id=query.runId, active=True)
 
     def launch(self, start: QueryStart) -> StreamingQuery:
-        """Start a query and return Spark's own handle of it; raises EngineRefused, also where the name is taken."""
+        """Start a query and return Spark's own handle of it; raises EngineRefused, also where the name is taken.
+
+        Raises Busy while the pool begins the writer of another statement, and where one has not begun in time. Spark
+        gives each process 10 s, and leaves one that is late to itself (4.2.0): six that began at once took the two
+        cores from each other, were all late, and those of the next tries joined them.
+        """
+        if start.upsert is None:
+            return self._launched(start)
+        if not self._beginning_writer.acquire(blocking=False):
+            raise Busy(f"{start.name} waits for the writer of another statement to begin", remedy="try again")
+        try:
+            return self._launched(start)
+        except EngineRefused as error:
+            if _NO_WORKER not in error.summary:
+                raise
+            raise Busy(f"the pool is too busy to begin the writer of {start.name}", remedy="try again") from error
+        finally:
+            self._beginning_writer.release()
+
+    def _launched(self, start: QueryStart) -> StreamingQuery:
         with spark_errors():
             # `spark.sql()` has the server analyse the text by itself first; this way a start takes 0.83 to 0.90 of the
             # server's CPU (100 starts, Spark 4.2.0).
             frame = DataFrame(SQL(start.select), self._session.spark)
+            writer = frame.writeStream.queryName(start.name).outputMode(start.mode)
+            writer = _triggered(writer.option("checkpointLocation", start.checkpoint), start.trigger)
+            if start.upsert is not None:
+                upserting: StreamingQuery = writer.foreachBatch(upsert_writer(start.upsert)).start()
+                return upserting
             # Without a format a missing table is silently created as parquet (Spark 4.2.0): always say it.
-            writer = frame.writeStream.format(start.format).queryName(start.name).outputMode(start.mode)
-            writer = writer.option("checkpointLocation", start.checkpoint)
+            writer = writer.format(start.format)
             if start.partitioned_by:
                 # `toTable` does not take the table's partitioning over, and a table that is created over files has no
                 # partition columns in the catalog (Spark 4.2.0): files would lie flat, and readers pass them over.
                 writer = writer.partitionBy(*start.partitioned_by)
-            query: StreamingQuery = _triggered(writer, start.trigger).toTable(start.target)
+            query: StreamingQuery = writer.toTable(start.target)
         return query
 
     def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
@@ -140,6 +169,14 @@ class SparkQueries:
         """Register a query that an earlier agent left running, so that its end and the reason are noticed."""
         with self._lock:
             self._known.setdefault(run_id, (name, id))
+
+    def other_python(self) -> str:
+        """Explain why the pool's Python cannot run a writer of keyed tables; what can once is not asked again."""
+        if not self._python_fits:
+            why = why_other_python(self._session)
+            self._python_fits = not why
+            return why
+        return ""
 
     def _remembered(self, name: str) -> tuple[StreamingQuery, ...]:
         with self._lock:

@@ -57,6 +57,8 @@ class StreamTrial:
         Each part is a start on the same checkpoint; raises EngineRefused, PoolUnreachable.
         """
         reads = {read.table for read in statement.parsed.reads}
+        if changes := next((read.table for read in statement.parsed.reads if read.takes_changes), ""):
+            raise EngineRefused(f"it reads the changes of {changes}, and a test gives rows")
         for table in sorted({*reads, *part}):
             self._land(table, part.get(table, ()))
         target = self._make(statement.ddl)

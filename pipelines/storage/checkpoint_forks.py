@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from core.model.errors import Refused, TryAgain
-from core.ports.storage import Cut, FolderTaken, OriginRows, SeenFile, VersionFolders
+from core.ports.storage import Cut, FolderTaken, OriginRows, SeenFile, SeenLog, VersionFolders
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data
 from pipelines.storage.file_stream_logs import LogEntry, local_path, whole_table_log
 from pipelines.storage.json_files import read_json, sync_folder, write_json
@@ -61,18 +61,26 @@ def fork(
 def seed(
     prepare: Prepare,
     version: VersionFolders,
-    seen: Sequence[Sequence[SeenFile]],
+    seen: Sequence[Sequence[SeenFile] | SeenLog],
     note: Mapping[str, Any],
     *,
     batch: int | None = None,
     like: str = "",
+    query: str = "",
 ) -> Cut:
-    """Begin a version after files of its sources, as `core.ports.storage.Checkpoints.seed` says."""
+    """Begin a version after what its sources hold, as `core.ports.storage.Checkpoints.seed` says.
+
+    `query` is its id where its table's own record of batches goes on under it; else the record is Spark's.
+    """
+    if batch is None and any(isinstance(files, SeenLog) for files in seen):
+        raise Refused(
+            "a table with a log is not counted as read before a first batch", remedy="choose another strategy"
+        )
     place = Path(version.checkpoint)
     if (made := _made(prepare, place, note)) is not None:
         return made
     conf = pinned(like)
-    if batch is not None and not os.path.isdir(f"{version.table}/{TABLE_LOG_FOLDER}"):
+    if batch is not None and not query and not os.path.isdir(f"{version.table}/{TABLE_LOG_FOLDER}"):
         _write_log(version.table, {str(number): () for number in range(batch + 1)})
 
     def fill(building: Path) -> None:
@@ -80,7 +88,7 @@ def seed(
         if batch is not None:
             _write_positions(building, batch, seen, conf)
 
-    return _put(prepare, place, note, Cut(batch, str(uuid.uuid4())), fill, origin=like)
+    return _put(prepare, place, note, Cut(batch, query or str(uuid.uuid4())), fill, origin=like)
 
 
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
@@ -203,7 +211,7 @@ def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
 
 
 def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
-    """Give the entries of a log's file to another table, with the files that they name."""
+    """Return the entries of a log's file for another table, with the files that they name."""
     with open(path, encoding="utf-8") as lines:
         next(lines, None)
         for line in filter(None, map(str.strip, lines)):
@@ -232,13 +240,13 @@ def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
     sync_folder(Path(table))
 
 
-def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile]], *, read: bool) -> None:
-    """Write the log of each source that has a file: as what its batch 0 has read, or as what no batch is to read.
+def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *, read: bool) -> None:
+    """Write the log of each source of files that has one: as what its batch 0 has read, or as what none is to read.
 
     Of a log's batch Spark reads the entries that name this very batch; all entries count as seen.
     """
     for ordinal, files in enumerate(seen):
-        if not files:
+        if not files or isinstance(files, SeenLog):
             continue
         log = building / "sources" / str(ordinal)
         log.mkdir(parents=True)
@@ -249,9 +257,13 @@ def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile]], *, read: boo
             (log / "1").write_text(text, "utf-8")
 
 
-def _write_positions(building: Path, batch: int, seen: Sequence[Sequence[SeenFile]], conf: Mapping[str, str]) -> None:
+def _write_positions(
+    building: Path, batch: int, seen: Sequence[Sequence[SeenFile] | SeenLog], conf: Mapping[str, str]
+) -> None:
     """Write a batch that has read what is seen, and has kept no state."""
-    offsets = [_line({"logOffset": 0}) if files else "-" for files in seen]
+    offsets = [
+        files.offset if isinstance(files, SeenLog) else _line({"logOffset": 0}) if files else "-" for files in seen
+    ]
     now = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": dict(conf)}
     for name in ("offsets", "commits"):
         (building / name).mkdir()
@@ -296,7 +308,7 @@ def _numbers(folder: str) -> dict[int, str]:
 
 
 def _share(origin: str, copy: str, *, needed: bool) -> None:
-    """Give a file a second name, or copy it where the file system cannot; one that has it already is left alone."""
+    """Link a file under a second name, or copy it where that cannot be; one that has it already is left alone."""
     try:
         os.link(origin, copy)
     except FileExistsError:

@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from core.ports.storage import (
     FolderTaken,
     OriginRows,
     SeenFile,
+    SeenLog,
     SourceLag,
     VersionFolders,
 )
@@ -69,9 +70,14 @@ class FileCheckpoints:
             place.parent.mkdir(parents=True, exist_ok=True)
             temporary = place.parent / f".{place.name}.{secrets.token_hex(4)}"
             temporary.mkdir()
-            write_json(temporary / OWNER_FILE, self._owner(run))
-            write_json(temporary / TABLE_NOTE_FILE, note)
-            os.rename(temporary, place)
+            try:
+                write_json(temporary / OWNER_FILE, self._owner(run))
+                write_json(temporary / TABLE_NOTE_FILE, note)
+                os.rename(temporary, place)
+            except OSError:
+                # On a full disk each try would leave one.
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
             sync_folder(place.parent)
 
     def read(self, folder: str) -> CheckpointState | None:
@@ -106,7 +112,11 @@ class FileCheckpoints:
         return ""
 
     def why_other_source(
-        self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]
+        self,
+        checkpoint: str,
+        sources: tuple[tuple[int, TableName, str, str], ...],
+        *,
+        take_changes: Set[int] = frozenset(),
     ) -> tuple[TableName, str] | None:
         """Return the first source that is not what a statement has read: of files its lag tells."""
         return None
@@ -248,7 +258,7 @@ class FileCheckpoints:
     def seed(
         self,
         version: VersionFolders,
-        seen: Sequence[Sequence[SeenFile]],
+        seen: Sequence[Sequence[SeenFile] | SeenLog],
         note: Mapping[str, Any],
         *,
         batch: int | None = None,
@@ -256,9 +266,14 @@ class FileCheckpoints:
     ) -> Cut:
         """Have a version begin as if the files of each of its sources had been read, with a batch or before all."""
         with reachable(version.checkpoint):
-            return checkpoint_forks.seed(self.prepare, version, seen, note, batch=batch, like=like)
+            query = self._known_to_table(version.table, like)
+            return checkpoint_forks.seed(self.prepare, version, seen, note, batch=batch, like=like, query=query)
 
-    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
+    def _known_to_table(self, table: str, like: str) -> str:
+        """Return the query under which a table's own record goes on; empty where it names none."""
+        return ""
+
+    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...] | SeenLog:
         """Return the files of a source, those of a table up to batch `upto` of its own record."""
         with reachable(folder):
             return checkpoint_forks.seen_files(folder, upto)

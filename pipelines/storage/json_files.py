@@ -26,12 +26,17 @@ def read_json(path: str) -> dict[str, Any]:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write whole or not at all, so that it survives a power cut."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, sort_keys=True)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1, sort_keys=True)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        # On a full disk each try would leave one.
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def sync_folder(folder: Path) -> None:

@@ -95,7 +95,7 @@ def edit(demo: Pizzeria, table: str, head: str) -> None:
 
 
 def pace(demo: Pizzeria, seconds: int) -> None:
-    """Give fct_takings another trigger, which restarts it."""
+    """Write another trigger for fct_takings, which restarts it."""
     file = demo.folder / "pipelines/facts/sales/fct_takings/fct_takings.yml"
     lines = [line for line in file.read_text().splitlines() if not line.startswith("trigger:")]
     file.write_text("\n".join([*lines, f"trigger: {seconds} seconds", ""]))

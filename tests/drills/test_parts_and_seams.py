@@ -45,16 +45,17 @@ class Timed(Tiny):
     def kinds(self, table: str, version: int) -> dict[int, str]:
         """Return the kind of each id that a version's table holds."""
         found: dict[int, str] = {}
-        for file in committed(self.folder / f"data/tables/{table}__v{version}"):
+        folder = self.folder / f"data/tables/{table}__v{version}"
+        for file in self._delta_files(folder) if self.format == "delta" else committed(folder):
             rows = parquet.read_table(file, columns=["id", "kind"]).to_pydict()
             found |= dict(zip(rows["id"], rows["kind"], strict=True))
         return found
 
 
 @contextmanager
-def deployed(root: Path, **dml: str) -> Iterator[Timed]:
+def deployed(root: Path, format: str = "parquet", **dml: str) -> Iterator[Timed]:
     """Return the project with 200 rows landed and everything deployed."""
-    found = Timed(root, {"HEADGATE_MEASURE_S": "1"})
+    found = Timed(root, {"HEADGATE_MEASURE_S": "1"}, format=format)
     found.write(**dml)
     found.land(200)
     found.done("up")
@@ -98,6 +99,11 @@ def approved(tiny: Timed, plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_reader_keeps_its_table_across_a_rebuild_while_rows_land(tiny: Timed) -> None:
+    keeps_its_table(tiny)
+
+
+def keeps_its_table(tiny: Timed) -> None:
+    """Rebuild what `marked` streams while rows land, and see that it holds each row once in the table that it had."""
     tiny.write(kept=EDITED)
     plan = approved(tiny, tiny.plan("kept", "--rebuild", "--strategy", "marked=seam"))
     assert [step["do"] for step in plan["steps"] if step["table"] == "marked"] == ["seam"]
@@ -175,6 +181,12 @@ def restarted(tiny: Timed, **environ: str) -> None:
         os.kill(tiny.agent_pid(), signal.SIGKILL)
         until(lambda: not alive(tiny.agent_pid()), 10, "the agent is dead")
     assert tiny.run("up", **environ).returncode == 0
+
+
+def test_on_delta_a_reader_keeps_its_table_across_a_rebuild_as_well(tmp_path: Path) -> None:
+    with deployed(tmp_path, "delta") as tiny:
+        until(lambda: tiny.ids("marked", 1) == list(range(1, 201)), 90, "all rows are there")
+        keeps_its_table(tiny)
 
 
 WINDOWED = (

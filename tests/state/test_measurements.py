@@ -9,7 +9,7 @@ from ledger_rows import sample_row
 
 from core.model.names import TableName
 from state.ledger import Ledger, LedgerReader
-from state.row_types import Deployment, EventRow, SampleRow
+from state.row_types import Deployment, EventRow, Measurement, SampleRow
 
 ORDERS, PAYMENTS = TableName("orders"), TableName("payments")
 START = 1_800_000_000.0
@@ -48,6 +48,23 @@ def test_samples_are_read_by_version_and_time(ledger: Ledger, path: Path, deploy
         assert reader.samples(ORDERS, 1, since=START + 5) == (sample(START + 5),)
         assert reader.samples(ORDERS, 2) == (sample(START),)
         assert reader.samples(ORDERS, 9) == ()
+
+
+def test_a_version_that_does_not_run_has_no_rates(ledger: Ledger, deployment: Made) -> None:
+    deployed(ledger, deployment, "orders")
+    ledger.put_measurements([Measurement(ORDERS, 1, START, lag_rows=7, in_rows_s=3.0, out_rows_s=4.0)])
+
+    def rates() -> set[tuple[float | None, float | None]]:
+        one = ledger.measurement(ORDERS, 1)
+        assert one is not None and one.lag_rows == 7
+        return {(m.in_rows_s, m.out_rows_s) for m in (one, *ledger.measurements(), *ledger.statements())}
+
+    for state in ("running", "degraded", "unknown", "stopping"):
+        ledger.update_deployment(ORDERS, 1, state=state)
+        assert rates() == {(3.0, 4.0)}
+    for state in ("stopped", "failed", "pending", "absent"):
+        ledger.update_deployment(ORDERS, 1, state=state)
+        assert rates() == {(None, None)}
 
 
 def test_second_sample_of_one_moment_replaces_the_first(ledger: Ledger, deployment: Made) -> None:

@@ -23,6 +23,7 @@ class WrittenLog:
         at: float | None = None,
         batch: tuple[str, int] | None = None,
         removes: tuple[str, ...] = (),
+        metrics: Mapping[str, str] | None = None,
     ) -> list[str]:
         """Add one file for each number of rows, None for one without statistics; returns their paths."""
         paths = [f"part-{self.version + 1}-{n}.parquet" for n in range(len(rows))]
@@ -37,7 +38,7 @@ class WrittenLog:
             }
             actions.append({"add": add if count is None else add | {"stats": json.dumps({"numRecords": count})}})
         actions += [{"remove": {"path": path, "dataChange": True}} for path in removes]
-        self._write(actions, written)
+        self._write(actions, written, metrics)
         return paths
 
     def add(self, path: str, *, batch: tuple[str, int], **more: Any) -> None:
@@ -45,9 +46,9 @@ class WrittenLog:
         about = {"path": path, "size": 100, "modificationTime": 0, "dataChange": True, "stats": '{"numRecords":1}'}
         self._write([{"txn": {"appId": batch[0], "version": batch[1]}}, {"add": about | more}], time.time())
 
-    def _write(self, actions: list[dict[str, Any]], at: float) -> None:
+    def _write(self, actions: list[dict[str, Any]], at: float, metrics: Mapping[str, str] | None = None) -> None:
         self.version += 1
-        lines = [{"commitInfo": {"timestamp": int(at * 1000)}}, *actions]
+        lines = [{"commitInfo": {"timestamp": int(at * 1000), "operationMetrics": dict(metrics or {})}}, *actions]
         (self.log / f"{self.version:020}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 

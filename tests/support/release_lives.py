@@ -219,7 +219,7 @@ def lived(world: Released, life: Life) -> Ending:
     world.renew_agent(life.points)
     world.done("up")
     until(lambda: world.all_run(*RELEASED, "beside"), 90, "the agent has found what runs")
-    plan, served = world.plan(*REQUESTS[life.request]), world.serving()
+    plan, served = world.plan(*REQUESTS[life.request]), _serves(world)
     world.learn(plan)
     known = {str(id) for (id,) in world.ledger("SELECT id FROM run")}
     strays, dead = _strays(world), len(world.deaths())
@@ -243,13 +243,18 @@ def lived(world: Released, life: Life) -> Ending:
     _look(world, voice, found)
     if (stray := _strays(world) - strays) and not (voice.state == "cancelled" and found.state == "done"):
         found.wrong.append(f"beside what serves are wanted: {stray}")
-    if life.actor == "cancel" and found.state == "aborted" and world.serving() != served:
-        found.wrong.append(f"it served {served} and serves {world.serving()}")
+    if life.actor == "cancel" and found.state == "aborted" and (now := _serves(world)) != served:
+        found.wrong.append(f"it served {served} and serves {now}")
     if found.state not in ("done", "aborted" if life.actor == "cancel" else "done"):
         notes = world.ledger("SELECT n, do, note FROM step WHERE state = 'failed' AND run_id = ?", run_id)
         found.wrong.append(f"the run ended {voice.state}, the release is {found.state}: {notes}")
     found.seconds = monotonic() - began
     return found
+
+
+def _serves(world: Released) -> dict[str, tuple[int, str, str]]:
+    """Return what serves of every statement but `aside`, which an operator starts anew all the while."""
+    return {table: found for table, found in world.serving().items() if table != "aside"}
 
 
 def _strays(world: Released) -> set[object]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as parquet
 from delta_jars import delta_jars
@@ -42,6 +43,7 @@ class Tiny(Driven):
     """Of the tables that statements write."""
     ddl: Mapping[str, str] = field(default_factory=lambda: DDL)
     dml: Mapping[str, str] = field(default_factory=lambda: DML)
+    yml: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -57,6 +59,8 @@ class Tiny(Driven):
             scripts = self.folder / f"pipelines/{layer}/p/{table}/sql-scripts"
             scripts.mkdir(parents=True, exist_ok=True)
             (scripts / f"ddl.{table}.sql").write_text(ddl.replace("USING parquet", f"USING {self.format}"))
+            if table in self.yml:
+                (scripts.parent / f"{table}.yml").write_text(self.yml[table])
             if table in self.dml:
                 (scripts / f"dml.{table}.sql").write_text(dml.get(table, self.dml[table]))
 
@@ -89,11 +93,12 @@ class Tiny(Driven):
 
 
 @contextmanager
-def tiny_that_runs(root: Path, *, landed: int, format: str = "parquet") -> Iterator[Tiny]:
+def tiny_that_runs(root: Path, *, landed: int, format: str = "parquet", **more: Any) -> Iterator[Tiny]:
     """Return a project whose agent and pool are up and nothing is deployed; neither is left afterwards."""
-    found = Tiny(root, {"HEADGATE_MEASURE_S": "1"}, format=format)
+    found = Tiny(root, {"HEADGATE_MEASURE_S": "1"}, format=format, **more)
     found.write()
-    found.land(landed)
+    if landed:
+        found.land(landed)
     found.done("up")
     try:
         yield found

@@ -80,7 +80,7 @@ class AgentCommands:
         return confirmation_for_swap(run_id, environment=self._place.environment)
 
     def swap(self, run_id: str, *, confirm: str) -> None:
-        """Give a held run the word to swap; raises Refused where it is not held, or another login must give it."""
+        """Send a held run the word to swap; raises Refused where it is not held, or another login must give it."""
         line = equivalent_command(self._place, "release", "swap", run_id, "--confirm", confirm)
         self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
 

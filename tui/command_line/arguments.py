@@ -61,7 +61,7 @@ def ls(parser: CommandParser) -> None:
 
 
 def show(parser: CommandParser) -> None:
-    parser.add_argument("table", metavar="TABLE", help="the statement's table")
+    parser.add_argument("table", metavar="TABLE", help="the statement's table, or one version of it: TABLE@v2")
     parser.add_argument("--sql", action="store_true", help="only the deployed SQL")
     parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, lag>1k")
 
@@ -162,7 +162,7 @@ def test_init(parser: CommandParser) -> None:
 
 
 def act(parser: CommandParser) -> None:
-    _tables(parser)
+    _tables(parser, what="tables, or TABLE@v2 for one version alone")
     confirm(parser)
     parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
 

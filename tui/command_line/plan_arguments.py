@@ -179,6 +179,11 @@ def release(parser: CommandParser) -> None:
     parser.add_argument("run", metavar="RUN", help="start of a run's id; headgate release list shows them")
 
 
+def release_shown(parser: CommandParser) -> None:
+    release(parser)
+    parser.add_argument("--steps", action="store_true", help="each step of its run as well; --json has them anyway")
+
+
 def release_diff(parser: CommandParser) -> None:
     release(parser)
     parser.add_argument("table", nargs="?", metavar="TABLE", help="only what was found for this table")

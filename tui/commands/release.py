@@ -7,7 +7,7 @@ from core.run.release import Release
 from tui.command_line.context import CommandContext
 from tui.commands.apply import execute_by_name
 from tui.commands.release_diff import diff
-from tui.commands.runs import follow_run
+from tui.commands.runs import follow_run, run_as_json, run_step_line
 from tui.presentation.reports.releases import release_as_json, release_details, release_lines
 from tui.services.releases import find_release, list_releases
 
@@ -32,15 +32,17 @@ def _list(context: CommandContext) -> int:
 
 def _show(context: CommandContext) -> int:
     found, now = _found(context), time.time()
+    row = context.operations.run(found.run)
     if context.voice.as_json:
-        context.document("headgate.release/1", release=release_as_json(found))
-    else:
-        context.voice.print(release_details(found, now))
+        context.document("headgate.release/1", release=release_as_json(found), steps=run_as_json(row)["steps"])
+        return 0
+    steps = ["", "steps", *map(run_step_line, row.steps)] if context.args.steps else []
+    context.voice.print([*release_details(found, now), *steps])
     return 0
 
 
 def _swap(context: CommandContext) -> int:
-    """Give a held run the word, and follow it."""
+    """Send a held run the word, and follow it."""
     context.announce()
     found, voice, agent = _found(context), context.voice, context.operations.agent
     if context.args.confirm is None and voice.interactive:

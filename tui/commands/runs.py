@@ -9,7 +9,8 @@ from core.model.actions import StepKind
 from core.model.errors import AgentUnreachable, Refused
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
-from core.run.model import StepState
+from core.run.model import StepState, step_word
+from core.run.stopped_tables import stopped_serving, stopped_serving_words
 from core.run.time_left import time_left
 from core.text.units import duration_range
 from core.text.wording import first_sentence
@@ -124,9 +125,12 @@ def _control(context: CommandContext, act: str) -> int:
     confirm = ""
     if act in ("cancel", "skip"):
         short = row.id[:4]
+        rests = stopped_serving(context.operations.reader.deployments(), {step.table for step in row.steps})
         question = f"cancel run {row.id}: versions that were started but not swapped in are stopped; tables are kept."
         if act == "skip":
             question = f"skip step {context.args.step} of run {row.id}: what follows goes on without it."
+        elif rests:
+            context.voice.say(stopped_serving_words(rests))
         confirm = context.confirm(short, question)
     step = context.args.step if act == "skip" else 0
     context.operations.agent.run_control(row.id, act, step=step, confirm=confirm)
@@ -170,7 +174,7 @@ def _tell_steps(context: CommandContext, row: RunRow, told: dict[int, tuple[str,
     for step in row.steps:
         mark = (step.state, step.tries)
         if step.state != "waits" and told.get(step.n) != mark and step.state not in ("running", "gate"):
-            context.voice.say(_step_line(step))
+            context.voice.say(run_step_line(step))
         told[step.n] = mark
 
 
@@ -179,7 +183,7 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
     if context.voice.as_json:
         context.voice.data(run_as_json(row))
     else:
-        context.voice.print([_run_line(row), *(_step_line(step) for step in row.steps if not told)])
+        context.voice.print([_run_line(row), *(run_step_line(step) for step in row.steps if not told)])
         wrong = [step for step in row.steps if step.state == "failed"]
         if wrong and row.state == "failed" and not row.continued_by:
             # A note that names the way on is of no file and no cause outside: a stop by an operator, the end of a wait.
@@ -220,11 +224,12 @@ def _beside(row: RunRow) -> str:
     return before + (f", continued by {row.continued_by}" if row.continued_by else "")
 
 
-def _step_line(step: StepRow) -> str:
+def run_step_line(step: StepRow) -> str:
+    """Write a step of a run with where it stands, its time and what it says."""
     took = f"{step.ended_at - step.started_at:.1f} s" if step.ended_at and step.started_at else ""
     what = f"{act_words(step.do)} {step.table}" + (f" v{step.version}" if step.version else "")
     said = f"{took}{_predicted(step)}" if took else _predicted(step).removeprefix(", ")
-    return f"  {step.n:>3} {what:<44}{step.state:<10}{said:>8}  {_note(step)}".rstrip()
+    return f"  {step.n:>3} {what:<44}{step_word(step.state):<10}{said:>8}  {_note(step)}".rstrip()
 
 
 def _note(step: StepRow) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from core.model.states import State
 from core.observed.table_statistics import TableStatistics
+from core.text.secrets import mask_literals
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from state.row_types import Deployment, Measurement
@@ -19,13 +20,15 @@ def show(context: CommandContext) -> int:
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
     found, snapshot = context.operations.statement(args.table)
-    serving = found.serving
+    serving = found.shown
     assert serving is not None, "what was found has a version"
     if args.sql:
-        voice.print((serving.texts.dml or serving.texts.ddl).replace("\r\n", "\n").split("\n"))
+        text = (serving.texts.dml or serving.texts.ddl).replace("\r\n", "\n")
+        voice.print(mask_literals(row) for row in text.split("\n"))
         return 0
-    lines = [line for line in snapshot.serving if line.table == found.table]
-    readers = snapshot.readers_of(found.table)
+    listed = snapshot.serving if found.asked is None else snapshot.statements
+    lines = [line for line in listed if line.table == found.table and found.asked in (None, line.version)]
+    readers = snapshot.readers_of(found.table, found.asked)
     if voice.as_json:
         line: dict[str, Any] = (
             statement_as_json(lines[0]) if lines else {"table": found.table, "state": str(State.ABSENT)}

@@ -1,14 +1,16 @@
 """Commands that act at once: stop, start, restart; confirmed, sent to the agent, answered statement by statement."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from core.model.errors import TryAgain, UsageError
-from core.model.names import TableName
+from core.model.names import parse_statement_name, query_name
 from core.observed.serving import serving_versions
 from state.row_types import Deployment
 from tui.command_line.context import CommandContext
 from tui.presentation.reports.agent_answers import outcome_words
 from tui.services.deployed_statements import not_deployed_error
+from tui.services.environment_service import EnvironmentService
 
 TAKEN = {
     "stop": ("stopped", "was stopped already"),
@@ -44,11 +46,13 @@ def restart(context: CommandContext) -> int:
 
 def _act(context: CommandContext, verb: str) -> int:
     operations = context.operations
-    tables = sorted(operations.statements_selected(context.args.tables))
+    tables = _named(operations, context.args.tables)
     deployed = _deployed(context)
     if deployed is not None:
         _refuse_unknown(tables, deployed)
     context.announce()
+    for words in _besides(context, deployed, tables) if verb == "stop" else ():
+        context.voice.say(words)
     needed = operations.agent.confirmation(verb, tables)
     question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(deployed or (), tables)
     confirm = context.confirm(needed.text, question)
@@ -77,10 +81,33 @@ def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
         return None
 
 
-def _refuse_unknown(tables: list[TableName], deployed: tuple[Deployment, ...]) -> None:
+def _besides(context: CommandContext, deployed: tuple[Deployment, ...] | None, tables: list[str]) -> Iterable[str]:
+    """Return what a stop is besides; nothing where the ledger cannot be read, which is no reason not to stop."""
+    from core.model.errors import HeadgateError
+    from core.run.stopped_tables import stop_words
+
+    try:
+        return stop_words(deployed, context.operations.reader.open_runs(), tables) if deployed else ()
+    except HeadgateError:
+        return ()
+
+
+def _named(operations: EnvironmentService, words: list[str]) -> list[str]:
+    """Return the tables that are meant, and the versions of others, `orders@v2`, that are meant by themselves."""
+    rest = [word for word in words if "@" not in word]
+    tables = set(operations.statements_selected(rest)) if rest else set()
+    versions = {parse_statement_name(word) for word in words if "@" in word}
+    return sorted({*tables, *(name for name in versions if name.partition("@")[0] not in tables)})
+
+
+def _refuse_unknown(tables: list[str], deployed: tuple[Deployment, ...]) -> None:
     """Raise UsageError, before anything is asked, for a name that has no statement; the agent judges all else."""
-    external = {each.table: each.external for each in deployed}
-    for table in tables:
+    external: dict[str, bool] = {each.table: each.external for each in deployed}
+    for name in tables:
+        table, version = name.partition("@")[::2]
+        there = [f"{table}@v{each.version}" for each in deployed if version and each.table == table]
+        if there and name not in there:
+            raise UsageError(f"{name} is not deployed here", remedy=f"there is {', '.join(there)}")
         if table not in external:
             raise not_deployed_error(table, external)
         if external[table]:
@@ -88,12 +115,12 @@ def _refuse_unknown(tables: list[TableName], deployed: tuple[Deployment, ...]) -
             raise UsageError(summary, remedy="headgate ls shows what is deployed")
 
 
-def _readers(deployed: tuple[Deployment, ...], tables: list[TableName]) -> str:
+def _readers(deployed: tuple[Deployment, ...], tables: list[str]) -> str:
     readers = {
         str(d.table)
         for d in serving_versions(deployed).values()
         for b in d.bindings
-        if b.parent in tables and d.table not in tables
+        if (b.parent in tables or query_name(b.parent, b.version) in tables) and d.table not in tables
     }
     return f"\nRead by: {', '.join(sorted(readers))}." if readers else ""
 

@@ -219,6 +219,7 @@ class ConsoleBackend:
 
     def _compare(self, project: "Project") -> tuple[ChangeRow, ...]:
         from core.plan.descriptions import change_words
+        from core.sql.comparison.edit_words import edits_by_sort
 
         found = self._service.drift()
         wanted = tuple(sorted({*found.changed, *found.new}))
@@ -242,7 +243,10 @@ class ConsoleBackend:
                 would = f"{node.action} + {below}" if below else str(node.action)
                 # The planner's own texts: settings are compared as they are understood, not as they are written.
                 new = node.texts
-                change, reason = change_words(node), "; ".join(node.evidence) or reason_words(node.reason)
+                change, reason = (
+                    change_words(node),
+                    "; ".join(edits_by_sort(node.evidence)) or reason_words(node.reason),
+                )
             rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder))
         for name in found.deleted:
             reason = "it was deleted, its files are still there: :undelete takes it out of the trash, D starts it anew"

@@ -3,12 +3,16 @@
 from collections.abc import Callable
 
 from core.lineage.selectors import is_selector
+from core.model.names import query_name
 from core.text.wording import did_you_mean
 from tui.presentation.interaction.colon_completion import TAKES_TABLES, names
 from tui.presentation.interaction.keymap import ConsoleAction, actions_on_screen
 from tui.presentation.styling.styled_text import Tone
 from tui.screens.shared_actions import acknowledge
 from tui.screens.statement_actions import StatementActionsScreen
+
+OF_A_VERSION = frozenset({"stop", "start", "restart"})
+"""Acts that may be about one version of a table, `orders@v2`."""
 
 
 def run_command(screen: StatementActionsScreen, text: str) -> None:
@@ -188,7 +192,10 @@ def _select(screen: StatementActionsScreen, action: ConsoleAction, words: tuple[
 
 def _act_on(screen: StatementActionsScreen, action: ConsoleAction, tables: tuple[str, ...]) -> None:
     """Do an act on named tables instead of those under the cursor."""
-    unknown = [name for name in tables if screen.state.view.statement(name) is None]
+    view = screen.state.view
+    versions = {query_name(one.table, one.version) for one in view.snapshot.statements}
+    known = versions if action.id in OF_A_VERSION else frozenset()
+    unknown = [name for name in tables if view.statement(name) is None and name not in known]
     if unknown and action.id not in ("stage_deploy", "stage_hold"):
         near = did_you_mean(unknown[0], screen.state.view.statements) if len(unknown) == 1 else ""
         words = f"{', '.join(unknown)}: not deployed here{f'; {near}' if near else ''}"

@@ -99,7 +99,7 @@ class ReviewScreen(SplitScreen):
         beside = self.pane.size.width or width
         chosen = self.by_table.get(self.table.cursor_id or "")
         if chosen is not None:
-            lines.extend(why(chosen, beside, self.state.glyphs, full=self.full))
+            lines.extend(why(chosen, beside, self.state.glyphs, full=self.full, warnings=plan.warnings))
         lines.extend(rest(plan, beside, self.state.glyphs))
         self.pane.show(lines)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from textual.widget import Widget
 
 from core.run.release import ReleaseState
+from core.run.stopped_tables import stopped_serving, stopped_serving_words
 from state.row_types import RunRow
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_run
@@ -18,6 +19,7 @@ from tui.presentation.screen_content.runs import (
     heading,
     run_row,
     runs_columns,
+    step_cells,
     step_detail,
     step_row,
 )
@@ -77,7 +79,13 @@ class RunScreen(SplitScreen):
         return [str(step.n) for step in self.run_view.run.steps] if self.run_view else ()
 
     def head(self, width: int) -> Line:
-        return columns(width)
+        return columns(width, self._step_cells(width))
+
+    def _step_cells(self, width: int) -> int:
+        if self.run_view is None:
+            return 0
+        planned = self.run_view.plan.plan.steps if self.run_view.plan else ()
+        return step_cells(self.run_view.run.steps, {one.n: one.tables for one in planned}, width)
 
     def picture(self, row: str, width: int) -> Line:
         assert self.run_view is not None
@@ -85,7 +93,8 @@ class RunScreen(SplitScreen):
         planned = {one.n: one for one in self.run_view.plan.plan.steps} if self.run_view.plan else {}
         needs = planned[step.n].after if step.n in planned else ()
         names = planned[step.n].tables if step.n in planned else ()
-        return step_row(step, needs, names, width, RowContext(self.state.glyphs, self.state.clock()))
+        look = RowContext(self.state.glyphs, self.state.clock())
+        return step_row(step, needs, names, width, look, cells=self._step_cells(width))
 
     def refresh_body(self) -> None:
         if self.run_view is None:
@@ -163,10 +172,12 @@ class RunScreen(SplitScreen):
         if verb == "skip":
             skipped = next(step.n for step in run.steps if step.state == "failed")
             command += f" --step {skipped}"
+        rests = stopped_serving(state.view.snapshot.statements, {step.table for step in run.steps})
+        stays = f" {stopped_serving_words(rests)}." if verb == "cancel" and rests else ""
         question = dialog_for_run(
             verb=verb,
             run=run.id,
-            effect=EFFECTS[verb],
+            effect=f"{EFFECTS[verb]}{stays}",
             environment=identity.title,
             command=f"{command} --env {identity.environment}",
             expected=confirmation.text,

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from functools import partial, partialmethod
 
-from core.model.errors import UsageError
+from core.model.errors import Refused, UsageError
 from core.model.names import TableName
+from core.run.stopped_tables import stop_words
 from core.text.wording import did_you_mean
 from tui.presentation.interaction.action_availability import ActionContext, action_context_of, staged_by_user
 from tui.presentation.interaction.confirmation_dialogs import ActionSummary, dialog_for_stage, dialog_for_statements
@@ -91,6 +92,8 @@ class StatementActionsScreen(SharedActionsScreen):
         action = find_action(verb, "home")
         assert action is not None
         age = state.freshness.age_s
+        snapshot = state.view.snapshot
+        besides = stop_words(snapshot.statements, snapshot.open_runs, targets) if verb == "stop" else ()
         facts = ActionSummary(
             verb=verb,
             targets=targets,
@@ -100,6 +103,7 @@ class StatementActionsScreen(SharedActionsScreen):
             command=command_of_action(action, tables=targets, environment=identity.environment),
             data="data of unknown age" if age is None else f"data {short_duration(age)} old",
             expected=state.backend.agent.confirmation(verb, targets).text,
+            besides=tuple(besides),
         )
 
         def send(typed: str) -> None:
@@ -135,11 +139,12 @@ class StatementActionsScreen(SharedActionsScreen):
         def work() -> str:
             project = state.backend.project()
             refuse_undeclared(state, project, [name for name in targets if name not in deployed])
-            state.backend.agent.stage(targets, verb=verb)
             differ = {one.table for one in project.drift}
             compared = verb != "delete" and not project.missing
             same = [name for name in targets if compared and name in deployed and name not in differ]
-            return stage_answer(verb, targets, self.screen_name, unchanged=same)
+            wanted = held_targets(state, targets, same) if verb == "hold" else targets
+            state.backend.agent.stage(wanted, verb=verb)
+            return stage_answer(verb, wanted, self.screen_name, unchanged=same)
 
         def stage(typed: str = "") -> None:
             state.host.run_in_thread(work, self.show_answer)
@@ -204,6 +209,20 @@ class StatementActionsScreen(SharedActionsScreen):
             self.open_tab("events")
         else:
             self.state.host.open_screen("events", tables=targets)
+
+
+def held_targets(state: ConsoleState, targets: Sequence[str], unchanged: Sequence[str]) -> Sequence[str]:
+    """Return the targets that may get a new version to hold; raises Refused with the reason where none may."""
+    known = {name: state.view.statement(name) for name in targets}
+    external = [name for name, found in known.items() if found is not None and found.external]
+    wanted = [name for name in targets if name not in external and name not in unchanged]
+    if wanted or not targets:
+        return wanted
+    name = targets[0]
+    if name in external:
+        raise Refused(f"{name} is external: Headgate only reads it, and nothing is held", remedy="leave it out")
+    words = f"{name} is deployed as its files say: there is no new version to hold"
+    raise Refused(words, remedy=f"edit it, or build it anew: headgate plan {name} --rebuild --hold")
 
 
 def refuse_undeclared(state: ConsoleState, project: ProjectView, undeployed: Sequence[str]) -> None:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.model.errors import LedgerUnavailable, UsageError
-from core.model.names import TableName
-from core.observed.serving import serving_version
+from core.model.names import TableName, query_name
 from core.observed.table_statistics import TableStatistics
 from state.ledger import LedgerReader
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
@@ -58,13 +57,17 @@ def statement_details(reader: LedgerReader, table: TableName, *, since: float) -
 
 
 def statement_among_all(
-    reader: LedgerReader, table: TableName, *, now: float
+    reader: LedgerReader, table: TableName, *, now: float, version: int | None = None
 ) -> tuple[StatementDetails, LedgerSnapshot]:
-    """Read one statement and the lines of all in one moment; raises UsageError when it never was deployed."""
+    """Read one statement, or one version of it, and the lines of all in one moment; raises UsageError for none."""
     with reader.frame():
-        found, snapshot = _details(reader, table, now), LedgerSnapshot(read_at=now, statements=reader.statements())
+        found = _details(reader, table, now, version)
+        snapshot = LedgerSnapshot(read_at=now, statements=reader.statements())
     if not found.versions:
         raise not_deployed_error(table, [line.table for line in snapshot.statements])
+    if found.shown is None:
+        there = ", ".join(query_name(table, one.version) for one in reversed(found.versions))
+        raise UsageError(f"{table} has no version {version}", remedy=f"there is {there}")
     return found, snapshot
 
 
@@ -81,14 +84,13 @@ def history_of(reader: LedgerReader, table: TableName, limit: int) -> "tuple[His
     return table_history(records, plans, limit)
 
 
-def _details(reader: LedgerReader, table: TableName, since: float) -> StatementDetails:
-    versions = reader.versions(table)
-    shown = serving_version(versions)
+def _details(reader: LedgerReader, table: TableName, since: float, version: int | None = None) -> StatementDetails:
+    found = StatementDetails(table, reader.versions(table), asked=version)
+    shown = found.shown
     if shown is None:
-        return StatementDetails(table)
-    return StatementDetails(
-        table,
-        versions,
+        return found
+    return replace(
+        found,
         measurement=reader.measurement(table, shown.version),
         statistics=reader.table_statistics(table).get((table, shown.version), TableStatistics()),
         samples=reader.samples(table, shown.version, since),

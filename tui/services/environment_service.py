@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from core.model.actions import StepKind
 from core.model.errors import Refused, UsageError
-from core.model.names import TableName, parse_table_name
+from core.model.names import TableName, parse_statement_name, parse_table_name, split_query
 from core.observed.serving import serving_versions
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
@@ -96,9 +96,14 @@ class EnvironmentService:
         """Read one statement, with its last samples; without versions where it never was deployed."""
         return deployed_statements.statement_details(self.reader, table, since=time.time() - SAMPLES_S)
 
-    def statement(self, table: str) -> tuple[StatementDetails, LedgerSnapshot]:
-        """Read one statement and the lines of all, in one moment; raises UsageError when it never was deployed."""
-        return deployed_statements.statement_among_all(self.reader, parse_table_name(table), now=time.time())
+    def statement(self, name: str) -> tuple[StatementDetails, LedgerSnapshot]:
+        """Read one statement, or a version of it that is named `orders@v2`, and the lines of all, in one moment.
+
+        Raises UsageError when it never was deployed.
+        """
+        asked = parse_statement_name(name)
+        table, version = split_query(asked) or (parse_table_name(asked), None)
+        return deployed_statements.statement_among_all(self.reader, table, now=time.time(), version=version)
 
     def history(self, table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
         """Return the newest entries of a table's timeline, oldest first; none where it never was deployed."""

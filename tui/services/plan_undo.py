@@ -61,8 +61,9 @@ def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dic
         elif table.dml:
             texts.pop(table.dml.path, None)
         if node.old.yml != settings_as_text(table.settings):
-            says_reads = any(line.startswith("reads:") for line in node.old.yml.splitlines())
-            texts[f"{table.folder}/{table.name}.yml"] = node.old.yml + ("" if says_reads else "reads: batch\n")
+            lines = [line for line in node.old.yml.splitlines(True) if not line.startswith("changes_of:")]
+            says_reads = any(line.startswith("reads:") for line in lines)
+            texts[f"{table.folder}/{table.name}.yml"] = "".join(lines) + ("" if says_reads else "reads: batch\n")
     return texts
 
 

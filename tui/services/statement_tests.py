@@ -94,13 +94,16 @@ def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
 
 
 def tried_as_files(selected: SelectedCases) -> str:
-    """Tell which tables are tried in another format than their own; empty where none are."""
-    tested = {case.table: table_format(selected.tables[case.table].parsed_ddl.format) for case in selected.cases}
-    other = {table: format for table, format in tested.items() if format.data_files}
+    """Return which tables are tried in another format than their own; empty where none are."""
+    tested = {case.table: selected.tables[case.table] for case in selected.cases}
+    formats = {table: table_format(each.parsed_ddl.format) for table, each in tested.items()}
+    other = sorted(table for table, format in formats.items() if format.data_files)
     if not other:
         return ""
-    names = " and ".join(sorted({format.name for format in other.values()}))
-    return f"tried over parquet files, without what only {names} does: {', '.join(sorted(other))}"
+    names = " and ".join(sorted({formats[table].name for table in other}))
+    keyed = ", ".join(table for table in other if tested[table].settings.upserts)
+    more = f"; rows before they are upserted by key: {keyed}" if keyed else ""
+    return f"tried over parquet files, without what only {names} does: {', '.join(other)}{more}"
 
 
 def request_of(

@@ -4,10 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
 
+from core.sql.comparison.edit_words import place_of_edit
 from core.sql.parsing.canonical_text import and_terms, sql_of
 from core.sql.parsing.function_names import plain_function_name
 from core.sql.parsing.parser import parse_expression, parse_query
@@ -27,43 +29,109 @@ _FLIPPED: Mapping[type[Any], type[Any]] = {
 """Each comparison with the one that says the same with its sides exchanged."""
 
 
-def query_edits(old: str, new: str) -> tuple[str, ...]:
-    """Describe what was edited; empty when the texts are equal, are no queries, or their blocks cannot be paired."""
+Aliases = Mapping[str, str]
+"""Aliases of a canonical text → those in the file (`core.sql.parsing.written_aliases`)."""
+_NO_ALIASES: Aliases = MappingProxyType({})
+NO_ALIASES = (_NO_ALIASES, _NO_ALIASES)
+"""Of two texts whose files are not known."""
+
+
+def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[str, ...]:
+    """Describe what was edited, what changes the number of rows first; empty when the texts are equal or no queries."""
     try:
-        before, after = query_blocks(old), query_blocks(new)
+        before, after = compared_blocks(old, new, aliases)
     except (SqlDiagnostic, RecursionError):
         return ()
     if len(before) != len(after):
-        return tuple(_resized(before, after))
-    return tuple(dict.fromkeys(words for pair in zip(before, after, strict=True) for words in _edited(*pair)))
+        found = tuple(_resized(before, after))
+    else:
+        found = tuple(words for pair in zip(before, after, strict=True) for words in _edited(*pair))
+    return tuple(sorted(dict.fromkeys((*_unions(before, after), *found)), key=place_of_edit))
 
 
-def query_blocks(text: str) -> list[Any]:
-    """List the SELECTs of a query, outermost first, in its author's words: plain functions, tables as qualifiers.
+def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[list[Any], list[Any]]:
+    """List the SELECTs of two queries, outermost first, in the author's words: plain functions, tables as qualifiers.
 
-    A canonical text has lost how the author named a lateral view: what it explodes qualifies its columns.
+    A table that is read twice is called by its alias, or keeps the one of the canonical text where none is given. A
+    lateral view is called by what it explodes, so that two texts that name it differently say the same.
     """
-    marks = extract_stream_clauses(tokens_of(open_sql(text, "")))
-    query = parse_query(marks.tokens, text)
-    names: dict[str, str] = {}
-    for table in query.find_all(exp.Table):
-        mark = marks.by_start.get(table.this.meta.get("start"))
-        names[table.alias] = table.name
-        table.this.set("this", f"{'STREAM ' if mark is not None and mark.streaming else ''}{table.name}")
-    for call in query.find_all(exp.Anonymous):
-        call.set("this", plain_function_name(str(call.this)))
-    for lateral in query.find_all(exp.Lateral):
-        if (alias := lateral.args.get("alias")) is not None and alias.this is not None:
-            names[alias.name] = sql_of(lateral.this)
-    unique = {alias for alias, name in names.items() if list(names.values()).count(name) == 1}
-    for node in list(query.walk()):
-        if isinstance(node, exp.Column) and node.table and node.table in unique:
-            node.set("table", exp.to_identifier(names[node.table]))
-        elif isinstance(node, exp.Table):
-            node.set("alias", None)
-        elif type(node) in _FLIPPED and isinstance(node.this, exp.Literal):
-            _read_from_the_column(node)
-    return list(query.find_all(exp.Select))
+    both = [_Reading(text) for text in (old, new)]
+    twice = both[0].read_twice() | both[1].read_twice()
+    found = [each.blocks(written, twice) for each, written in zip(both, aliases, strict=True)]
+    return found[0], found[1]
+
+
+def query_blocks(text: str, aliases: Aliases = _NO_ALIASES) -> list[Any]:
+    """List the SELECTs of one query likewise."""
+    reading = _Reading(text)
+    return reading.blocks(aliases, reading.read_twice())
+
+
+class _Reading:
+    """A canonical text that was parsed."""
+
+    def __init__(self, text: str) -> None:
+        self._marks = extract_stream_clauses(tokens_of(open_sql(text, "")))
+        self._query = parse_query(self._marks.tokens, text)
+
+    def read_twice(self) -> set[str]:
+        """Return the tables of which one name could mean two: both are seen from one SELECT."""
+        seen: Counter[tuple[int, str]] = Counter()
+        for table in self._query.find_all(exp.Table):
+            seen.update((id(select), table.name) for select in _seen_from(table))
+        return {name for (_, name), number in seen.items() if number > 1}
+
+    def blocks(self, written: Aliases, twice: set[str]) -> list[Any]:
+        """Put the author's words in place of aliases, and return the SELECTs."""
+        query, names = self._query, dict(written)
+        for table in query.find_all(exp.Table):
+            mark, shown = self._marks.by_start.get(table.this.meta.get("start")), written.get(table.name, table.name)
+            called = written.get(table.alias, table.alias) if table.name in twice else shown
+            names[table.alias] = called
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(called)) if called != shown else None)
+            table.this.set("this", f"{'STREAM ' if mark is not None and mark.streaming else ''}{shown}")
+        for call in query.find_all(exp.Anonymous):
+            call.set("this", plain_function_name(str(call.this)))
+        through = {each.this.alias: name for each in query.find_all(exp.From) if (name := _only_table(each.this))}
+        names |= through
+        laterals = [each for each in query.find_all(exp.Lateral) if each.alias]
+        for lateral in laterals:
+            _qualify(lateral.this, names)
+        exploded = [sql_of(lateral.this) for lateral in laterals]
+        for lateral, text in zip(laterals, exploded, strict=True):
+            names[lateral.alias] = text if exploded.count(text) == 1 else written.get(lateral.alias, lateral.alias)
+        _qualify(query, names)
+        for node in list(query.walk()):
+            if isinstance(node, exp.Subquery) and node.alias and names.get(node.alias):
+                node.args["alias"].set("this", exp.to_identifier(names[node.alias]))
+            elif type(node) in _FLIPPED and isinstance(node.this, exp.Literal):
+                _read_from_the_column(node)
+        return list(query.find_all(exp.Select))
+
+
+def _only_table(source: Any) -> str:
+    """Return the table that a subquery picks rows and columns of, by which its columns are called; else nothing."""
+    select = source.this if isinstance(source, exp.Subquery) and source.alias else None
+    from_ = select.args.get("from_") if isinstance(select, exp.Select) and not _several(select) else None
+    read = from_.this if from_ is not None else None
+    return (read.alias or str(read.name).removeprefix("STREAM ")) if isinstance(read, exp.Table) else ""
+
+
+def _seen_from(table: Any) -> Iterator[Any]:
+    """Return the SELECT that reads a table, and those around it whose columns it sees."""
+    node = table
+    while node is not None and not isinstance(node, exp.CTE):
+        if isinstance(node, exp.Select):
+            yield node
+        if isinstance(node, exp.Subquery) and isinstance(node.parent, (exp.From, exp.Join)):
+            return
+        node = node.parent
+
+
+def _qualify(node: Any, names: Mapping[str, str]) -> None:
+    for column in list(node.find_all(exp.Column)):
+        if column.table and names.get(column.table):
+            column.set("table", exp.to_identifier(names[column.table]))
 
 
 def parsed_expression(text: str) -> Any:
@@ -86,18 +154,55 @@ def _read_from_the_column(comparison: Any) -> None:
 
 
 def _resized(before: list[Any], after: list[Any]) -> Iterator[str]:
-    """Return the SELECTs that were added or removed as a whole; an edited one is listed on both sides."""
-    old, new = Counter(map(_said, before)), Counter(map(_said, after))
-    for text in old - new:
-        yield f"SELECT removed: {text}"
-    for text in new - old:
-        yield f"SELECT added: {text}"
+    """Return the SELECTs that came or went as a whole; of whole queries and branches that differ, what does."""
+    gone, come = _without(before, after), _without(after, before)
+    whole = [[each for each in side if _is_branch(each) or each.parent is None] for side in (gone, come)]
+    pairs = list(zip(*whole, strict=False))
+    for pair in pairs:
+        yield from _edited(*pair)
+    for side, verb in ((gone, "removed"), (come, "added")):
+        for each in side:
+            if _is_source(each) and not any(each is one for pair in pairs for one in pair):
+                yield f"{'UNION branch' if _is_branch(each) else 'SELECT'} {verb}: {_said(each)}"
+
+
+def _without(blocks: list[Any], others: list[Any]) -> list[Any]:
+    known, left = Counter(map(sql_of, others)), []
+    for each in blocks:
+        text = sql_of(each)
+        known[text] -= 1
+        left += [each] if known[text] < 0 else []
+    return left
+
+
+def _is_source(select: Any) -> bool:
+    """Return whether rows are read from a SELECT; one within an expression is told with it."""
+    around = select.parent
+    while isinstance(around, (exp.Subquery, exp.Union)):
+        around = around.parent
+    return around is None or isinstance(around, (exp.CTE, exp.From, exp.Join, exp.Lateral))
+
+
+def _is_branch(select: Any) -> bool:
+    return isinstance(select.parent, exp.Union)
+
+
+def _unions(before: list[Any], after: list[Any]) -> Iterator[str]:
+    """UNION drops equal rows, UNION ALL does not."""
+    old, new = (list(blocks[0].root().find_all(exp.Union)) if blocks else [] for blocks in (before, after))
+    for was, now in zip(old, new, strict=False) if len(old) == len(new) else ():
+        words = ["UNION" if each.args.get("distinct") else "UNION ALL" for each in (was, now)]
+        if words[0] != words[1]:
+            yield f"UNION changed: {words[0]} → {words[1]}"
 
 
 def _edited(old: Any, new: Any) -> Iterator[str]:
-    yield from _outputs(old, new)
     yield from _set(_sources(old), _sources(new), "source")
     yield from _joins(old, new)
+    if _several(old) != _several(new):
+        for select in (old, new):
+            drop_first_qualifier(select)
+    yield from _outputs(old, new)
     yield from _set(terms_of(old, "where"), terms_of(new, "where"), "filter")
     yield from _set(_keys(old), _keys(new), "GROUP BY key")
     yield from _set(terms_of(old, "having"), terms_of(new, "having"), "HAVING")
@@ -105,6 +210,24 @@ def _edited(old: Any, new: Any) -> Iterator[str]:
         yield from _set(_listed(old, key), _listed(new, key), word)
     if (old.args.get("distinct") is None) != (new.args.get("distinct") is None):
         yield f"DISTINCT {'added' if old.args.get('distinct') is None else 'removed'}"
+
+
+def _several(select: Any) -> bool:
+    return bool(select.args.get("joins") or select.args.get("laterals"))
+
+
+def drop_first_qualifier(select: Any) -> None:
+    """Name the columns of the first source without it: canonical texts name it only beside a second one."""
+    from_ = select.args.get("from_")
+    source = from_.this.alias_or_name if from_ is not None else ""
+    name = source.removeprefix("STREAM ")
+    for key, part in select.args.items():
+        for each in part if isinstance(part, list) else [part]:
+            if key in ("from_", "joins") or not isinstance(each, exp.Expression):
+                continue
+            for column in each.find_all(exp.Column):
+                if name and column.table == name:
+                    column.set("table", None)
 
 
 def _outputs(old: Any, new: Any) -> Iterator[str]:
@@ -126,7 +249,7 @@ def _joins(old: Any, new: Any) -> Iterator[str]:
     """Compare joins by position: each is named by what it reads."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is None or now is None:
-            yield f"join added: {_said(now)}" if was is None else f"join removed: {_said(was)}"
+            yield f"join added: {_joined(now)}" if was is None else f"join removed: {_joined(was)}"
             continue
         name = _source(now.this)
         if _source(was.this) != name:
@@ -134,6 +257,14 @@ def _joins(old: Any, new: Any) -> Iterator[str]:
         if _kind(was) != _kind(now):
             yield f"join with {name}: {_kind(was)} → {_kind(now)}"
         yield from _set(_met(was), _met(now), f"condition of the join with {name}")
+
+
+def _joined(join: Any) -> str:
+    """Write a join so that its condition is seen: the SELECT that is joined stands for itself."""
+    short = join.copy()
+    if isinstance(short.this, exp.Subquery):
+        short.this.set("this", exp.to_identifier("…"))
+    return _cut(sql_of(short).replace("`…`", "…"))
 
 
 def _set(old: Counter[str], new: Counter[str], what: str) -> Iterator[str]:
@@ -154,7 +285,7 @@ def _sources(select: Any) -> Counter[str]:
 def _source(node: Any) -> str:
     """Return the name of a table, or the kind of any other source."""
     if isinstance(node, exp.Table):
-        return str(node.name)
+        return f"{node.name} AS {node.alias}" if node.alias else str(node.name)
     return "a subquery" if isinstance(node, exp.Subquery) else _said(node)
 
 

@@ -14,7 +14,16 @@ from typing import Any
 
 from sqlglot import exp
 
-from core.sql.comparison.query_edits import NUMBERED_ALIAS, parsed_expression, query_blocks, terms_of
+from core.sql.comparison.query_edits import (
+    NO_ALIASES,
+    NUMBERED_ALIAS,
+    Aliases,
+    compared_blocks,
+    drop_first_qualifier,
+    parsed_expression,
+    query_blocks,
+    terms_of,
+)
 from core.sql.comparison.regrouped_rows import CommonTotals, totals_of, with_whole_windows
 from core.sql.comparison.shown_conditions import shown_condition, unmatched_rows
 from core.sql.parsing.canonical_text import sql_of
@@ -76,10 +85,10 @@ class StatementEffects:
     """Whether rows cannot be paired because the query is another one, not because its groups are."""
 
 
-def row_effects(old: str, new: str) -> StatementEffects:
+def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> StatementEffects:
     """Return what the edit between two canonical queries does; nothing where they are equal."""
     try:
-        before, after = query_blocks(old), query_blocks(new)
+        before, after = compared_blocks(old, new, aliases)
         for block in (*before, *after):
             with_whole_windows(block)
         keys = _key_columns(after[0]) if after and after[0].parent is None else ()
@@ -88,14 +97,14 @@ def row_effects(old: str, new: str) -> StatementEffects:
     if old == new:
         return StatementEffects(keys=keys)
     if not before or len(before) != len(after) or before[0].parent is not None or after[0].parent is not None:
-        return _branches(old, new) or StatementEffects(
+        return _branches((old, new), aliases) or StatementEffects(
             anything="the structure of the query changed", rewritten=not any(map(_groups, (*before, *after)))
         )
     found = _Effects(grouped=any(map(_groups, (*before, *after))))
     for number, (was, now) in enumerate(zip(before, after, strict=True)):
         if bool(was.args.get("joins")) != bool(now.args.get("joins")):
-            _drop_qualifier(was)
-            _drop_qualifier(now)
+            drop_first_qualifier(was)
+            drop_first_qualifier(now)
         _compare(was, now, found, outermost=number == 0)
     changed = found.changed | ({name: why for name, why in found.values_of(after[0])} if found.values else {})
     kept = tuple(replace(r, predicate="") if _names(r.predicate) & changed.keys() else r for r in found.rows)
@@ -108,9 +117,9 @@ def row_effects(old: str, new: str) -> StatementEffects:
     )  # fmt: skip
 
 
-def _branches(old: str, new: str) -> StatementEffects | None:
+def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> StatementEffects | None:
     """Return what comes and goes with whole branches of a UNION ALL; None where something else was edited as well."""
-    before, after = (Counter(found) for found in (_branch_texts(old), _branch_texts(new)))
+    before, after = (Counter(_branch_texts(*each)) for each in zip(texts, aliases, strict=True))
     if not before or not after or not before & after:
         return None
     rows = [RowEffect(RowSide.OLD, f"branch removed: {_cut(text)}") for text in before - after]
@@ -118,9 +127,9 @@ def _branches(old: str, new: str) -> StatementEffects | None:
     return StatementEffects(rows=tuple(rows))
 
 
-def _branch_texts(text: str) -> list[str]:
+def _branch_texts(text: str, aliases: Aliases) -> list[str]:
     """List the branches of a UNION ALL, or the one SELECT that a query is; empty for any other one."""
-    blocks = query_blocks(text)
+    blocks = query_blocks(text, aliases)
     root = blocks[0].root() if blocks else None
     found: list[str] = []
     open_ = [root]
@@ -176,7 +185,7 @@ class _Effects:
     withheld: RowSide | None = None
 
     def values_of(self, select: Any) -> Iterator[tuple[str, str]]:
-        """Give each output that is no key of a group, and why it has other values."""
+        """Yield each output that is no key of a group, and why it has other values."""
         keys = _keys(select)
         for each in select.expressions:
             if not (keys and _is_of_keys(each.unalias(), keys)):
@@ -217,19 +226,6 @@ def _compare(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
             found.rows.append(RowEffect(RowSide.OLD if added else RowSide.NEW, words))
         found.values = found.values or (words if found.grouped else "")
         found.alike = found.alike or ("" if added else words)
-
-
-def _drop_qualifier(select: Any) -> None:
-    """Name the columns of the first source without it: canonical texts name it only beside a second one."""
-    from_ = select.args.get("from_")
-    source = from_.this.name if from_ is not None and isinstance(from_.this, exp.Table) else ""
-    name = source.removeprefix("STREAM ")
-    for part in ("expressions", "where", "having", "group"):
-        found = select.args.get(part)
-        for node in found if isinstance(found, list) else [found] if found is not None else []:
-            for column in node.find_all(exp.Column):
-                if name and column.table == name:
-                    column.set("table", None)
 
 
 def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
@@ -308,7 +304,7 @@ def _same_but_side(was: Any, now: Any) -> bool:
 
 
 def _regrouping(old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
-    """Give what decides what a row is: (words, before, after)."""
+    """Yield what decides what a row is: (words, before, after)."""
     for key, word in (("from_", "source"), ("laterals", "lateral view"), ("limit", "LIMIT"), ("qualify", "QUALIFY")):
         if key == "from_":
             was, now = (_source(select) for select in (old, new))

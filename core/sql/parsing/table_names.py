@@ -138,6 +138,7 @@ def _with(query: Any, ctes: AliasScope, outer: list[AliasScope], names: TableNam
         names.ctes += 1
         inner[written] = f"_c{names.ctes}"
         cte.args["alias"].this.set("this", inner[written])
+        cte.args["alias"].meta["written"] = written
     return inner
 
 
@@ -280,9 +281,11 @@ def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
     if isinstance(source, exp.Table) and "cte" in source.meta:
         source.set("this", exp.to_identifier(source.meta["cte"]))
     if alias is None:
-        source.set("alias", exp.TableAlias(this=exp.to_identifier(new)))
+        alias = exp.TableAlias(this=exp.to_identifier(new))
+        source.set("alias", alias)
     else:
         alias.set("this", exp.to_identifier(new))
+    alias.meta["written"] = written
 
 
 def _each_expression(nodes: Iterable[Any], ctes: AliasScope, outer: list[AliasScope], names: TableNames) -> None:

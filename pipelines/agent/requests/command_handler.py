@@ -18,7 +18,7 @@ from core.model.errors import (
     Refused,
     UsageError,
 )
-from core.model.names import TableName, parse_table_name
+from core.model.names import parse_statement_name, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
 from core.run.model import StepState
 from core.run.state_machine import OperatorControl, why_not_skipped
@@ -30,6 +30,7 @@ from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.refused_calls import RefusedCalls
 from pipelines.agent.requests.release_words import check_word
+from pipelines.agent.requests.retries import journal_retry
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_continued
@@ -71,7 +72,7 @@ _Answer = Callable[[Caller, dict[str, Any], str], dict[str, Any]]
 class _StatementAct(Protocol):
     """Stop, start or restart of the fast lane."""
 
-    def __call__(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]: ...
+    def __call__(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]: ...
 
 
 class CommandHandler:
@@ -204,8 +205,8 @@ class CommandHandler:
         outcomes = act(self._confirmed(verb, args, confirm), arrived, by=caller.name)
         return {"statements": [outcome.as_json() for outcome in outcomes]}
 
-    def _confirmed(self, act: str, args: dict[str, Any], confirm: str) -> tuple[TableName, ...]:
-        tables = tuple(sorted({parse_table_name(str(table)) for table in args.get("tables") or ()}))
+    def _confirmed(self, act: str, args: dict[str, Any], confirm: str) -> tuple[str, ...]:
+        tables = tuple(sorted({parse_statement_name(str(table)) for table in args.get("tables") or ()}))
         if not tables:
             raise UsageError(f"{act} needs a table", remedy=f"headgate {act} TABLE")
         here = self._world.layout.environment
@@ -241,11 +242,9 @@ class CommandHandler:
             require_confirmation(
                 confirmation_for_act(act, (row.id,), self._world.layout.environment.protected), confirm
             )
-        if act == "retry":
-            self._world.ledger.retry_run(row.id)
-        if act in ("retry", "skip") and row.state == "failed":
-            # At once, so that whoever follows the run does not read its old end; Refused where a table is taken.
-            self._world.ledger.put_run_state(row.id, "running")
+        if act == "retry" or (act == "skip" and row.state == "failed"):
+            # At once, so that whoever follows the run does not read its old end.
+            journal_retry(self._world, row, skipping=step if act == "skip" else 0)
         self._runs.tell(row.id, OperatorControl(act, step, caller.name))
         return {"run": row.id, "act": act}
 

@@ -1,15 +1,18 @@
-"""Stopping what a run has started beside what serves: by the steps of its plan, or by their rows without one."""
+"""Stopping what a run has started beside what serves: where it is cancelled, or to be started anew by a retry."""
 
 import logging
 
+from core.model.actions import StepKind
 from core.model.errors import HeadgateError
 from core.model.names import TableName, query_name
-from core.model.states import WantedState
+from core.model.states import State, WantedState
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import mark_stopped, stop
-from state.row_types import Deployment
+from state.row_types import Deployment, RunRow
 
 log = logging.getLogger(__name__)
+
+_BEGINS = (StepKind.START, StepKind.RESUME)
 
 Versions = tuple[tuple[str, int], ...]
 
@@ -21,6 +24,17 @@ def give_up(world: AgentContext, versions: Versions) -> tuple[Deployment, ...]:
     for deployment in beside:
         world.ledger.update_deployment(deployment.table, deployment.version, wanted=WantedState.STOPPED)
     return beside
+
+
+def stop_failed(world: AgentContext, row: RunRow) -> None:
+    """Record that new versions of a run that have failed are wanted stopped: after a retry its steps start them again.
+
+    A step starts what is wanted stopped, and leaves alone what has failed since.
+    """
+    begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
+    for deployment in (world.ledger.deployment(*key) for key in dict.fromkeys(begun)):
+        if deployment is not None and not deployment.active and deployment.state == State.FAILED:
+            world.ledger.update_deployment(deployment.table, deployment.version, wanted=WantedState.STOPPED)
 
 
 def abort(world: AgentContext, run_id: str, versions: Versions) -> None:

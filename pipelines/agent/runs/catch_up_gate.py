@@ -19,6 +19,9 @@ SILENT_S = 600.0
 UNKNOWN_S = 600.0
 """A version whose lag nobody knows for this long cannot be judged: the gate fails."""
 
+FRESH_S = 60.0
+"""Oldest measurement by which a version is swapped in; it is measured every 5 s."""
+
 FALLING_S = 6 * 3600.0
 """A version whose lag has had no new low for this long does not catch up: the gate fails."""
 
@@ -80,12 +83,14 @@ class CatchUpGate:
         self.seen_at = mine.at
         if self.good >= POLLS:
             watermark = f", watermark {mine.watermark}" if mine.watermark else ""
-            return GateReading(True, f"caught up: {_behind(mine)}{watermark}")
+            limit = _limit_words(mine, theirs, deployment, whole=self.whole)
+            return GateReading(True, f"caught up: {_behind(mine)}{limit}{watermark}")
         if why := self._stuck(mine, now):
             return GateReading(False, why, failed=True)
         if _gone(mine):
             return GateReading(False, _behind(mine))
-        return GateReading(False, f"{_behind(mine)}, {self.good} of {POLLS} checks within the limit")
+        limit = _limit_words(mine, theirs, deployment, whole=self.whole)
+        return GateReading(False, f"{_behind(mine)}{limit}, {self.good} of {POLLS} checks within the limit")
 
     def _hopeless(self, deployment: Deployment, now: float) -> str:
         """Explain why a version cannot catch up by its own state; empty where it may."""
@@ -138,9 +143,12 @@ class CatchUpGate:
         theirs = measured.get((blue.table, blue.version)) if blue else None
         if mine is None:
             return "it has no measurement"
+        if abs(world.clock() - mine.at) > FRESH_S:
+            return f"it was not measured for {FRESH_S:.0f} s"
         if deployment.state != State.RUNNING:
             return f"it is {deployment.state}"
-        return _lost(mine, theirs, deployment) or ("" if _caught_up(mine, theirs, deployment) else _behind(mine))
+        late = f"{_behind(mine)}{_limit_words(mine, theirs, deployment)}"
+        return _lost(mine, theirs, deployment) or ("" if _caught_up(mine, theirs, deployment) else late)
 
 
 def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> str:
@@ -169,13 +177,31 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
         return False
     if mine.batch is None or mine.lag_files == 0:
         return _holds_all(mine)
-    if mine.lag_rows is not None and mine.lag_rows <= min(LAG_ROWS, (mine.rows_total or 0) / 100):
-        return True
-    if mine.behind_s is not None and mine.behind_s <= 2 * trigger_s(deployment.trigger) + 15:
-        return True
-    return bool(
-        theirs and mine.lag_rows is not None and theirs.lag_rows is not None and mine.lag_rows <= theirs.lag_rows * 1.1
-    )
+    rows, age_s = _limits(mine, theirs, deployment)
+    # What waits has some age; none, as of files from after a clock that was set back, says nothing.
+    young = bool(mine.behind_s and mine.behind_s <= age_s)
+    return young or (mine.lag_rows is not None and mine.lag_rows <= rows)
+
+
+def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> tuple[int, float]:
+    """Return how many rows behind, or else seconds, count as caught up: what serves may itself be behind."""
+    few = min(LAG_ROWS, (mine.rows_total or 0) // 100)
+    like_theirs = int(theirs.lag_rows * 1.1) if theirs and theirs.lag_rows is not None else 0
+    return max(few, like_theirs), 2 * trigger_s(deployment.trigger) + 15
+
+
+def _limit_words(mine: Measurement, theirs: Measurement | None, deployment: Deployment, *, whole: bool = False) -> str:
+    """Write the age of what waits and the limit, to be put after a lag; empty where nothing waits.
+
+    Of 1,676 rows: `, 12 s behind, limit 100 rows or 25 s`.
+    """
+    if not mine.lag_files:
+        return ""
+    age = f", {mine.behind_s:,.0f} s behind" if mine.behind_s else ""
+    if whole or mine.batch is None:
+        return f"{age}, limit 0"
+    rows, age_s = _limits(mine, theirs, deployment)
+    return f"{age}, limit {f'{rows:,} rows or ' if mine.lag_rows is not None else ''}{age_s:,.0f} s"
 
 
 def _behind(measured: Measurement) -> str:

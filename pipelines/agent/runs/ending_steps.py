@@ -32,7 +32,7 @@ def stop(run: OpenRun, step: Step) -> RunEvidence:
 
 
 def _left_there(run: OpenRun, deployment: Deployment) -> str:
-    """Say how many rows stay in a version that a rollback takes out of service; empty for any other stop."""
+    """Return how many rows stay in a version that a rollback takes out of service; empty for any other stop."""
     if run.plan.request.verb != "rollback" or deployment.served_at is None:
         return ""
     try:

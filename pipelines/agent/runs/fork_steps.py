@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from core.model.actions import Strategy
 from core.model.names import physical_name, query_name
 from core.plan.model import Step
-from core.ports.storage import FolderTaken, OriginRows, VersionFolders
+from core.ports.storage import FolderTaken, OriginRows, SeenLog, VersionFolders
 from core.run.state_machine import RunEvidence, StepDone, StepFailed
 from core.text.wording import counted
 from pipelines.agent.deployment_compiler import compile_before, streamed_reads, streamed_sources
 from pipelines.agent.deployment_lifecycle import refuse_other_checkpoint
-from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.version_tables import register
 from state.row_types import Deployment
 
@@ -24,8 +24,8 @@ _ROWS: Mapping[str, OriginRows] = {
 def fork(run: OpenRun, step: Step) -> RunEvidence:
     """Have the step's version go on after the newest batch of the one that serves, which may run on."""
     made, node, world = run.deployed(step), run.node(step), run.world
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     origin = world.ledger.deployment(step.table, node.from_version)
     if origin is None or origin.deleted:
         gone = physical_name(step.table, node.from_version)
@@ -61,8 +61,8 @@ def fork(run: OpenRun, step: Step) -> RunEvidence:
 def seed(run: OpenRun, step: Step) -> RunEvidence:
     """Have the step's version count every file that its sources hold now as read."""
     made, world = run.deployed(step), run.world
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     by_version = {(d.table, d.version): d for d in world.ledger.deployments()}
     sources = streamed_sources(made, streamed_reads(made), by_version)
     seen = tuple(world.files.seen(folder) if folder else () for _, _, folder, _ in sources)
@@ -71,7 +71,7 @@ def seed(run: OpenRun, step: Step) -> RunEvidence:
     except FolderTaken as error:
         return StepFailed(step.n, f"{error.summary}; plan again, under the next number")
     world.faults.pass_by("seed record")
-    after = counted(sum(map(len, seen)), "file")
+    after = counted(sum(len(files) for files in seen if not isinstance(files, SeenLog)), "file")
     world.ledger.update_deployment(step.table, step.version, checkpoint_id=cut.id, begins_after=after)
     return StepDone(step.n, f"begins after {after}")
 

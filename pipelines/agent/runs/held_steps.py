@@ -1,10 +1,10 @@
 """The hold before a swap: every new version goes on running, and nothing is swapped before somebody gives the word."""
 
 from core.model.names import query_name
-from core.model.states import State
+from core.model.states import State, WantedState
 from core.plan.model import Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepFailed
-from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.runs.open_run import OpenRun
 
 
 def hold(run: OpenRun, step: Step) -> RunEvidence:
@@ -21,8 +21,12 @@ def look_at_held(run: OpenRun, step: Step) -> RunEvidence:
         deployment = run.world.ledger.deployment(table, version)
         if deployment is None:
             return StepFailed(step.n, f"{query_name(table, version)} is not in the registry")
-        if run.stopped_by_operator(table):
-            return StepFailed(step.n, STOPPED_BY_OPERATOR)
+        if run.stopped_by_operator(table, version):
+            return StepFailed(step.n, run.stopped_words(table))
+        if deployment.wanted == WantedState.STOPPED:
+            # A start of what serves has ended the stop of its table, and has not started this one.
+            again = f"headgate runs retry {run.id} starts it again"
+            return StepFailed(step.n, f"{query_name(table, version)} is stopped, and would not be swapped in; {again}")
         if deployment.state == State.FAILED:
             why = f"{deployment.error_class} {deployment.error}".strip()
             return StepFailed(step.n, f"{query_name(table, version)} failed while it was held: {why}")

@@ -12,12 +12,19 @@ from core.run.state_machine import StepFailed
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import compile_deployment
 from pipelines.agent.deployment_lifecycle import start
+from state.plans import local_time
 from state.row_types import Deployment
 
 if TYPE_CHECKING:
     from pipelines.agent.runs.validation_step import OpenValidation
 
-STOPPED_BY_OPERATOR = "an operator has stopped it during this run; headgate runs retry starts it all the same"
+
+def overtaken(world: AgentContext, node: PlanNode) -> str:
+    """Return which version serves a table that a node neither replaces nor brings; empty where none does."""
+    serving = next((d for d in world.ledger.versions(node.table) if d.active and not d.deleted), None)
+    if serving is None or serving.external or serving.version in (node.from_version, node.version):
+        return ""
+    return query_name(node.table, serving.version)
 
 
 class OpenRun:
@@ -41,24 +48,35 @@ class OpenRun:
         """Return the versions that a step acts on."""
         return [(table, self.nodes[table].version) for table in step.tables] or [(step.table, step.version)]
 
-    def stopped_by_operator(self, table: TableName) -> bool:
-        """Return whether an operator has stopped a table since this run began: no step starts or serves it then."""
+    def stopped_by_operator(self, table: TableName, version: int) -> bool:
+        """Return whether an operator has stopped a version since this run began: no step starts or serves it then."""
         locks, ledger = self.world.locks, self.world.ledger
-        return locks.has_unrecorded_stop(table) or ledger.stopped_during(self.id, table)
+        return locks.has_unrecorded_stop((table, version)) or ledger.stopped_during(self.id, table, version)
+
+    def stopped_words(self, table: TableName) -> str:
+        """Write which table was stopped, by whom and when, as far as that is recorded, and what can be done."""
+        ledger = self.world.ledger
+        act, run = ledger.table_acts().get(table), ledger.run(self.id)
+        known = act is not None and act.what.startswith("a stop by ") and (run is None or act.at >= run.started_at)
+        who = f"{act.what.removeprefix('a stop by ')} at {local_time(act.at)}" if act and known else "an operator"
+        retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
+        return f"{table} was stopped by {who} during this run; {retry} starts it all the same, {cancel} leaves it"
 
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | None:
-        """Start a version of this run that an operator has stopped: a retry of the run is the later word."""
+        """Start a version of this run that an operator or a retry has stopped: a retry is the later word."""
         deployment = self.world.ledger.deployment(table, version)
-        if deployment is None or deployment.external or deployment.wanted == WantedState.RUNNING:
+        if deployment is None or deployment.external:
+            return None
+        if deployment.wanted == WantedState.RUNNING:
             return None
         again = self.start_unless_stopped(replace(step, table=table, version=version), lambda found: None)
         return again if isinstance(again, StepFailed) else None
 
     def start_unless_stopped(self, step: Step, before: Callable[[Deployment], None]) -> Deployment | StepFailed:
         """Start the step's version after `before`; a stop by an operator during this run wins, whenever it comes."""
-        stops = self.world.locks.stops(step.table)
-        if self.stopped_by_operator(step.table):
-            return StepFailed(step.n, STOPPED_BY_OPERATOR)
+        stops = self.world.locks.stops((step.table, step.version))
+        if self.stopped_by_operator(step.table, step.version):
+            return StepFailed(step.n, self.stopped_words(step.table))
         before(self.deployed(step))
         if self.deployed(step).wanted != WantedState.RUNNING:
             self.world.ledger.update_deployment(step.table, step.version, wanted=WantedState.RUNNING)

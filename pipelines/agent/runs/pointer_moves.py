@@ -34,7 +34,7 @@ def move_forward(world: AgentContext, targets: list[tuple[TableName, int]]) -> f
             tries += 1
             log.warning("%s was not moved: %s", begun[-1], error.summary)
             if tries == TRIES:
-                why = f"{begun[-1]} was refused {TRIES} times: {error.summary}; {_back(world, targets)}"
+                why = f"{begun[-1]} was refused {TRIES} times: {error.summary}; {moved_back(world, targets)}"
                 raise EngineRefused(why, error_class=error.error_class, remedy=error.remedy) from error
 
 
@@ -48,7 +48,7 @@ def put_back(world: AgentContext, tables: Iterable[TableName]) -> None:
             pool.call(WRITE_CALL_S, pool.tables.unpoint, world.layout.pointer_name(table))
 
 
-def _back(world: AgentContext, targets: list[tuple[TableName, int]]) -> str:
+def moved_back(world: AgentContext, targets: list[tuple[TableName, int]]) -> str:
     """Put the pointers back, and say what came of it."""
     try:
         put_back(world, (table for table, _ in targets))

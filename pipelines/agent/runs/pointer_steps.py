@@ -3,7 +3,7 @@
 import logging
 
 from core.model.actions import StepKind
-from core.model.errors import HeadgateError
+from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import State, WantedState
 from core.plan.model import Step
@@ -12,9 +12,9 @@ from core.run.state_machine import GateOpened, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.registry_records import keep_record, serve
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
-from pipelines.agent.runs.open_run import OpenRun
+from pipelines.agent.runs.open_run import OpenRun, overtaken
 from pipelines.agent.runs.opened_tickets import tickets_of
-from pipelines.agent.runs.pointer_moves import move_forward, put_back
+from pipelines.agent.runs.pointer_moves import move_forward, moved_back, put_back
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def swap(run: OpenRun, step: Step) -> RunEvidence:
     run.half_moved[step.n] = True
     s = move_forward(run.world, targets)
     run.world.faults.pass_by("swap record")
-    served = serve(run.world, dict(targets), run.id)
+    served = _served(run, targets)
     run.world.ledger.open_tickets(tickets_of(run, dict(targets)))
     run.world.faults.pass_by("swap commit")
     run.world.ledger.activate(dict(targets), served=served, by=run.id, at=run.world.clock())
@@ -60,6 +60,17 @@ def _put_back_moved(run: OpenRun, step: Step) -> None:
     run.half_moved[step.n] = False
 
 
+def _served(run: OpenRun, targets: list[tuple[TableName, int]]) -> int:
+    """Record what serves; where the data folder does not take it, the pointers go back, as the ledger has it."""
+    try:
+        return serve(run.world, dict(targets), run.id)
+    except (Busy, LedgerUnavailable, PoolUnreachable):
+        raise
+    except TryAgain as error:
+        why = f"what serves could not be recorded: {error.summary}; {moved_back(run.world, targets)}"
+        raise TryAgain(why, remedy=error.remedy) from error
+
+
 def _record(run: OpenRun, targets: list[tuple[TableName, int]]) -> None:
     """Record at once by whom and since when each version serves, without which a lost ledger has no way back.
 
@@ -81,13 +92,17 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
     row = run.world.ledger.run(run.id)
     skipped = {s.n for s in row.steps if s.state == StepState.SKIPPED} if row else set()
     for table, version in targets:
+        if newer := overtaken(run.world, run.nodes[table]):
+            # A run that failed lets go of its tables until it is retried.
+            why = f"{newer} serves since, which this run was not planned to replace"
+            return StepFailed(step.n, f"{why}; no pointer has moved: cancel the run, and plan again")
         if (table, version) not in gates:
             continue
         name, deployment = query_name(table, version), run.world.ledger.deployment(table, version)
         if deployment is None:
             return StepFailed(step.n, f"{name} is not in the registry")
-        if run.stopped_by_operator(table):
-            return StepFailed(step.n, f"{name} was stopped after it had caught up; no pointer has moved")
+        if run.stopped_by_operator(table, version):
+            return StepFailed(step.n, f"no pointer has moved: {run.stopped_words(table)}")
         if deployment.wanted != WantedState.RUNNING:
             return run.begun_again(step, table, version) or GateOpened(step.n, f"{name} was started again")
         if deployment.state == State.FAILED:

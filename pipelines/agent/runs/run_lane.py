@@ -15,6 +15,7 @@ from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
 from core.plan.model import Plan, Step
 from core.run.model import Run, RunState, StepProgress, StepState
+from core.run.release import replaced_nodes
 from core.run.state_machine import (
     AbortVersions,
     GatePolled,
@@ -27,8 +28,14 @@ from core.run.state_machine import (
     is_early,
     recover_run,
 )
+from core.run.stopped_tables import (
+    left_running,
+    left_running_words,
+    stopped_serving,
+    stopped_serving_words,
+)
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.aborted_versions import abort, give_up
+from pipelines.agent.runs.aborted_versions import abort, give_up, stop_failed
 from pipelines.agent.runs.pointer_moves import put_back
 from pipelines.agent.runs.step_executor import StepExecutor
 from pipelines.agent.runs.unreadable_run import end_unreadable
@@ -133,6 +140,8 @@ class RunDriver:
         evidence: list[RunEvidence] = []
         while not self._world.stopping.is_set():
             words = self._heard()
+            if any(word.act == "retry" for word in words):
+                self._retrying(partial(stop_failed, self._world, self._row))
             evidence.extend(words)
             run, intents = advance_run(self._run, evidence)
             self._tell_refused(run, words)
@@ -177,7 +186,7 @@ class RunDriver:
         return [word for word in words if word not in self._early]
 
     def _tell_refused(self, run: Run, words: list[OperatorControl]) -> None:
-        """Say of each skip that has come too late why nothing was skipped: its asker was told that it was sent."""
+        """Record of each skip that has come too late why nothing was skipped: its asker was told that it was sent."""
         for word in words:
             if word.act == "skip" and (found := run.step(word.n)).state is not StepState.SKIPPED:
                 what = f"{act_words(found.step.do)} {found.step.table}".strip()
@@ -191,7 +200,10 @@ class RunDriver:
             try:
                 put_back(self._world, step.tables or (step.table,))
             except HeadgateError as error:
+                self._world.adrift.update(step.tables or (step.table,))
                 log.warning("pointers of a cancelled run are where its swap left them: %s", error.summary)
+                summary = f"pointers that the cancelled run {run.id} has moved could not be moved back yet"
+                self._retrying(partial(self._world.event, "run", summary, detail=error.summary))
 
     def _wait(self) -> None:
         """Wait for the next look at the gates, or for an operator's word, whichever is first."""
@@ -211,6 +223,8 @@ class RunDriver:
                 return evidence
             except (PoolUnreachable, LedgerUnavailable, Busy) as error:
                 if self._world.monotonic() > until or self._cancelled():
+                    if step.do is StepKind.SWAP:
+                        self._world.adrift.update(step.tables or (step.table,))
                     return StepFailed(step.n, error.summary)
                 log.info("step %s waits: %s", step.n, error.summary)
                 self._world.stopping.wait(POLL_S)
@@ -285,11 +299,21 @@ class RunDriver:
         failed = [p for p in self._run.steps if p.state is StepState.FAILED]
         summary = f"run {self._run.id} {self._run.state}"
         detail = "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
+        if self._run.state is RunState.CANCELLED:
+            detail = self._what_stays()
         self._retrying(lambda: self._world.event("run", summary, detail=detail))
         actor, outcome = self._row.actor, self._run.state.value
         self._retrying(
             lambda: self._world.audit(actor, "run", self._run.id, plan_hash=self._plan.hash, outcome=outcome)
         )
+
+    def _what_stays(self) -> str:
+        """Write what serves and is stopped after a cancel, and what was replaced and runs on."""
+        every, steps = self._world.ledger.deployments(), self._run.steps
+        swapped = any(p.step.do is StepKind.SWAP and p.state is StepState.DONE for p in steps)
+        replaced = {(node.table, node.from_version) for node in replaced_nodes(self._plan)} if swapped else set()
+        rests = stopped_serving_words(stopped_serving(every, {p.step.table for p in steps}))
+        return "; ".join(words for words in (rests, left_running_words(left_running(every, replaced))) if words)
 
 
 def heard(words: "queue.Queue[OperatorControl]") -> list[OperatorControl]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from core.model.errors import HeadgateError
 from core.model.names import query_name
+from core.model.table_formats import table_format
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
 from core.plan.model import PlanNode, Step
 from core.ports.storage import VersionFolders
 from core.run.state_machine import GateOpened, RunEvidence, StepFailed
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_lifecycle import stop
-from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.deployment_lifecycle import stop, written_batch
+from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.starting_steps import PENDING, take_over_texts
 from pipelines.agent.runs.trash_moves import archive_former
 from pipelines.agent.runs.version_histories import version_histories
@@ -40,8 +41,8 @@ def seam(run: OpenRun, step: Step) -> RunEvidence:
 
     While no batch fits it reads on as before; after `WAIT_S` the step fails, and nothing has moved.
     """
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     deployment, node = run.deployed(step), run.node(step)
     if has_moved(run, step):
         return _begun(run, step)
@@ -52,7 +53,7 @@ def seam(run: OpenRun, step: Step) -> RunEvidence:
     run.world.faults.pass_by(f"seam stop {step.table}")
     try:
         # It may have gone on until it was stopped.
-        place = find_place(run.world, deployment, node)
+        place = _unless_half_done(run.world, deployment, find_place(run.world, deployment, node))
         if isinstance(place, SeamPlace):
             _move(run, step, deployment, place)
     except HeadgateError:
@@ -92,6 +93,21 @@ def find_place(world: AgentContext, deployment: Deployment, node: PlanNode) -> S
     strict = not keeps.isdisjoint(histories.keys() - {key})
     pair = newest_aligned(histories, old, new, at=range(first, last + 1), strict=strict)
     return SeamPlace(batch, new, pair.green) if isinstance(pair, AlignedPair) else pair
+
+
+def _unless_half_done(
+    world: AgentContext, deployment: Deployment, place: SeamPlace | Unaligned
+) -> SeamPlace | Unaligned:
+    """Return a place unless a table with a log has a batch more, written and not committed: it has to end first.
+
+    The table knows the statement under the same query after the seam, and would skip the batch of that number.
+    """
+    if isinstance(place, Unaligned) or not table_format(deployment.format).transaction_log:
+        return place
+    written = written_batch(world, deployment)
+    if written is None or written <= place.batch:
+        return place
+    return Unaligned(f"batch {written} of {query_name(deployment.table, deployment.version)} is written, not committed")
 
 
 def _move(run: OpenRun, step: Step, deployment: Deployment, place: SeamPlace) -> None:

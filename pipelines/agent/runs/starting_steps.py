@@ -1,16 +1,19 @@
 """Step effects that make and begin versions: register, create, start, restart, alter, record; proof of a start."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from core.model.states import State
+from core.model.table_formats import table_format
 from core.plan.model import Step
 from core.ports.storage import FolderTaken
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.deployment_compiler import column_types
 from pipelines.agent.deployment_lifecycle import stop
-from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.runs.open_run import OpenRun
+from pipelines.agent.runs.paused_readers import paused_readers
 from state.row_types import Deployment
 
 PENDING = "started, first batch pending"
@@ -31,8 +34,8 @@ def register(run: OpenRun, step: Step) -> RunEvidence:
 
 def create(run: OpenRun, step: Step) -> RunEvidence:
     """Make the table of a version and its empty checkpoint."""
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     built = run.built(step)
     note = run.folder_note(built)
     try:
@@ -79,23 +82,28 @@ def look_for_proof(run: OpenRun, step: Step) -> RunEvidence:
         return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
     if deployment.state == State.RUNNING:
         return StepDone(step.n, seam.removesuffix("; "))
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     late = f": {deployment.error}" if deployment.state == State.DEGRADED else ""
     return GatePolled(step.n, f"{seam}{PENDING}{late}")
 
 
 def alter(run: OpenRun, step: Step) -> RunEvidence:
-    """Add the new columns to the table, its note and its registration."""
+    """Add the new columns to the table, its note and its registration; what Spark would end for them is stopped."""
     node = run.node(step)
     name = run.world.layout.catalog_name(step.table, step.version)
     columns = column_types(node.texts, step.table)
     built = run.built(step)
     pool = run.world.pool.connection()
-    pool.call(WRITE_CALL_S, pool.tables.add_columns, name, columns)
-    run.world.files.note(built.folder, run.folder_note(built))
-    run.world.ledger.update_deployment(step.table, step.version, compiled_ddl=built.compiled_ddl, columns=built.columns)
-    return StepDone(step.n)
+    pauses = table_format(built.format).added_column_stops_readers
+    with paused_readers(run, step) if pauses else nullcontext(()) as stopped:
+        run.world.faults.pass_by("alter stopped")
+        pool.call(WRITE_CALL_S, pool.tables.add_columns, name, columns)
+        run.world.faults.pass_by("alter done")
+        run.world.files.note(built.folder, run.folder_note(built))
+        changes = {"compiled_ddl": built.compiled_ddl, "columns": built.columns}
+        run.world.ledger.update_deployment(step.table, step.version, **changes)
+    return StepDone(step.n, f"stopped for it: {', '.join(stopped)}" if stopped else "")
 
 
 def take_over_texts(run: OpenRun, step: Step, **more: Any) -> None:

@@ -18,7 +18,7 @@ from pipelines.agent.runs import (
     validation_step,
 )
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
-from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.runs.open_run import OpenRun
 
 _EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
     StepKind.REGISTER: starting_steps.register,
@@ -123,8 +123,8 @@ class StepExecutor:
         deployment = self._world.ledger.deployment(step.table, step.version)
         if deployment is None:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
-        if self._run.stopped_by_operator(step.table):
-            return StepFailed(step.n, STOPPED_BY_OPERATOR)
+        if self._run.stopped_by_operator(step.table, step.version):
+            return StepFailed(step.n, self._run.stopped_words(step.table))
         gate = self._gates[step.n]
         look = gate.look(self._world, deployment)
         if look.failed:

@@ -18,11 +18,24 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Iterable[O
 
     A run that ended failed can be retried by a version that reads it, and cancelled by any.
     """
+    row = _with_recorded_swap(world, row)
     cancelled = next((word for word in words if word.act == "cancel"), None)
     if cancelled is not None:
         _cancel(world, row, cancelled)
     else:
         _fail(world, row, why)
+
+
+def _with_recorded_swap(world: AgentContext, row: RunRow) -> RunRow:
+    """Return the row with a swap done that the registry has: what it moved serves, whatever becomes of the run."""
+    steps = []
+    for step in row.steps:
+        found = world.ledger.deployment(TableName(step.table), step.version) if step.do == StepKind.SWAP else None
+        if step.state not in FINISHED and found is not None and found.active and found.served_by == row.id:
+            step = replace(step, state=StepState.DONE.value, note="recorded before", ended_at=found.served_at)
+            world.ledger.put_step(row.id, step)
+        steps.append(step)
+    return replace(row, steps=tuple(steps))
 
 
 def _cancel(world: AgentContext, row: RunRow, word: OperatorControl) -> None:

@@ -14,22 +14,31 @@ from core.model.actions import Action
 from core.model.errors import EngineRefused, HeadgateError, InvalidProject, PoolUnreachable, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
+from core.model.triggers import trigger_s
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
 from core.plan.model import Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
+from core.text.units import short_duration
 from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, figures
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.deployment_lifecycle import written_batch
-from pipelines.agent.runs.open_run import STOPPED_BY_OPERATOR, OpenRun
+from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.release_expectations import VersionPair
 from pipelines.agent.runs.version_comparison import VersionComparison
-from pipelines.agent.runs.version_histories import version_histories
+from pipelines.agent.runs.version_histories import version_histories, why_never_equal
 from state.check_results import CheckResultRow
 from state.row_types import Deployment
 
 STRICT_S = 60.0
 """For how long positions with the same watermarks are waited for; then rows that one side withholds are told apart."""
+
+ALIGNED_S = 1800.0
+"""For how long a position is waited for at least: where many small files arrive, no two batches may have read the same.
+"""
+
+ALIGNED_TRIGGERS = 10
+"""How often the slower of both versions may be triggered in that time at least."""
 
 GONE_EVERY_S = 30.0
 """Between two looks whether the files are still there that the serving version had read."""
@@ -79,8 +88,8 @@ def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
     new = world.ledger.deployment(step.table, step.version)
     if new is None:
         return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
-    if run.stopped_by_operator(step.table):
-        return StepFailed(step.n, STOPPED_BY_OPERATOR)
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table))
     if new.state == State.FAILED:
         return StepFailed(step.n, f"it failed: {new.error_class} {new.error}".strip())
     old = world.ledger.deployment(step.table, run.nodes[step.table].from_version)
@@ -91,7 +100,7 @@ def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
             if isinstance(found, Unaligned) and not (
                 why := found.why if found.final else _why_never(world, old, open_)
             ):
-                return GatePolled(step.n, f"no position yet that both have read: {found.why}")
+                return _no_position(run, step, (old, new), open_, found.why)
         except TryAgain as error:
             return GatePolled(step.n, f"waits: {error.summary}")
         open_.pair = found if isinstance(found, AlignedPair) else None
@@ -100,6 +109,20 @@ def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
     if not open_.work.done():
         return GatePolled(step.n, "comparing")
     return _judged(run, step, (old, new), open_)
+
+
+def _no_position(
+    run: OpenRun, step: Step, versions: tuple[Deployment | None, Deployment], open_: OpenValidation, why: str
+) -> RunEvidence:
+    """Wait for a position, within a bound; then the step fails, and whoever looks at it decides."""
+    slowest_s = max(trigger_s(each.trigger) for each in versions if each is not None)
+    most_s = max(ALIGNED_S, ALIGNED_TRIGGERS * slowest_s)
+    if run.world.monotonic() - open_.opened_at > most_s:
+        short = run.id[:12]
+        waits, goes_on = f"headgate runs retry {short} waits again", f"headgate runs skip {short} --step {step.n}"
+        within = f"within {short_duration(most_s)} there was no position that both have read"
+        return StepFailed(step.n, f"{within}: {why}; {waits}, {goes_on} goes on without a comparison")
+    return GatePolled(step.n, f"no position yet that both have read, for at most {short_duration(most_s)}: {why}")
 
 
 def _position(
@@ -111,6 +134,8 @@ def _position(
     both: list[Version] = [(old.table, old.version), (new.table, new.version)]
     strict = world.monotonic() - open_.opened_at < STRICT_S
     try:
+        if why := why_never_equal(world, *both):
+            return Unaligned(why, final=True)
         histories = version_histories(world, *both)
     except InvalidProject as error:
         return Unaligned(error.summary, final=True)

@@ -12,8 +12,9 @@ from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import Any
 
-from core.model.errors import EngineRefused, HeadgateError, TryAgain
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.names import TableName, query_name
+from core.model.problems import Severity
 from core.ports.spark import FileView
 from core.project.model import Settings
 from core.project_files.table_settings import read_settings
@@ -214,11 +215,12 @@ class VersionComparison:
         view = FileView(f"headgate_new_{self._mark}", new.folder, files, columns, new.format)
         found = []
         for name, sql in _settings(new).checks:
-            statements, _ = read_any(sql, "")
+            statements, problems = read_any(sql, "")
             reads = {read.table for each in statements for read in each.reads}
-            if new.table not in reads:
+            wrong = next((problem.summary for problem in problems if problem.severity is Severity.ERROR), "")
+            if not wrong and new.table not in reads:
                 continue
-            if unsafe := unsafe_for_analysis(sql) or _missing(reads, {*names, new.table}):
+            if unsafe := wrong or unsafe_for_analysis(sql) or _missing(reads, {*names, new.table}):
                 found.append(CheckResult(f"check {name}", CheckVerdict.FAILED, unsafe))
                 continue
             query = compile_select(statements[0], {**names, new.table: view.name})
@@ -227,6 +229,13 @@ class VersionComparison:
             except EngineRefused as error:
                 words = f"{error.error_class} {' '.join(error.summary.split())}".strip()
                 found.append(CheckResult(f"check {name}", CheckVerdict.FAILED, words))
+                continue
+            except TryAgain as error:
+                self._go_on()
+                if isinstance(error, PoolUnreachable):
+                    raise
+                # What was found before it is told as well.
+                found.append(CheckResult(f"check {name}", CheckVerdict.FAILED, error.summary))
                 continue
             found.append(project_check_result(name, tuple(rows[0]) if rows else (), [tuple(r.values()) for r in rows]))
         return tuple(found)

@@ -1,8 +1,34 @@
 """The batches of versions and of all that they read, from the ledger's bindings and the files of each."""
 
+from core.model.names import query_name
 from core.observed.aligned_positions import BatchHistory, Version, VersionHistory
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads
+
+
+def why_never_equal(world: AgentContext, old: Version, new: Version) -> str:
+    """Explain why a version cannot hold what an older one holds, whatever both have read; empty where it can.
+
+    What a stream of changes tells depends on the batches in which its table was written, and on when it began.
+    """
+    deployed = {(found.table, found.version): found for found in world.ledger.deployments()}
+
+    def above(version: Version) -> set[Version]:
+        found: set[Version] = set()
+        open_ = [version]
+        while open_:
+            each = open_.pop()
+            if each in found or each not in deployed:
+                continue
+            found.add(each)
+            open_ += [(binding.parent, binding.version) for binding in deployed[each].bindings if binding.streamed]
+        return found
+
+    for version in sorted(above(new) - above(old)):
+        changes = next((read.table for read in streamed_reads(deployed[version]) if read.takes_changes), None)
+        if changes is not None:
+            return f"{query_name(*version)} reads the changes of {changes}, which differ with its batches"
+    return ""
 
 
 def version_histories(world: AgentContext, *versions: Version) -> dict[Version, VersionHistory]:

@@ -64,6 +64,8 @@ def test_the_most_severe_kind_wins_and_the_evidence_names_all() -> None:
         (Settings(readers=("bi (me)",)), ChangeKind.DESCRIPTION),
         (Settings(key=("id",)), ChangeKind.OUTPUT_MODE_OR_KEY),
         (Settings(mode="upsert"), ChangeKind.OUTPUT_MODE_OR_KEY),
+        (Settings(sequence="id"), ChangeKind.OUTPUT_MODE_OR_KEY),
+        (Settings(deletes="id < 0"), ChangeKind.OUTPUT_MODE_OR_KEY),
     ],
 )
 def test_a_setting_has_its_kind(settings: Settings, kind: ChangeKind) -> None:

@@ -164,8 +164,8 @@ def test_a_request_reads_like_the_command_line() -> None:
         (StepKind.ALTER, 0, "alter a"),
         (StepKind.ALTER, 1, "alter a__v1"),
         (StepKind.RECORD, 1, "record a"),
-        (StepKind.UNPOINT, 1, "unpoint a"),
-        (StepKind.TOMBSTONE, 1, "tombstone a__v1"),
+        (StepKind.UNPOINT, 1, "drop view a"),
+        (StepKind.TOMBSTONE, 1, "trash a__v1"),
     ],
 )
 def test_a_step_names_what_it_acts_on(do: StepKind, version: int, words: str) -> None:
@@ -321,3 +321,9 @@ def test_statements_are_counted_without_external_tables_and_what_is_kept_is_coun
     text = "\n".join(plan_lines(found, 100))
     assert "changes 1 of 13 statements" in text and "13 tables kept as they are" in text
     assert "+t3" in text and not any(f"t{n} " in text for n in range(4, 12))
+
+
+def test_what_has_no_room_in_the_head_goes_on_in_the_next_line() -> None:
+    made = replace(everything(), request=PlanRequest(tables=tuple(T(f"a_long_name_of_a_table_{n}") for n in range(9))))
+    told = " ".join(" ".join(line.split()) for line in plan_lines(made, 80, LEE)[:5])
+    assert all(f"a_long_name_of_a_table_{n}" in told for n in range(9)) and "…" not in told

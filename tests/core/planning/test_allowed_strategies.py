@@ -1,11 +1,17 @@
 """What a plan may do with tables follows from what their formats can do."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
 import small_project
-from domain_builders import actions, deployed
+from domain_builders import actions, deployed, steps
 from domain_builders import plan as planned
 
 from core.model.names import TableName
 from core.observed.deployment import ObservedDeployment
+from core.plan.descriptions import change_words
+from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.planner import make_plan
 from core.project.model import Project
@@ -13,9 +19,13 @@ from core.project.model import Project
 T = TableName
 
 
-def on_delta(*tables: str, **columns: str) -> Project:
-    """Declare the small project with some of its tables on Delta; a keyword gives a table's columns."""
-    files = small_project.texts()
+def on_delta(
+    *tables: str, selects: Mapping[str, str] = MappingProxyType({}), keyed: str = "", **columns: str
+) -> Project:
+    """Declare the small project with some of its tables on Delta, one of them keyed; a keyword gives columns."""
+    files = small_project.texts(**selects)
+    if keyed:
+        files[f"pipelines/facts/p/{keyed}/{keyed}.yml"] = "mode: upsert\nkey: [id]\n"
     for path, text in files.items():
         name = path.rpartition(".sql")[0].rpartition(".")[2]
         if "/ddl." in path and name in tables:
@@ -32,14 +42,85 @@ def running(declared: Project) -> dict[TableName, ObservedDeployment]:
     return {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in declared.tables.items()}
 
 
-def test_a_column_that_is_added_to_a_table_on_delta_rebuilds_it_with_its_readers() -> None:
+WIDER = "kind STRING, more INT"
+
+
+def test_a_column_on_delta_is_added_while_its_readers_stand_still() -> None:
+    found = planned(on_delta("a", "b", "c", a=WIDER), running(on_delta("a", "b", "c")))
+    assert actions(found) == {"landed": "keep", "a": "restart", "b": "resume", "c": "resume"}
+    assert steps(found) == ["alter a@1", "restart a@1 < 1", "swap a < 2", "resume b@1 < 1", "resume c@1 < 1"]
+    assert found.steps[0].why == "the added columns; what streams it is stopped before, and goes on after"
+    (node,) = [node for node in found.nodes if node.table == "b"]
+    assert node.evidence == ("Spark would end it when a gets a column",)
+    assert change_words(node) == "upstream column added"
+    assert [way.words.partition(";")[0] for way in found.undo] == [
+        "rebuild with the old text as a new version",
+        "rebuild as a new version",
+    ]
+    assert {node.table: node.undo for node in found.nodes} == {"landed": "", "a": "plan", "b": "plan", "c": "none"}
+    on_parquet = planned(on_delta(a=WIDER), running(on_delta()))
+    assert actions(on_parquet) == {"landed": "keep", "a": "restart", "b": "keep", "c": "keep"}
+
+
+def test_a_reader_that_gets_columns_itself_restarts_behind_what_it_reads() -> None:
+    after = on_delta("a", "b", "c", a=WIDER, b=WIDER)
+    found = planned(after, running(on_delta("a", "b", "c")))
+    assert actions(found) == {"landed": "keep", "a": "restart", "b": "restart", "c": "resume"}
+    assert steps(found) == [
+        "alter a@1", "restart a@1 < 1", "swap a < 2", "alter b@1", "restart b@1 < 2,4", "swap b < 5", "resume c@1 < 1",
+    ]  # fmt: skip
+
+
+def test_readers_outside_of_the_plan_are_told_that_they_stand_still() -> None:
+    found = planned(on_delta("a", "b", "c", a=WIDER), running(on_delta("a", "b", "c")), "a")
+    assert actions(found) == {"landed": "keep", "a": "restart", "b": "resume"}
+    said = [warning.summary for warning in found.warnings if warning.table == "c"]
+    assert said == [
+        "is not part of this plan, and Spark would end it when a gets a column: it is stopped for that moment, and "
+        "goes on with its own text"
+    ]
+
+
+def test_readers_outside_of_headgate_are_told_to_be_started_again_there() -> None:
     before = running(on_delta("a", "b", "c"))
-    found = planned(on_delta("a", "b", "c", a="kind STRING, more INT"), before)
-    assert actions(found)["a"] == actions(found)["b"] == "rebuild"
-    (node,) = [node for node in found.nodes if node.table == "a"]
-    assert "column more is added, and every reader of the table would stop at once" in " ".join(node.evidence)
-    altered = planned(on_delta(a="kind STRING, more INT"), running(on_delta()))
-    assert actions(altered)["a"] == "restart"
+    after = on_delta("a", "b", "c", a=WIDER)
+    settings = replace(after.tables[T("a")].settings, readers=("billing (ann)", "audit"))
+    after = replace(after, tables={**after.tables, T("a"): replace(after.tables[T("a")], settings=settings)})
+    said = [warning.summary for warning in planned(after, before, "a", children="all").warnings]
+    assert said == [
+        "Spark ends what streams a outside of Headgate when the column is added, and it has to be started again there: "
+        "audit, billing"
+    ]
+
+
+def test_readers_that_do_not_run_are_left_alone_and_wake_nobody() -> None:
+    before = running(on_delta("a", "b", "c"))
+    before[T("b")] = replace(before[T("b")], state="stopped", wanted="stopped")
+    before[T("c")] = replace(before[T("c")], state="failed")
+    found = planned(on_delta("a", "b", "c", a=WIDER), before, "a", children="all")
+    assert actions(found) == {"landed": "keep", "a": "restart"} and not found.refusals
+
+
+def test_a_reader_that_could_not_go_on_keeps_the_column_out() -> None:
+    before = running(on_delta("a", "b", "c"))
+    before[T("b")] = replace(before[T("b")], checkpoint_ok=False)
+    found = planned(on_delta("a", "b", "c", a=WIDER), before, "a")
+    (refusal,) = found.refusals
+    assert refusal.summary.startswith("b cannot be started: its checkpoint is missing")
+
+
+def test_a_star_that_would_write_the_column_into_a_table_without_it_is_refused() -> None:
+    selects = {"b": "SELECT * FROM STREAM a"}
+    before = running(on_delta("a", "b", "c", selects=selects))
+    found = planned(on_delta("a", "b", "c", a=WIDER, selects=selects), before, "a")
+    (refusal,) = found.refusals
+    assert (refusal.summary, refusal.remedy) == (
+        "b selects * from a, and its table has no column more: every batch would be refused",
+        "add more to the DDL of b in the same plan, or name its columns",
+    )
+    both = on_delta("a", "b", "c", a=WIDER, b=WIDER, selects=selects)
+    taken = planned(both, before, "a", "b")
+    assert not taken.refusals and actions(taken)["b"] == "restart"
 
 
 def test_positions_are_not_set_where_a_table_on_delta_is_written_or_streamed() -> None:
@@ -50,3 +131,38 @@ def test_positions_are_not_set_where_a_table_on_delta_is_written_or_streamed() -
         found = make_plan(declared, "dev", running(declared), request)
         (why,) = [refusal.summary for refusal in found.refusals if refusal.table == "b"]
         assert why == f"fork cannot be used for b: positions cannot be set yet in {tables[0]} (delta)"
+
+
+def seam_of_b(*tables: str) -> Plan:
+    """Rebuild `a` and have `b` keep its table, with these tables on Delta."""
+    declared = on_delta(*tables)
+    request = PlanRequest(tables=(T("a"),), rebuild=True, choices=(StrategyChoice(T("b"), "seam"),))
+    return make_plan(declared, "dev", running(declared), request)
+
+
+def test_a_statement_over_delta_alone_keeps_its_table_across_a_rebuild() -> None:
+    found = seam_of_b("a", "b")
+    assert actions(found) == {"landed": "keep", "a": "rebuild", "b": "restart"} and not found.refusals
+    assert [step.do for step in found.steps if step.table == "b"] == ["seam"]
+    for tables in (("a",), ("b",)):
+        (why,) = [refusal.summary for refusal in seam_of_b(*tables).refusals if refusal.table == "b"]
+        assert why == f"seam cannot be used for b: positions cannot be set yet in {tables[0]} (delta)"
+
+
+def test_a_plan_says_what_its_statements_take_of_a_keyed_table() -> None:
+    selects = {
+        "b": "SELECT id, _change_type AS kind FROM STREAM a",
+        "c": "SELECT id, kind FROM STREAM a WITH ('skipChangeCommits'='true')",
+    }
+    found = planned(on_delta("a", "b", "c", selects=selects, keyed="a"), {})
+    assert {warning.table: warning.summary for warning in found.warnings if "takes" in warning.summary} == {
+        "b": "takes the changes of a, which replaces rows by key",
+        "c": "takes the first rows of each key of a, which replaces rows by key",
+    }
+
+
+def test_a_table_that_begins_to_replace_rows_is_rebuilt_with_what_takes_its_changes() -> None:
+    selects = {"b": "SELECT id, '_change_type' AS kind FROM STREAM a", "c": "SELECT id, kind FROM STREAM landed"}
+    before = on_delta("a", "b", selects=selects)
+    found = planned(on_delta("a", "b", selects=selects, keyed="a"), running(before), children="all")
+    assert actions(found)["a"] == actions(found)["b"] == "rebuild"

@@ -15,7 +15,7 @@ from core.planning.planner import make_plan
 from core.policy.model import Policy
 from tests.core.planning.test_rollback import SHOP as BACK
 from tests.core.planning.test_rollback import released
-from tests.support.domain_builders import plan, project, running, steps
+from tests.support.domain_builders import plan, project, running, steps, table
 
 SHOP = project(src="", a="src", b="a")
 REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
@@ -70,3 +70,11 @@ def test_the_eta_leaves_the_wait_for_a_word_out() -> None:
     plain = make_plan(SHOP, "dev", running(SHOP), REBUILD)
     with_hold, without = (predict(nodes, p.steps, lambda t: TableStatistics(), known).whole for p in (found, plain))
     assert with_hold == without and with_hold is not None
+
+
+def test_a_restart_in_place_says_how_a_version_to_hold_is_asked_for() -> None:
+    edited = project(table("a", "src", mark="new"), src="", b="a")
+    found = make_plan(edited, "dev", running(SHOP), replace(REBUILD, rebuild=False, hold=True))
+    assert {node.action for node in found.nodes if node.table == "a"} == {"restart"}
+    assert "nothing is held: it goes on in place; --rebuild makes a version to hold" in head_parts(found)
+    assert not any("version" in warned.summary for warned in found.warnings)

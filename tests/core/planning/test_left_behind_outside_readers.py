@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from core.model.names import TableName as T
+from core.plan.rendering import reader_sentences
 from core.plan.request import StrategyChoice
 from core.project.model import Project, Settings
 from tests.support.domain_builders import plan, project, running, table
@@ -46,3 +47,15 @@ def test_a_reader_of_a_table_that_stays_as_it_is_is_told_nothing() -> None:
         == ()
         == plan(made, running(made), "b", rebuild=True).readers
     )
+
+
+def test_a_reader_that_the_yml_names_is_told_of_its_ticket_where_a_pointer_moves() -> None:
+    """As `headgate help releases` and the agent: nobody sees whether it names the old version itself."""
+    made = project(table("a", "src", settings=Settings(readers=("BI report (ana)",))), src="", b="a")
+    (words,) = reader_sentences(plan(made, running(made), "a", rebuild=True))
+    assert words == (
+        "BI report (owner ana) reads a: a__v1 now, a__v2 through the pointer after the swap, which opens a ticket: "
+        "what names a__v1 itself has to move; then headgate release close RUN 'BI report'"
+    )
+    (words,) = reader_sentences(plan(made, running(made), "a", "b", verb="delete"))
+    assert words == "BI report (owner ana) reads a: a__v1 now, loses it"

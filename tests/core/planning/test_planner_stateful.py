@@ -50,7 +50,7 @@ def test_an_edit_above_the_state_restarts_and_tells_readers_that_aggregate_acros
     assert (actions(found)["a"], found.nodes[-1].row, steps(found)) == ("restart", "6c", ["restart a@1"])
     assert confirmation_for_plan(found).level == "C1"
     assert [(warned.table, warned.summary) for warned in found.warnings] == [
-        ("b", "keeps state, and aggregates across the point where a switches versions")
+        ("b", "keeps state, and aggregates across the point where a goes on with its new text")
     ]
 
 

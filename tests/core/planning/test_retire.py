@@ -109,3 +109,8 @@ def test_a_static_side_of_what_serves_is_a_reader_too() -> None:
     seen = world[T("b")]
     world[T("b")] = replace(seen, bindings=(Binding(T("a"), 1, False),), former=None, kept=())
     assert [r.summary for r in retired("a", world=world).refusals] == ["a__v1 is read by b (p)"]
+
+
+def test_a_retirement_says_when_its_versions_are_purged() -> None:
+    (way,) = retired("a", "b").undo
+    assert way.words == "no command takes a retired version out of the trash; it is purged 7 days after the run"

@@ -125,7 +125,7 @@ def test_what_was_started_is_stopped_and_what_was_deleted_comes_out_of_the_trash
     assert (stop.act, stop.tables, stop.until) == ("stop", (T("a"),), "at any time")
     (gone,) = planned_with_prices(priced(), "c", verb="delete").undo
     assert (gone.act, gone.tables, gone.replay_rows) == ("undelete", (T("c"),), 0)
-    assert gone.until == "for 7 days after the run, while the files are in the trash"
+    assert gone.until == "until the files are purged, 7 days after the run"
     moved = observed(b={"version": 2}, c={"bindings": (Binding(T("b"), 1, True),)})
     (lost,) = planned_with_prices(priced(), "c", verb="delete", world=moved).undo
     assert (lost.act, lost.words) == ("", "it has failed or never served, or what it reads is not there any more")

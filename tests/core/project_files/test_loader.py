@@ -195,11 +195,11 @@ def test_a_manifest_with_everything_is_read() -> None:
 @pytest.mark.parametrize(
     ("yml", "expected"),
     [
-        ("mode: upsert\n", "a.yml:1: mode must be append in this version"),
+        ("mode: upsert\n", "a.yml:1: mode must be append where there is no key"),
         ("\nowner: [x]\n", "a.yml:2: owner must be one value"),
         ("owner: 3\n", "a.yml:1: owner must be a string"),
         ("tags: {a: b}\n", "a.yml:1: tags must be a list of strings"),
-        ("reads: both\n", "a.yml:1: reads must be stream or batch"),
+        ("reads: both\n", "a.yml:1: reads must be stream, batch, changes or rows"),
         ("trigger: 10\n", "a.yml:1: trigger must be a string"),
         ("trigger: 10 fortnights\n", "a.yml:1: trigger must be an interval"),
         ("readers: {bi: me}\n", "a.yml:1: readers must be a list of strings"),

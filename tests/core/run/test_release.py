@@ -8,7 +8,8 @@ from ledger_rows import deployment_row, run_row
 
 from core.model.names import TableName as T
 from core.observed.deployment import Binding
-from core.plan.model import Plan
+from core.plan.model import Plan, PlanNode
+from core.run.model import step_word
 from core.run.release import Release, ReleaseState, open_tickets, release_of
 from core.run.time_left import Seconds
 from state.migration_tickets import MigrationTicket
@@ -212,4 +213,32 @@ def test_a_ticket_is_open_for_as_long_as_its_reader_reads_what_was_replaced() ->
     assert [one.reader for one in told(run(state="done"), [*versions(2), reader], tickets=both).tickets] == [
         "crm",
         "BI",
+    ]
+
+
+def test_a_rollback_that_has_not_swapped_names_the_command_that_ends_it() -> None:
+    back = replace(HELD, request=replace(HELD.request, verb="rollback"), nodes=tuple(map(_turned, HELD.nodes)))
+    found = told(run(back, before="catch_up", catch_up="gate"), made=back)
+    assert found.state is ReleaseState.ROLLING_BACK and found.rollback == ""
+    words = "it is a rollback itself, and no pointer has moved yet; headgate runs cancel 7f3a-1 ends it"
+    assert found.blocked == words
+
+
+def _turned(node: PlanNode) -> PlanNode:
+    return replace(node, from_version=node.version, version=node.from_version)
+
+
+def test_a_release_that_is_being_taken_back_offers_no_second_rollback() -> None:
+    swapped = run(state="done", **AFTER)
+    assert told(swapped, versions(serves=2)).rollback == "headgate rollback 7f3a-1"
+    found = told(swapped, versions(serves=2), taken_back_by="9c0d-1")
+    assert (found.rollback, found.blocked) == ("", "run 9c0d-1 takes it back")
+
+
+def test_what_people_read_of_a_step_that_waits_for_its_gate_is_that_it_runs() -> None:
+    assert [step_word(state) for state in ("gate", "running", "waits", "done")] == [
+        "running",
+        "running",
+        "waits",
+        "done",
     ]

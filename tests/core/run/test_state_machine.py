@@ -100,6 +100,15 @@ def test_a_failed_run_goes_on_where_it_failed_once_it_is_retried() -> None:
     assert (run.state, performed) == (RunState.DONE, [5, 6, 7, 8])
 
 
+def test_what_failed_in_a_paused_run_waits_again_once_it_is_retried_and_begins_once_it_is_resumed() -> None:
+    run, _ = advance_run(rebuild(), [])
+    run, _ = advance_run(run, [StepFailed(1, "Spark refused it"), OperatorControl("pause")])
+    paused, intents = advance_run(run, [OperatorControl("retry")])
+    assert (paused.state, paused.step(1).state, intents) == (RunState.PAUSED, StepState.WAITS, ())
+    _, intents = advance_run(paused, [OperatorControl("resume")])
+    assert intents == (PerformStep(paused.step(1).step),)
+
+
 def test_a_kept_step_lets_the_next_go_on() -> None:
     run, _ = drive(rebuild(), {8: StepKept(8, "crm reads it")})
     assert (states(run)[8], run.state) == ("kept", RunState.DONE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.text.secrets import mask_secrets
+from core.text.secrets import mask_literals, mask_secrets
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,36 @@ def test_a_secret_is_masked(text: str, masked: str) -> None:
 )
 def test_what_is_no_secret_is_left_as_it_is(text: str) -> None:
     assert mask_secrets(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("OPTIONS ('password' = 'hunter2', user 'ann')", "OPTIONS ('password' = '*****', user 'ann')"),
+        (
+            "WITH (kafka.sasl.password 'x y', 'secret' => \"v\")",
+            "WITH (kafka.sasl.password '*****', 'secret' => \"*****\")",
+        ),
+        ("'jaas' = 'x username=\"a\" password=\"b\";'", "'jaas' = 'x username=\"a\" password=\"*****\";'"),
+        ("url 'jdbc:x://ann:hunter2@db/shop'", "url 'jdbc:x://ann:*****@db/shop'"),
+        ("password: hunter2", "password: *****"),
+        ("WHERE pwd = 'abc' AND a.token = b.token", "WHERE pwd = '*****' AND a.token = b.token"),
+    ],
+)
+def test_a_secret_in_a_text_of_a_project_is_masked(text: str, masked: str) -> None:
+    assert mask_literals(text) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'password' = '${PASSWORD}'",
+        "password: ${PASSWORD}",
+        "SELECT token, 'x' AS secrets, access_key FROM STREAM t WHERE a.password = b.password",
+        "kind IN ('password', 'token', 'x') AND api_key IS NOT NULL",
+        "concat(token, 'x')",
+        "http://localhost:4040/jobs",
+    ],
+)
+def test_sql_without_a_secret_is_shown_as_it_is(text: str) -> None:
+    assert mask_literals(text) == text

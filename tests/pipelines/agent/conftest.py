@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -44,6 +44,7 @@ class ScriptedPool:
     asked: list[AnalysisQuestion] = field(default_factory=list)
     cleared: int = 0
     engine: str = "4.2.0"
+    other_python: str = ""
     told: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, Any] = field(default_factory=dict)
     looks: list[str] = field(default_factory=list)
@@ -116,6 +117,9 @@ class _Queries:
 
     def expect(self, name: str, id: str, run_id: str) -> None:
         return
+
+    def other_python(self) -> str:
+        return self.pool.other_python
 
     def look(self, query: ReportedQuery) -> ReportedQuery:
         self.pool.looks.append(query.name)
@@ -246,7 +250,11 @@ class ScriptedFiles:
         return self.ids.get(folder, "")
 
     def why_other_source(
-        self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]
+        self,
+        checkpoint: str,
+        sources: tuple[tuple[int, TableName, str, str], ...],
+        *,
+        take_changes: Set[int] = frozenset(),
     ) -> tuple[TableName, str] | None:
         return self.others.get(checkpoint)
 

@@ -34,7 +34,7 @@ def started(world: AgentContext, pool: Pool) -> Deployment:
     """Stop it where it runs, and start it on a pool."""
     world.layout = EnvironmentLayout(world.layout.data, Environment("dev", pool=pool))
     world.pool.connection().queries.stop("a@v1")
-    start(world, world.ledger.deployment(A, 1), stops=world.locks.stops(A))  # type: ignore[arg-type]  # It is there.
+    start(world, world.ledger.deployment(A, 1), stops=world.locks.stops((A, 1)))  # type: ignore[arg-type]  # It is there.
     found = world.ledger.deployment(A, 1)
     assert found is not None
     return found
@@ -82,5 +82,5 @@ def test_a_query_is_told_the_partitions_of_its_table_by_the_declaration(
     )
     world.ledger.put_deployment(found)
     world.files.prepare("/c/a__v1", {})
-    start(world, found, stops=world.locks.stops(A))
+    start(world, found, stops=world.locks.stops((A, 1)))
     assert pool.running["a@v1"].partitioned_by == columns

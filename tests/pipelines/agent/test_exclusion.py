@@ -1,5 +1,6 @@
 """One hand on a statement at a time: an operator acts while a run goes on, and a stop always wins."""
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -13,14 +14,14 @@ import small_project
 from agent_world import fast_lane, held_elsewhere, in_a_thread, stop_by_operator, wait_until
 
 from core.model.actions import StepKind
-from core.model.errors import Busy, EngineRefused, LedgerUnavailable, Refused, UsageError
+from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreachable, Refused, UsageError
 from core.model.names import TableName
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.fast_lane import ActOutcome, FastLane
 from pipelines.agent.reconciler import Reconciler
 from pipelines.agent.runs import run_lane, starting_steps
 from pipelines.agent.runs.catch_up_gate import GateReading
@@ -98,10 +99,67 @@ def test_a_stop_during_a_rebuild_stops_all_versions_and_nothing_is_swapped_in(
     run_id, state = drive_while(world, made, f"effect {step.n} {before_step}", lambda: stop(world, A))
     assert state == "failed"
     (said,) = notes(world, run_id, "failed").values()
-    assert "an operator has stopped it" in said or "a@v2 was stopped after it had caught up" in said
+    assert re.fullmatch(
+        r"(no pointer has moved: )?a was stopped by bob at \d\d-\d\d [\d:]{8} during this run; "
+        f"headgate runs retry {run_id} starts it all the same, headgate runs cancel {run_id} leaves it",
+        said,
+    )
     assert not [name for name in pool.running if name.startswith("a@")]
     assert pool.views == before, "what serves is as it was"
     assert all(found.wanted == "stopped" for found in world.ledger.versions(A))
+    assert drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    (over,) = (event for event in world.ledger.events() if event.summary == f"run {run_id} cancelled")
+    assert over.detail == "a v1 serves and is stopped: headgate start a starts it"
+
+
+def test_a_stop_of_the_new_version_alone_leaves_what_serves_running(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    made = plan(world, small_project.texts(a=UPPER), REBUILD)
+    swap = next(step for step in made.steps if step.do is StepKind.SWAP)
+    said: list[ActOutcome] = []
+
+    def stop_new() -> None:
+        said.extend(fast_lane(world).stop(("a@v2",), time.monotonic(), by="bob"))
+
+    run_id, state = drive_while(world, made, f"effect {swap.n} swap", stop_new)
+    assert [(one.table, one.version, one.outcome) for one in said] == [("a", 2, "stopped")]
+    assert state == "failed" and "a was stopped by bob at" in notes(world, run_id, "failed")[f"swap {swap.table}"]
+    assert {"a@v1", "b@v1"} <= pool.running.keys() and "a@v2" not in pool.running
+    assert (version(world, A, 1).wanted, version(world, A, 2).wanted) == ("running", "stopped")
+    (again,) = fast_lane(world).start(("a@v2",), time.monotonic(), by="bob")
+    assert (again.version, again.outcome) == (2, "started, first batch pending") and "a@v2" in pool.running
+
+
+@pytest.mark.parametrize("before_step", ["start", "catch_up", "swap"])
+def test_a_stop_of_the_old_version_alone_does_not_hold_up_its_release(
+    before_step: str, world: AgentContext, pool: Any
+) -> None:
+    deploy(world, pool, small_project.texts())
+    made = plan(world, small_project.texts(a=UPPER), REBUILD)
+    step = next(step for step in made.steps if step.do.value == before_step)
+
+    def stop_old() -> None:
+        fast_lane(world).stop(("a@v1",), time.monotonic(), by="bob")
+
+    _, state = drive_while(world, made, f"effect {step.n} {before_step}", stop_old)
+    assert state == "done" and pool.views["a"] == "a__v2" and version(world, A, 1).wanted == "stopped"
+
+
+def test_a_refused_start_of_what_serves_leaves_a_new_version_running(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    world.ledger.put_deployment(replace(version(world, A, 1), version=2, active=False))
+    fast_lane(world).stop(("a@v1",), time.monotonic(), by="bob")
+    pool.restored = False
+    with pytest.raises(PoolUnreachable):
+        fast_lane(world).start((A,), time.monotonic(), by="bob")
+    assert (version(world, A, 1).wanted, version(world, A, 2).wanted) == ("stopped", "running")
+
+
+def test_a_version_that_is_not_there_is_not_stopped(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    with pytest.raises(UsageError, match="a@v7 is not deployed"):
+        fast_lane(world).stop(("a@v7",), time.monotonic(), by="bob")
+    assert "a@v1" in pool.running
 
 
 @pytest.mark.parametrize("before_step", ["create", "start", "catch_up", "swap"])
@@ -132,7 +190,7 @@ def test_a_gate_ends_when_an_operator_stops_what_it_waits_for(
     changed = small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
     run_id = submit(world, plan(world, changed, PlanRequest(tables=(B,), rebuild=True)))
     assert drive(world, run_id) == "failed"
-    assert "an operator has stopped it" in notes(world, run_id, "failed")["catch_up b"]
+    assert "b was stopped by bob at" in notes(world, run_id, "failed")["catch_up b"]
 
 
 def test_a_restart_step_never_overwrites_a_stop(world: AgentContext, pool: Any) -> None:
@@ -141,7 +199,7 @@ def test_a_restart_step_never_overwrites_a_stop(world: AgentContext, pool: Any) 
     (restart,) = [step for step in made.steps if step.do is StepKind.RESTART]
     c = TableName("c")
     run_id, state = drive_while(world, made, f"effect {restart.n} restart", lambda: stop(world, c))
-    assert state == "failed" and "an operator has stopped it" in notes(world, run_id, "failed")["restart c"]
+    assert state == "failed" and "c was stopped by bob at" in notes(world, run_id, "failed")["restart c"]
     found = version(world, c, 1)
     assert (found.wanted, found.state, "c@v1" in pool.running) == ("stopped", "stopped", False)
     assert "WHERE" not in found.texts.dml, "the text that never ran is not recorded"
@@ -361,11 +419,26 @@ def test_a_stop_that_was_repeated_while_the_ledger_was_locked_ends_with_the_oper
         locked.setattr(type(world.ledger), "stop_statements", unavailable)
         for _ in range(3):
             lane.stop((A,), time.monotonic(), by="bob")
-    assert world.locks.has_unrecorded_stop(A)
+    assert world.locks.has_unrecorded_stop((A, 1))
     Reconciler(world, lane._emergency).apply_emergencies()
-    assert not world.locks.has_unrecorded_stop(A)
+    assert not world.locks.has_unrecorded_stop((A, 1))
     lane.start((A,), time.monotonic(), by="bob")
     assert deploy(world, pool, small_project.texts(), REBUILD) == "done", "a run that begins afterwards starts it"
+
+
+def test_a_stop_of_one_version_that_waited_for_the_ledger_is_of_that_version(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    world.ledger.put_deployment(replace(version(world, A, 1), version=2, active=False))
+    lane = fast_lane(world)
+    with monkeypatch.context() as locked:
+        locked.setattr(type(world.ledger), "stop_statements", unavailable)
+        lane.stop(("a@v2",), time.monotonic(), by="bob")
+    assert world.locks.has_unrecorded_stop((A, 2)) and not world.locks.has_unrecorded_stop((A, 1))
+    Reconciler(world, lane._emergency).apply_emergencies()
+    assert not world.locks.has_unrecorded_stop((A, 2))
+    assert (version(world, A, 1).wanted, version(world, A, 2).wanted) == ("running", "stopped")
 
 
 def unavailable(*_: Any) -> None:

@@ -38,7 +38,7 @@ def stopped(world: AgentContext) -> Deployment:
 
 
 def start_it(world: AgentContext, deployment: Deployment) -> None:
-    start(world, deployment, stops=world.locks.stops(A))
+    start(world, deployment, stops=world.locks.stops((A, 1)))
 
 
 def notes(world: AgentContext, run_id: str, state: str) -> list[str]:

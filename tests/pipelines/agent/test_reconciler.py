@@ -99,6 +99,25 @@ def test_a_query_that_ended_with_an_error_has_failed_and_is_not_started_again(
     assert (event.summary, event.detail) == ("DIVIDE_BY_ZERO", "Division by zero.")
 
 
+def test_a_statement_whose_process_has_died_is_said_and_started_again_three_times(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world)
+    error = "Python worker exited unexpectedly (crashed)"
+    for starts in range(1, 5):
+        row = world.ledger.deployment(A, 1)
+        assert row is not None
+        pool.running.clear()
+        ended = ReportedQuery("a@v1", "q", row.run_id, False, error_class="STREAM_FAILED", error=error)
+        state = reconcile(reconciler, ended=(ended,))
+        assert len(pool.starts) == min(starts, 3)
+        assert (state == "failed") is (starts == 4)
+    row = world.ledger.deployment(A, 1)
+    assert row is not None and (row.restarts, row.error) == (3, error)
+    lost = [e for e in world.ledger.events() if e.summary == "HEADGATE_WORKER_LOST"]
+    assert len(lost) >= 1 and lost[0].detail == error
+
+
 def test_a_query_that_is_wanted_stopped_is_stopped_again(
     world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:

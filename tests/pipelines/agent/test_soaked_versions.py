@@ -96,6 +96,32 @@ def test_a_clock_that_is_set_forward_ends_no_soak(soaked: AgentContext) -> None:
     assert wanted(soaked) == ["a@v2", "b@v2", "c@v2"]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clock_that_is_set_by_less_than_an_hour_moves_the_end_of_a_soak_along(
+    restarted: bool, soaked: AgentContext
+) -> None:
+    wall, up, boot = soaked.clock(), 50_000.0, "boot"
+    soaked.clock, soaked.uptime = lambda: wall, lambda: Uptime(boot, up)
+    for version in soaked.ledger.deployments():
+        if version.stops_at is not None:
+            soaked.ledger.update_deployment(version.table, version.version, stops_at=wall + 1800.0)
+    stop_soaked(soaked)
+    # Set forward by 45 minutes, also across a start of the machine, 5 s before the next look.
+    wall, up, boot = wall + 2700.0 + 5.0, (5.0 if restarted else up + 5.0), "again" if restarted else boot
+    stop_soaked(soaked)
+    assert len(wanted(soaked)) == 6, "five seconds of half an hour have passed"
+    ends = {round(d.stops_at - wall) for d in soaked.ledger.deployments() if d.stops_at is not None}
+    assert ends == {1795}, "and the end that is shown is true"
+    wall, up = wall - 2700.0 + 5.0, up + 5.0
+    stop_soaked(soaked)
+    ends = {round(d.stops_at - wall) for d in soaked.ledger.deployments() if d.stops_at is not None}
+    assert ends == {1790}, "set back again, the soak is no longer than it was"
+    wall, up = wall + 1791.0, up + 1791.0
+    for _ in range(2):
+        stop_soaked(soaked)
+    assert wanted(soaked) == ["a@v2", "b@v2", "c@v2"]
+
+
 def test_a_plan_says_that_both_versions_run(world: AgentContext, soaked: AgentContext) -> None:
     found = lane.plan(soaked, soaking(small_project.texts(a=UPPER)), REBUILD)
     assert any("runs on for 30 min beside what replaces it" in warned.summary for warned in found.warnings)

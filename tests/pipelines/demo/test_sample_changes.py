@@ -140,6 +140,6 @@ def test_a_folder_without_the_sample_is_a_usage_error(tmp_path: Path) -> None:
         change_project(tmp_path, "filter")
 
 
-def test_a_column_is_expected_to_be_a_rebuild_on_delta(tmp_path: Path) -> None:
+def test_a_column_is_expected_to_stop_the_readers_on_delta(tmp_path: Path) -> None:
     change, written = change_project(copy_sample(tmp_path / "demo", "delta").folder, "column")
-    assert written and change.expected.startswith("rebuild with its readers")
+    assert written and change.expected.startswith("stop its readers, alter the table")

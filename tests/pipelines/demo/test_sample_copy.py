@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from core.model.errors import HeadgateError, Refused
+from core.model.names import TableName
 from pipelines.demo import sample_copy
-from pipelines.demo.sample_copy import MARKER, PROGRAM, copy_sample, project_id, purge_list
+from pipelines.demo.sample_copy import MARKER, PROGRAM, SELDOM, copy_sample, project_id, purge_list
 from pipelines.demo.sample_reference_data import FEEDS, FOLDER
 
 
@@ -103,6 +104,11 @@ def test_the_sample_on_delta_is_the_same_company_with_its_tables_in_delta(tmp_pa
     assert project is not None and not problems
     formats = {table.parsed_ddl.format for table in project.tables.values() if not table.external}
     assert formats == {"delta"}
+    assert {table.settings.trigger for table in project.tables.values()} == {SELDOM}
+    keyed = {name for name, table in project.tables.items() if table.settings.upserts}
+    assert keyed == {"dim_client_now", "int_order_status"}
+    (changes,) = project.tables[TableName("fct_client_moves")].parsed.reads  # type: ignore[union-attr]  # It has one.
+    assert changes.takes_changes and changes.table == "dim_client_now"
     assert copy_sample(tmp_path / "demo").made is False
     with pytest.raises(Refused, match="whose tables are delta"):
         copy_sample(tmp_path / "demo", "parquet")

@@ -4,13 +4,15 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from core.model.errors import Busy
 from core.model.names import TableName
-from core.ports.spark import QueryStart, ReportedQuery
+from core.ports.spark import QueryStart, ReportedQuery, Upsert
 from core.ports.storage import SourceLag
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
@@ -62,18 +64,40 @@ class Lake:
         self.sql(f"INSERT INTO {self.name(table)} SELECT {at} + id, concat('v', id) FROM range(0, {rows}, 1, {files})")
 
     def start(
-        self, table: str, select: str, *, checkpoint: str = "", trigger: str = "0 seconds", parts: tuple[str, ...] = ()
+        self,
+        table: str,
+        select: str,
+        *,
+        checkpoint: str = "",
+        trigger: str = "0 seconds",
+        parts: tuple[str, ...] = (),
+        upsert: Upsert | None = None,
     ) -> ReportedQuery:
         """Start the query that fills a table."""
         place = self.checkpoint(checkpoint or table)
         self.files.prepare(place, {"run": "r"})
-        return self.queries.start(
-            QueryStart(self.query(table), select, self.name(table), "delta", place, trigger, partitioned_by=parts)
-        )
+        about = (self.query(table), select, self.name(table), "delta", place, trigger)
+        return self.queries.start(QueryStart(*about, partitioned_by=parts, upsert=upsert))
 
-    def run(self, table: str, select: str, *, checkpoint: str = "") -> None:
+    def start_when_there_is_room(self, table: str, select: str, upsert: Upsert) -> None:
+        """Start a query whose process the pool may not begin at once."""
+
+        def started() -> bool:
+            with suppress(Busy):
+                self.start(table, select, upsert=upsert)
+                return True
+            return False
+
+        self.until(started)
+
+    def upsert(self, table: str, *columns: str, sequence: str = "", deletes: str = "") -> Upsert:
+        """Return how a table is written by the first of its columns."""
+        place, checkpoint = self.place(table), self.checkpoint(table)
+        return Upsert(f"{place}/delta", f"{place}/deleted", checkpoint, columns, columns[:1], sequence, deletes)
+
+    def run(self, table: str, select: str, *, checkpoint: str = "", upsert: Upsert | None = None) -> None:
         """Have the query of a table read what there is, and end."""
-        query = self.start(table, select, checkpoint=checkpoint, trigger="available now")
+        query = self.start(table, select, checkpoint=checkpoint, trigger="available now", upsert=upsert)
         self.until(lambda: query.name not in self.mine())
         ended = [
             f"{found.error_class} {found.error}".strip()

@@ -59,6 +59,17 @@ def test_what_waits_is_counted_from_the_position_within_a_version(files: TableCh
     assert lag(files, tmp_path).consumed_rows == 15
 
 
+def test_rows_that_wait_of_a_merge_are_those_that_it_changed(files: TableCheckpoints, tmp_path: Path) -> None:
+    written = WrittenLog(tmp_path / "p")
+    (path,) = written.commit(100)
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 2))
+    changed = {"numTargetRowsInserted": "2", "numTargetRowsUpdated": "1", "numTargetRowsDeleted": "1"}
+    (path,) = written.commit(101, removes=(path,), metrics=changed)
+    assert (lag(files, tmp_path).rows, lag(files, tmp_path).exact) == (4, True)
+    written.commit(90, removes=(path,))
+    assert (lag(files, tmp_path).rows, lag(files, tmp_path).exact) == (None, False)
+
+
 def test_a_file_without_statistics_makes_rows_unknown_and_nothing_else(files: TableCheckpoints, tmp_path: Path) -> None:
     written = WrittenLog(tmp_path / "p")
     written.commit(3, None)
@@ -92,6 +103,19 @@ def test_a_table_made_anew_in_its_place_is_another_one(files: TableCheckpoints, 
     assert files.rows(str(tmp_path / "p"), "delta") == 18
 
 
+def test_a_log_made_anew_in_a_folder_that_has_the_same_inode_is_another_one(tmp_path: Path) -> None:
+    WrittenLog(tmp_path / "p").commit(3)
+    log = DeltaLog(f"{tmp_path}/p/delta")
+    log.refresh()
+    assert (log.id, log.active().rows) == ("id-1", 3)
+    again = WrittenLog(tmp_path / "q", id="id-2")
+    again.commit(9)
+    for commit in again.log.iterdir():
+        commit.replace(tmp_path / "p/delta/_delta_log" / commit.name)
+    log.refresh()
+    assert (log.id, log.active().rows) == ("id-2", 9)
+
+
 def test_a_copy_that_ends_earlier_is_not_what_was_read(files: TableCheckpoints, tmp_path: Path) -> None:
     written = WrittenLog(tmp_path / "p")
     for _ in range(3):
@@ -120,6 +144,26 @@ def test_what_lies_in_a_folder_that_is_not_mounted_is_not_gone(files: TableCheck
     (tmp_path / "tables").mkdir()
     assert files.identity(str(place), "delta") == ""
     assert files.why_other_source(str(tmp_path / "cp"), sources) == (P, "is gone: there is no _delta_log")
+
+
+def test_rows_that_were_taken_out_after_what_was_read_are_told_to_a_stream_of_rows(
+    files: TableCheckpoints, tmp_path: Path
+) -> None:
+    written, place, checkpoint = WrittenLog(tmp_path / "p"), str(tmp_path / "p"), str(tmp_path / "cp")
+    (path,) = written.commit(3)
+    sources = ((0, P, place, "delta"),)
+    for batch, offset in enumerate((offset_line(written, 1), offset_line(written, 1, 0, snapshot=True))):
+        commit_batch(tmp_path / "cp", batch, offset)
+        assert files.why_other_source(checkpoint, sources) is None
+    written.commit(2, removes=(path,))
+    assert files.why_other_source(checkpoint, sources) == (
+        P,
+        "was changed by a commit in version 2, which it has not read: a stream of rows does not go on over that",
+    )
+    (tmp_path / "p/delta/part-2-0.parquet").touch()
+    assert files.why_other_source(checkpoint, sources, take_changes={0}) is None
+    commit_batch(tmp_path / "cp", 2, offset_line(written, 3))
+    assert files.why_other_source(checkpoint, sources) is None, "what is behind it does not matter"
 
 
 def test_what_is_no_log_is_told_and_tried_again(files: TableCheckpoints, tmp_path: Path) -> None:

@@ -152,8 +152,10 @@ def test_a_new_catalog_is_given_the_table_as_its_log_has_it(lake: Any) -> None:
     lake.tables.create(name, declared, exists=True)
     assert lake.count("p") == 3 and lake.files.identity(lake.place("p"), "delta") == before
     lake.tables.create(name, declared, exists=True)
-    with pytest.raises(EngineRefused, match="has id bigint in the catalog, not id int"):
-        lake.tables.create(name, lake.ddl("p", "id INT, v STRING"), exists=True)
+    for _ in ("there already", "registered anew"):
+        with pytest.raises(EngineRefused, match="has id bigint in the catalog, not id int"):
+            lake.tables.create(name, lake.ddl("p", "id INT, v STRING"), exists=True)
+        lake.tables.forget(name)
 
 
 def test_registered_without_its_log_a_table_would_come_to_be_empty(lake: Any) -> None:
@@ -236,6 +238,57 @@ def test_a_source_that_was_created_again_is_told_before_and_by_spark(lake: Any) 
 
 
 @pytest.mark.drill
+@pytest.mark.parametrize(
+    ("change", "operation", "error"),
+    [("UPDATE {p} SET v = 'x' WHERE id = 1", "UPDATE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES"),
+     ("DELETE FROM {p} WHERE id = 1", "DELETE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES"),
+     ("DELETE FROM {p}", "DELETE", "DELTA_SOURCE_IGNORE_DELETE"),
+     ("RESTORE TABLE {p} TO VERSION AS OF 1", "RESTORE", "DELTA_SOURCE_IGNORE_DELETE")],
+)  # fmt: skip
+def test_rows_that_are_changed_by_hand_in_a_source_are_told_before_spark_ends_its_reader(
+    change: str, operation: str, error: str, lake: Any
+) -> None:
+    name = lake.table("p")
+    lake.table("c")
+    lake.insert("p", 4)
+    lake.insert("p", 4, at=10)
+    select = f"SELECT id, v FROM STREAM {name}"
+    lake.run("c", select)
+    lake.sql(change.format(p=name))
+    sources = ((0, "p", lake.place("p"), "delta"),)
+    assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
+        "p",
+        f"was changed by {operation} in version 3, which it has not read: a stream of rows does not go on over that",
+    )
+    assert lake.files.why_other_source(lake.checkpoint("c"), sources, take_changes={0}) is None
+    with pytest.raises(AssertionError, match=error):
+        lake.run("c", select)
+    lake.run("c", f"SELECT id, v FROM STREAM {name} WITH ('skipChangeCommits'='true')")
+    assert lake.count("c") == 8, "and with its option it goes on"
+
+
+@pytest.mark.drill
+def test_files_that_vacuum_has_deleted_before_they_were_read_are_told(lake: Any) -> None:
+    name = lake.table("p")
+    lake.table("c")
+    select = f"SELECT id, v FROM STREAM {name}"
+    lake.insert("p", 1)
+    lake.run("c", select)
+    for n in range(3):
+        lake.insert("p", 1, at=n)
+    sources = ((0, "p", lake.place("p"), "delta"),)
+    lake.sql(f"OPTIMIZE {name}")
+    assert lake.files.why_other_source(lake.checkpoint("c"), sources) is None
+    lake.sql("SET spark.databricks.delta.retentionDurationCheck.enabled=false")
+    lake.sql(f"VACUUM {name} RETAIN 0 HOURS")
+    lake.sql("RESET spark.databricks.delta.retentionDurationCheck.enabled")
+    assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
+        "p",
+        "lacks files of version 2, which is to be read next: VACUUM has deleted them",
+    )
+
+
+@pytest.mark.drill
 def test_a_sink_that_was_dropped_is_made_anew_by_spark_with_new_rows_only(lake: Any) -> None:
     lake.table("p")
     name = lake.table("c")
@@ -295,16 +348,24 @@ def test_without_its_format_a_query_does_not_write_into_the_table(lake: Any) -> 
 
 
 @pytest.mark.drill
-def test_an_added_column_stops_a_reader_at_once_so_it_is_a_rebuild(lake: Any) -> None:
+def test_an_added_column_ends_a_reader_at_once_and_not_one_that_stood_still(lake: Any) -> None:
     name = lake.table("p")
-    lake.table("c")
     lake.insert("p", 2)
-    query = lake.start("c", f"SELECT id FROM STREAM {name}", trigger="500 milliseconds")
-    lake.until(lambda: lake.batch("c") == 0)
-    lake.sql(f"ALTER TABLE {name} ADD COLUMNS (more INT)")
-    lake.until(lambda: query.name not in lake.mine())
-    (ended,) = [found for found in lake.queries.ended() if found.run_id == query.run_id]
+    select = f"SELECT id FROM STREAM {name}"
+    for table in ("c", "still"):
+        lake.table(table)
+        query = lake.start(table, select, trigger="500 milliseconds")
+        lake.until(lambda table=table: lake.batch(table) == 0)
+    lake.queries.stop(lake.query("still"))
+    lake.tables.add_columns(name, (("id", "bigint"), ("more", "int")))
+    query = lake.query("c")
+    lake.until(lambda: query not in lake.mine())
+    (ended,) = [found for found in lake.queries.ended() if found.name == query]
     assert "DELTA_SCHEMA_CHANGED" in f"{ended.error_class} {ended.error}"
+    lake.sql(f"INSERT INTO {name} SELECT 10 + id, 'v', 1 FROM range(3)")
+    for table in ("c", "still"):
+        lake.run(table, select)
+        assert lake.count(table) == 5, "from its checkpoint, and nothing twice"
 
 
 def test_a_pointer_moves_between_versions_of_delta_and_of_files(lake: Any) -> None:

@@ -1,5 +1,6 @@
 """The catalog on real Spark: idempotent calls, pointers that are altered, reads that are fresh."""
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from pipelines.spark.catalog import SparkTables
 from pipelines.spark.session import Session
 
 pytestmark = pytest.mark.spark
+
+HEAVY = "SELECT count(*) FROM range(10000000000) AS r WHERE hash(r.id) = 7 AND sqrt(r.id) > 3"
+"""Half a minute of every core: longer than any condition here, and no harm to the rest of the run if it is left."""
 
 
 def names(ground: Any) -> set[str]:
@@ -232,9 +236,8 @@ def test_a_read_beyond_its_deadline_ends_on_the_server_and_disturbs_nobody(groun
     reader = ground.session.reader()
     reader.attach()
     tables = SparkTables(ground.session, reader)
-    heavy = "SELECT count(*) FROM range(100000000000) AS r WHERE hash(r.id) = 7 AND sqrt(r.id) > 3"
     with pytest.raises(TryAgain, match="did not end within") as raised:
-        ground.session.call(2, tables.read, heavy, 1)
+        ground.session.call(2, tables.read, HEAVY, 1)
     assert not isinstance(raised.value, PoolUnreachable)
     assert ground.session.breaker.state == CircuitState.CLOSED
     ground.session.call(5, ground.session.ping)
@@ -246,12 +249,11 @@ def test_a_read_is_ended_by_its_tag_and_no_other_one_is(ground: Any) -> None:
     reader = ground.session.reader()
     reader.attach()
     tables = SparkTables(ground.session, reader)
-    heavy = "SELECT count(*) FROM range(100000000000) AS r WHERE hash(r.id) = 7 AND sqrt(r.id) > 3"
     raised: dict[str, Exception] = {}
 
     def read(tag: str) -> None:
         try:
-            ground.session.call(60, tables.read_files, heavy, 1, (), tag)
+            ground.session.call(60, tables.read_files, HEAVY, 1, (), tag)
         except HeadgateError as error:
             raised[tag] = error
 
@@ -268,6 +270,27 @@ def test_a_read_is_ended_by_its_tag_and_no_other_one_is(ground: Any) -> None:
         assert isinstance(raised[tag], EngineRefused), raised
         assert tag == "headgate-other" or threads["headgate-other"].is_alive()
     assert _running_operations(reader) == 0
+    reader.close()
+
+
+def test_a_read_that_is_ended_as_it_begins_leaves_no_work_behind(ground: Any) -> None:
+    reader = ground.session.reader()
+    reader.attach()
+    tables = SparkTables(ground.session, reader)
+
+    def read() -> None:
+        with contextlib.suppress(HeadgateError):
+            tables.read_files(HEAVY, 1, (), "headgate-mine")
+
+    for number in range(15):
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join(number * 0.04)
+        while thread.is_alive():
+            tables.end_reads("headgate-mine")
+            thread.join(0.02)
+        # A job that was left behind holds every core, and this one would wait for it.
+        assert ground.session.call(8, tables.read, "SELECT count(*) FROM range(10)", 1)[1] == ((10,),), number
     reader.close()
 
 

@@ -76,6 +76,40 @@ def test_a_refusal_of_a_stopped_spark_context_is_known_and_said_in_words(text: s
     assert (type(found), found.summary) == (MaybeStopped, line)
 
 
+def test_what_a_writer_of_keyed_tables_has_refused_is_said_in_its_own_words() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An "
+        "error occurred in the user provided function in foreach batch sink. Reason: Traceback (most recent call last):"
+        '\n  File "worker.py", line 3\npyspark.errors.exceptions.connect.SparkRuntimeException: [USER_RAISED_EXCEPTION]'
+        ' [HEADGATE_NULL_KEY] a row has no key: {"id":null} SQLSTATE: P0001\n\nJVM stacktrace:\nat x'
+    )
+    assert (error_class(text), first_line(text)) == ("HEADGATE_NULL_KEY", 'a row has no key: {"id":null}')
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[DELTA_SCHEMA_CHANGED_WITH_VERSION] Detected schema change in version 2:\nstreaming source schema: root",
+         "columns of what it reads were changed by hand (version 2): a start goes on from its checkpoint"),
+        ("[DELTA_SOURCE_TABLE_IGNORE_CHANGES] Detected a data update (for example UPDATE (Map())) in the source table "
+         "at version 3. This is currently not supported.",
+         "rows of what it reads were changed by hand (version 3): a rebuild reads all"),
+        ("[DELTA_SOURCE_IGNORE_DELETE] Detected deleted data (for example x) from streaming source at version 4.",
+         "rows of what it reads were deleted by hand (version 4): a rebuild reads what is left"),
+        ("[DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE] The streaming query was reading from an unexpected table",
+         "what it reads was created again: restore it, or rebuild"),
+    ],
+)  # fmt: skip
+def test_why_a_stream_of_delta_ended_is_said_with_a_way_out(text: str, words: str) -> None:
+    failed = f"[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: {text} SQLSTATE: KD002"
+    assert first_line(failed) == words
+
+
+def test_the_session_of_a_process_that_died_is_not_what_a_person_needs() -> None:
+    text = "[session: fc67924f-d449] [userId: headgate] Python worker exited unexpectedly (crashed)"
+    assert first_line(text) == "Python worker exited unexpectedly (crashed)"
+
+
 def test_errors_of_ours_pass_unchanged() -> None:
     ours = EngineRefused("no", error_class="X")
     assert translate_error(ours) is ours

@@ -32,6 +32,20 @@ def test_prepare_makes_a_folder_with_owner_and_note_and_leaves_nothing_else(tmp_
     assert [path.name for path in folder.parent.iterdir()] == ["orders__v1"]
 
 
+@pytest.mark.parametrize("fails", ["fsync", "rename"])
+def test_prepare_leaves_nothing_behind_on_a_full_disk(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, fails, full)
+    for _ in range(3):
+        with pytest.raises(TryAgain, match="No space left on device"):
+            FILES.prepare(str(tmp_path / "tables" / "orders__v1"), {"run": "7f3a"})
+    assert list((tmp_path / "tables").iterdir()) == []
+
+
 def test_prepare_leaves_a_folder_of_the_same_run_as_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     FILES.prepare(str(folder), {"version": 1, "run": "7f3a"})

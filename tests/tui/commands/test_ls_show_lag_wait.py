@@ -15,6 +15,7 @@ from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.states import State, Trend
 from core.observed.table_statistics import TableStatistics
+from core.project.revision import RevisionTexts
 from state.ledger import LedgerReader
 from state.registry import StatementLine
 from state.row_types import AuditRow, CommandRow, Deployment, EventRow
@@ -131,6 +132,29 @@ def test_show_names_parents_readers_and_versions(shop: Any, capsys: pytest.Captu
     assert found["parents"] == [{"table": "landed", "version": 0, "streamed": True}]
     assert found["readers"] == [{"table": "b", "version": 1}]
     assert [version["version"] for version in found["versions"]] == [1]
+
+
+def test_the_sql_of_a_statement_is_shown_without_its_secrets(
+    ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = RevisionTexts("CREATE", "SELECT *\nFROM STREAM t WITH ('api.token' = 'hunter2')", "")
+    ledger.put_deployment(deployed("a", texts=texts))
+    assert exit_codes.run_command_line(["show", "a", "--sql"]) == 0
+    assert capsys.readouterr().out == "SELECT *\nFROM STREAM t WITH ('api.token' = '*****')\n"
+
+
+def test_show_takes_one_version(shop: Any, deployed: Any, measured: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.put_deployment(deployed("a", version=2, active=False, state="starting"))
+    shop.put_measurements([measured("a", version=2, lag_rows=77)])
+    found = told(["show", "A@v2"], capsys)
+    assert (found["version"], found["lag_rows"], found["readers"]) == (2, 77, [])
+    assert told(["show", "a@v1"], capsys)["readers"] == [{"table": "b", "version": 1}]
+    assert exit_codes.run_command_line(["show", "a@v2"]) == 0
+    assert "a v2  starting" in capsys.readouterr().out
+    assert exit_codes.run_command_line(["show", "a@v7"]) == 2
+    assert "a has no version 7\n  there is a@v1, a@v2" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["show", "a@vx"]) == 2
+    assert "a version is written TABLE@vN" in capsys.readouterr().err
 
 
 def test_show_says_from_where_on_a_version_reads(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:

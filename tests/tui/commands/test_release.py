@@ -67,6 +67,19 @@ def test_a_held_release_is_listed_and_shown_with_the_word_that_it_waits_for(
     assert [one["run"] for one in written(["release"], capsys)["releases"]] == [held]
 
 
+def test_the_steps_of_a_release_and_of_its_plan_are_told_where_they_are_asked_for(
+    held: str, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = said(["release", "show", held, "--steps"], capsys)
+    steps = out.partition("\nsteps\n")[2].splitlines()
+    run = ledger.run(held)
+    assert len(steps) == len(run.steps) and any("hold" in line and "running" in line for line in steps)
+    assert "\nsteps\n" not in said(["release", "show", held], capsys)[0]
+    assert [step["n"] for step in written(["release", "show", held], capsys)["steps"]] == [s.n for s in run.steps]
+    out, _ = said(["review", run.plan_hash], capsys)
+    assert len(out.partition("\nsteps\n")[2].splitlines()) == len(run.steps)
+
+
 def test_a_release_that_has_compared_nothing_says_so(held: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(["release", "diff", held, "a"], capsys) == ("", f"run {held} has compared no rows of a so far\n")
     assert "does nothing to zz" in said(["release", "diff", held, "zz"], capsys, 2)[1]
@@ -217,3 +230,22 @@ def test_a_run_that_compares_nothing_is_not_told_to_do_so_later(
     ledger.put_plan(replace(row, hash="9f2c", status="open", run_id=""))
     ledger.take_plan("9f2c", run_row("9f2c", id="9f2c-1"), now=3.0)
     assert said(["release", "diff", "9f2c-1"], capsys)[1] == "run 9f2c-1 compares no rows\n"
+
+
+def test_a_release_whose_rollback_is_under_way_offers_none(
+    held: str, ledger: Any, place: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.activate({T("a"): 2, T("b"): 2}, by=held, at=5.0)
+    ledger.put_run_state(held, "done", ended_at=6.0)
+    assert f"headgate rollback {held}" in said(["release", "show", held], capsys)[0]
+    project = ProjectReader(place, {}).read().project
+    back = make_plan(
+        project, "dev", observe(ledger.deployments()), PlanRequest(verb="rollback", tables=(T("a"), T("b")))
+    )
+    assert not back.refusals
+    ledger.put_plan(plan_row(back))
+    steps = tuple(StepRow(s.n, s.do, s.table, s.version, "waits") for s in back.steps)
+    ledger.take_plan(back.hash, run_row(back.hash, id="9c0d-1", steps=steps), now=7.0)
+    out, _ = said(["release", "show", held], capsys)
+    assert "no rollback: run 9c0d-1 takes it back" in out and "headgate rollback" not in out
+    assert "no rollback: it is a rollback itself" in said(["release", "show", "9c0d"], capsys)[0]

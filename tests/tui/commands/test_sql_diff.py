@@ -238,7 +238,7 @@ def test_people_read_both(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "keeps   window by k, window(ts, '5 minutes'): sum(v)" in said
     assert "reads   STREAM  a  (maxFilesPerTrigger=1, named src, watermark ts 10 minute)" in said
     assert exit_codes.run_command_line(["diff", "old.sql", "new.sql"]) == 0
-    assert capsys.readouterr().out.startswith("rebuild: state no longer fits (6a)\n  window: sum(v) → max(v)\n")
+    assert capsys.readouterr().out.startswith("rebuild: state no longer fits (6a)\n  aggregates: sum(v) → max(v)\n")
 
 
 def answered(same: bool, **new: Any) -> dict[str, Any]:

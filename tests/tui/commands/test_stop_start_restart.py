@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger_rows import create_run, run_row
 
 from pipelines.agent.fast_lane import PENDING, RAN, RESTARTED, RESTED, SENT, STARTED, STOPPED, WAITS
+from state.row_types import StepRow
 from tui.command_line import exit_codes
 from tui.commands.stop_start_restart import TAKEN
 
@@ -93,3 +95,48 @@ def test_a_name_without_a_statement_is_refused_before_anything_is_asked(
     assert "landed is an external table" in capsys.readouterr().err
     assert exit_codes.run_command_line([verb, "orders"]) == 3
     assert "--confirm 'yes'" in capsys.readouterr().err and agent.heard == []
+
+
+def test_a_stop_names_each_version_that_it_stops_and_the_run_that_needs_the_table(
+    agent: Any, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.put_deployment(deployed("orders"))
+    ledger.put_deployment(deployed("orders", version=2, active=False))
+    steps = (StepRow(1, "catch_up", "orders", 2, "done"), StepRow(2, "hold", "orders", 2, "gate"))
+    create_run(ledger, run_row("p", id="7f3a-1", steps=steps))
+    agent.script["stop"] = {"statements": [{"table": "orders", "version": 1, "outcome": "stopped", "took_ms": 12}]}
+    assert exit_codes.run_command_line(["stop", "orders", "--yes"]) == 0
+    said = capsys.readouterr().err
+    assert "orders is stopped in each version that runs: v1, v2\n" in said
+    assert (
+        "run 7f3a-1 needs orders: it fails, and asks for headgate runs retry 7f3a-1, which starts its versions, "
+        "or headgate runs cancel 7f3a-1\n" in said
+    )
+    ledger.update_deployment("orders", 1, wanted="stopped")
+    assert exit_codes.run_command_line(["runs", "cancel", "7f3a-1", "--confirm", "7f3a"]) == 0
+    assert "orders v1 serves and is stopped: headgate start orders starts it\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", TAKEN)
+def test_one_version_is_named_as_show_prints_it(
+    verb: str, agent: Any, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.put_deployment(deployed("orders"))
+    ledger.put_deployment(deployed("orders", version=2, active=False))
+    ledger.put_deployment(deployed("items", reads="orders"))
+    steps = (StepRow(1, "catch_up", "orders", 2, "done"), StepRow(2, "swap", "orders", 2, "waits"))
+    create_run(ledger, run_row("p", id="7f3a-1", steps=(*steps, StepRow(3, "stop", "orders", 1, "waits"))))
+    agent.script[verb] = {"statements": [{"table": "orders", "version": 2, "outcome": TAKEN[verb][0], "took_ms": 12}]}
+    assert exit_codes.run_command_line([verb, "Orders@v2", "--yes"]) == 0
+    assert agent.heard[-1]["args"] == {"tables": ["orders@v2"]}
+    said = capsys.readouterr().err
+    assert ("run 7f3a-1 needs orders@v2: it fails" in said) == (verb == "stop") and "each version" not in said
+    assert exit_codes.run_command_line([verb, "orders@v1", "items", "--confirm", "2"]) == 0
+    assert agent.heard[-1]["args"] == {"tables": ["items", "orders@v1"]}
+    assert "7f3a" not in capsys.readouterr().err, "the release goes on without the version that it replaces"
+    assert exit_codes.run_command_line([verb, "orders@v1", "orders", "--yes"]) == 0
+    assert agent.heard[-1]["args"] == {"tables": ["orders"]}
+    heard = len(agent.heard)
+    assert exit_codes.run_command_line([verb, "orders@v7", "--yes"]) == 2
+    assert "orders@v7 is not deployed here\n  there is orders@v1, orders@v2" in capsys.readouterr().err
+    assert exit_codes.run_command_line([verb, "ordrs@v1", "--yes"]) == 2 and len(agent.heard) == heard

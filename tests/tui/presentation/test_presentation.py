@@ -32,7 +32,7 @@ from tui.presentation.screen_content.statement_rows import (
     tree_row,
 )
 from tui.presentation.screen_content.status_line import standing_message
-from tui.presentation.styling.diff_highlighting import difference
+from tui.presentation.styling.diff_highlighting import colour_sql, difference
 from tui.presentation.styling.glyphs import ASCII, STATE_TONES, TREND_TONES, UNICODE, choose_glyphs, sparkline
 from tui.presentation.styling.palette import choose_palette
 from tui.presentation.styling.styled_text import clean, fit, line, line_width, plain, shorten, width_of, wrap
@@ -250,6 +250,15 @@ def test_what_is_stolen_from_a_terminal_s_own_language_is_drawn_as_blanks() -> N
 def test_texts_are_cut_by_cells() -> None:
     assert shorten("日本語", 5) == "日本…"
     assert [plain(one) for one in wrap("one two three", 8)] == ["one two", "three"]
+
+
+def test_sql_and_its_differences_are_shown_without_secrets() -> None:
+    old, new = "SELECT 1 -- x\nOPTIONS ('password' = 'hunter2')", "SELECT 1 -- x\nOPTIONS ('password' = 'hunter3')"
+    assert [plain(row).strip() for row in colour_sql(old)][1] == "OPTIONS ('password' = '*****')"
+    assert [plain(row).strip() for row in difference(old, new, 0)] == [
+        "- OPTIONS ('password' = '*****')",
+        "+ OPTIONS ('password' = '*****')",
+    ]
 
 
 def test_a_difference_is_told_by_signs() -> None:

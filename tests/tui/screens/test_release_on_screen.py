@@ -62,6 +62,50 @@ def test_a_run_that_replaces_versions_shows_its_pairs_and_its_steps(size: tuple[
     in_console(scenario, size=size, backend=ReleasingBackend(release_of("held")))
 
 
+def test_a_cancel_and_a_stop_name_what_they_leave_stopped_and_who_waits() -> None:
+    backend = ReleasingBackend(release_of("held"))
+    found = backend.run(RUN)
+    assert found is not None
+    table = next(
+        step.table for step in found.run.steps if step.table in {one.table for one in backend.current.statements}
+    )
+    lines = backend.current.statements
+    rests = tuple(one._replace(wanted="stopped", state="stopped") if one.table == table else one for one in lines)
+    backend.current = replace(backend.current, statements=rests, open_runs=(found.run,))
+
+    async def scenario(console: Console) -> None:
+        await opened(console)
+        await console.press("C")
+        said = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
+        assert f"{table} v1 serves and is stopped: headgate start {table} starts it." in said, said
+        await console.press("escape")
+        run_command(console.screen, f"stop {table}")  # type: ignore[arg-type]  # The screen of a run.
+        await console.until(lambda: "STOP" in console.dialog(), "the question")
+        said = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
+        assert f"run {found.run.id} needs {table}: it fails, and asks for headgate runs retry" in said, said
+
+    in_console(scenario, backend=backend)
+
+
+def test_one_version_is_stopped_by_its_name() -> None:
+    backend = ReleasingBackend(release_of("held"))
+    one = next(line for line in backend.current.statements if line.table == "order_items")
+    new = one._replace(version=2, active=False)
+    backend.current = replace(backend.current, statements=(*backend.current.statements, new))
+
+    async def scenario(console: Console) -> None:
+        run_command(console.screen, "stop order_items@v7")  # type: ignore[arg-type]  # The home screen.
+        await console.until(lambda: "order_items@v7: not deployed here" in console.status(), "the refusal")
+        run_command(console.screen, "stop order_items@v2")  # type: ignore[arg-type]  # The home screen.
+        await console.until(lambda: "STOP order_items@v2" in console.dialog(), "the question")
+        await console.type("yes")
+        await console.press("enter")
+        await console.until(lambda: bool(console.backend.calls), "the stop")
+        assert console.backend.calls == [("stop", ("order_items@v2",), "yes")]
+
+    in_console(scenario, backend=backend)
+
+
 def test_enter_alone_keeps_it_held() -> None:
     async def scenario(console: Console) -> None:
         await opened(console)
@@ -132,13 +176,31 @@ def test_the_banner_names_what_is_open(release: Release, said: str) -> None:
 
 def test_b_stages_a_deploy_that_is_held() -> None:
     async def scenario(console: Console) -> None:
-        assert console.screen.table.choose("order_items")  # type: ignore[attr-defined]  # The tree has a table.
+        assert console.screen.table.choose("oven_load")  # type: ignore[attr-defined]  # The tree has a table.
         await console.pilot.pause()
         await console.press("B")
         await console.until(lambda: bool(console.backend.calls), "the stage")
-        assert console.backend.calls == [("stage", ("order_items",), "hold")]
+        assert console.backend.calls == [("stage", ("oven_load",), "hold")]
 
     in_console(scenario)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("order_items", "order_items is deployed as its files say: there is no new version to hold"),
+        ("landed_orders", "landed_orders is external"),
+    ],
+)
+def test_b_stages_nothing_where_no_version_would_be_held(table: str, said: str) -> None:
+    async def scenario(console: Console) -> None:
+        assert console.screen.table.choose(table)  # type: ignore[attr-defined]  # The tree has a table.
+        await console.pilot.pause()
+        await console.press("B")
+        await console.until(lambda: said in console.status(), "the refusal")
+        assert console.backend.calls == []
+
+    in_console(scenario, size=(160, 40))
 
 
 @pytest.mark.parametrize(("deadline", "said"), [(NOW - 60, True), (NOW + 60, False)])

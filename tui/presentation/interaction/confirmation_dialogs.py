@@ -142,6 +142,8 @@ class ActionSummary:
     data: str
     """`data 2 s old`."""
     expected: str
+    besides: tuple[str, ...] = ()
+    """What else comes of it: further versions that are stopped, runs that wait."""
 
 
 _EFFECTS = {
@@ -177,6 +179,7 @@ def dialog_for_statements(facts: ActionSummary) -> ConfirmationDialog:
                 )
             )
         )
+    body += [line((words, Tone.CHANGING)) for words in facts.besides]
     body.append(line((f"same as: {facts.command}", Tone.DIM)))
     body.append(line((f"{facts.data}, checked again when sent", Tone.DIM)))
     return ConfirmationDialog(title, tuple(body), facts.expected, facts.verb, safe)

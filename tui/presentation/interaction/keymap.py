@@ -181,7 +181,7 @@ ACTIONS: tuple[ConsoleAction, ...] = (
                   frozenset({ActionRequirement.TARGET, ActionRequirement.LIVE}), rank=24),
     ConsoleAction("stage_hold", ("B",), STATEMENT_SCREENS | {"changes"}, "blue/green",
                   "Stage a deploy that waits for your word before its swap", ConfirmationLevel.C0, "", "hold",
-                  frozenset({ActionRequirement.TARGET, ActionRequirement.LIVE}), rank=25),
+                  _OURS_AND_LIVE, rank=25),
     ConsoleAction("stage_delete", ("X",), STATEMENT_SCREENS | {"changes"}, "delete",
                   "Stage a delete; it is reviewed like a deploy", ConfirmationLevel.C0, "", "delete",
                   _OURS_AND_LIVE | {ActionRequirement.UNREAD}, rank=70),

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from core.model.states import Trend
+from core.model.states import State, Trend
 from core.run.model import StepState
 from core.run.open_tickets import overdue_tickets
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
 from core.run.release_records import Ticket
+from core.run.stopped_tables import stopped_serving_words
 from core.text.units import duration_range
 from core.text.wording import counted, first_sentence
 from tui.presentation.styling.glyphs import parse_trend
@@ -55,18 +56,30 @@ def verdict(release: Release, now: float) -> str:
             return f"The pointers move: {moved}.{again}"
         case ReleaseState.NEEDS_YOU:
             retry = f"headgate runs retry {release.run}, or headgate runs cancel {release.run}"
-            return f"Its run has failed: {first_sentence(release.note)}. Then {retry}."
+            return f"Its run has failed: {first_sentence(release.note)}. Then {retry}.{_stopped(release)}"
         case ReleaseState.OBSERVING if release.old_until is not None and release.rollback:
             until = moment(release.old_until, now)
             return f"What was replaced runs on until {until}; {release.rollback} takes seconds until then."
         case ReleaseState.ABORTED:
-            return f"{release.note[:1].upper()}{release.note[1:]}; what served before serves still."
+            return f"{release.note[:1].upper()}{release.note[1:]}; what served before serves still.{_stopped(release)}"
         case ReleaseState.ROLLED_BACK:
-            return "What served before serves again."
+            return f"What served before serves again.{_stopped(release)}"
         case ReleaseState.REPLACED:
             return "What it swapped in was replaced since."
+        case ReleaseState.DONE if release.note:
+            return f"Its run was cancelled after the swap: {release.note}."
         case _:
             return ""
+
+
+def _stopped(release: Release) -> str:
+    """Write what serves and is stopped, as a sentence that is added; empty where there is none."""
+    sides = (
+        (pair.table, side) for pair in release.pairs for side in (pair.old, pair.new) if side.version == pair.serves
+    )
+    rests = [(table, side.version) for table, side in sides if not side.runs and side.state != State.ABSENT]
+    words = stopped_serving_words(rests)
+    return f" {words}." if words else ""
 
 
 def _catching_up(release: Release) -> str:
@@ -119,24 +132,31 @@ def old_words(side: ReleaseSide, now: float) -> str:
 
 
 def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
-    """Write each release with its way back, then a line for each table."""
+    """Write each release with what it waits for and its way back, then a line for each table with the lag of both."""
     lines: list[str] = []
     for release in releases:
-        lines.append(f"{release.run}  {state_words(release, now)}  {counted(len(release.pairs), 'table')}")
+        left = left_words(release)
+        lines.append(f"{release.run}  {state_words(release, now)}{left}  {counted(len(release.pairs), 'table')}")
+        said = verdict(release, now)
+        # What names the way back is not said twice.
+        lines += [f"  {said}"] if said and not (release.rollback and release.rollback in said) else []
         lines.append(f"  {way_words(release, now)}")
         lines += [f"  ticket: {ticket_words(one, now)}" for one in overdue_tickets(release.tickets, now)]
         width = max(len(pair.table) for pair in release.pairs)
         for pair in release.pairs:
             versions = f"v{pair.old.version} → v{pair.new.version}"
-            lines.append(
-                f"  {pair.table:{width}}  {versions}  serves v{pair.serves}  "
-                f"v{pair.old.version} is {old_words(pair.old, now)}"
-            )
+            sides = (f"v{side.version} is {old_words(side, now)}{_behind(side)}" for side in (pair.old, pair.new))
+            lines.append(f"  {pair.table:{width}}  {versions}  serves v{pair.serves}  {'; '.join(sides)}")
     return tuple(lines)
 
 
+def _behind(side: ReleaseSide) -> str:
+    """Write the lag of a version that runs, to be put after its state; of another one it is of another time."""
+    return f", lag {lag_words(side)}" if side.runs else ""
+
+
 def release_details(release: Release, now: float) -> tuple[str, ...]:
-    """Write one release in full; of each pair first the version that was there before, `*` serves."""
+    """Write one release in full; of each pair first the version that was there before."""
     head = f"release {release.run}  {state_words(release, now)}{left_words(release)}  by {release.actor}"
     lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words)]
     if release.state is ReleaseState.NEEDS_YOU and first_sentence(release.note) != release.note:
@@ -152,7 +172,7 @@ def release_details(release: Release, now: float) -> tuple[str, ...]:
         lines += [f"  gate: {gate_words(gate, pair.gate_at, now)}"] if gate else []
         found = first_sentence(pair.found) if pair.checks == StepState.FAILED else pair.found
         lines += [f"  checks: {found}"] if found else []
-    lines += ["", f"rollback  {way_words(release, now)}"]
+    lines += ["* serves", "", f"rollback  {way_words(release, now)}"]
     lines += [f"ticket    {ticket_words(ticket, now)}" for ticket in release.tickets]
     return tuple(line.rstrip() for line in lines)
 

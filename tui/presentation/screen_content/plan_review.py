@@ -1,11 +1,11 @@
 """Review: a plan as it will be executed: rows in order, why, what is lost, what is left behind, what was checked."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from core.model.actions import Action
 from core.model.reasons import reason_words
-from core.plan.descriptions import GLYPH_BY_ACTION, about, offer_lines, spark_words
-from core.plan.model import Plan, PlanNode
+from core.plan.descriptions import GLYPH_BY_ACTION, about, act_words, offer_lines, spark_words
+from core.plan.model import Plan, PlanNode, PlanWarning
 from core.plan.rendering import (
     TITLES,
     ColumnWidths,
@@ -19,6 +19,7 @@ from core.plan.rendering import (
     table_row,
     undo_sentences,
 )
+from core.sql.comparison.edit_words import edit_of_rows, edits_by_sort
 from core.text.wording import counted
 from state.row_types import ApprovalRow, PlanRow
 from tui.presentation.screen_content.changes import rule
@@ -66,6 +67,8 @@ def heading(
             Tone.GOOD if len(approved) >= plan.approvals else Tone.CHANGING,
         ),
         (f" ({', '.join(approved)})" if approved else "", Tone.DIM),
+        ("   loses data" if any(node.loses for node in plan.nodes) else "", Tone.BAD),
+        (f"   {counted(len(plan.warnings), 'warning')}" if plan.warnings else "", Tone.CHANGING),
         ("   single use, ", Tone.DIM),
         (status or f"expires {moment(row.expires_at, now)}", Tone.BAD if status else Tone.DIM),
     )
@@ -138,14 +141,21 @@ def node_row(node: PlanNode, widths: ColumnWidths) -> Line:
     )
 
 
-def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
-    """Write why a row is done, what may be chosen instead, what it loses and what it reads afterwards."""
+def why(
+    node: PlanNode, width: int, glyphs: Glyphs, *, full: bool, warnings: Sequence[PlanWarning] = ()
+) -> tuple[Line, ...]:
+    """Write why a row is done, first what it loses and what is warned of it, then what may be chosen instead."""
     lines: list[Line] = [rule(f"why {node.table}", width, glyphs)]
-    cause = f" ({node.change.definition.label}, {node.row})" if node.change is not None else ""
+    kind = edit_of_rows(node.evidence) or (node.change.definition.label if node.change is not None else "")
+    cause = f" ({kind}, {node.row})" if node.change is not None else ""
     lines.extend(wrap(f"{reason_words(node.reason)}{cause}", width - 4, Tone.PLAIN, "   "))
+    if node.loses:
+        lines.extend(wrap(f"LOSES {', '.join(node.loses)}", width - 4, Tone.BAD, "   "))
+    for warned in (each for each in warnings if each.table == node.table):
+        lines.extend(wrap(f"WARNING {warned.summary}", width - 4, Tone.CHANGING, "   "))
     if node.because_of:
         lines.extend(wrap(f"because of {', '.join(node.because_of)}", width - 4, Tone.DIM, "   "))
-    for evidence in node.evidence:
+    for evidence in edits_by_sort(node.evidence):
         lines.extend(wrap(evidence, width - 4, Tone.DIM, "   "))
     if not node.classified:
         lines.append(
@@ -158,8 +168,6 @@ def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line
             lines.extend(difference(old, new, 50) if full else difference(old, new, 0)[:10])
     if node.lowered:
         lines.append(line(("   less severe than the default; needs an approval", Tone.CHANGING)))
-    if node.loses:
-        lines.extend(wrap(f"LOSES {', '.join(node.loses)}", width - 4, Tone.BAD, "   "))
     offers = offer_lines(node, every=full)
     for offer in offers if full else offers[:1]:
         lines.extend(wrap(f"OPTION {offer}", width - 4, Tone.PLAIN if "(chosen" in offer else Tone.DIM, "   "))
@@ -181,26 +189,23 @@ def _more_offers(node: PlanNode, executable: int) -> str:
 
 
 def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Write what is left behind, refusals, warnings, checks and steps."""
+    """Write refusals, losses and warnings, verdicts, what is left behind and how it is undone, then the steps."""
     lines: list[Line] = [EMPTY]
     for refusal in plan.refusals:
         lines.extend(
             wrap(f"REFUSED  {about(refusal.table, refusal.summary)}. {refusal.remedy}", width - 2, Tone.BAD, " ")
         )
-    for title, sentences, tone in (
-        ("LEFT BEHIND", left_behind_sentences(plan), Tone.CHANGING),
-        ("READER", reader_sentences(plan), Tone.CHANGING),
-        ("LOSES", loss_sentences(plan), Tone.BAD),
-        ("UNDO", undo_sentences(plan), Tone.PLAIN),
-        ("WARNING", (about(warned.table, warned.summary) for warned in plan.warnings), Tone.CHANGING),
-    ):
-        for sentence in sentences:
-            lines.extend(wrap(f"{title}  {sentence}", width - 2, tone, " "))
+    lines += _sentences("LOSES", loss_sentences(plan), width, Tone.BAD)
+    warnings = (about(warned.table, warned.summary) for warned in plan.warnings)
+    lines += _sentences("WARNING", warnings, width, Tone.CHANGING)
     for guard in guards_by_verdict(plan):
         if guard.verdict == "ok":
             continue
         tone = VERDICT_TONES.get(guard.verdict, Tone.PLAIN)
         lines.append(line((" GUARD  ", Tone.DIM), (left(guard.verdict, 8), tone), f"{guard.name}: {guard.summary}"))
+    lines += _sentences("LEFT BEHIND", left_behind_sentences(plan), width, Tone.CHANGING)
+    lines += _sentences("READER", reader_sentences(plan), width, Tone.CHANGING)
+    lines += _sentences("UNDO", undo_sentences(plan), width, Tone.PLAIN)
     if fine := [guard.name for guard in plan.guards if guard.verdict == "ok"]:
         lines.extend(wrap(f"GUARD  ok      {', '.join(fine)}", width - 2, VERDICT_TONES.get("ok", Tone.PLAIN), " "))
     lines.append(rule("steps", width, glyphs))
@@ -212,13 +217,17 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
         lines.append(
             line(
                 (f"   {step.n:>2} ", Tone.DIM),
-                left(str(step.do).replace("_", " "), 10),
+                left(act_words(step.do), 10),
                 f"{what}  ",
                 (f"{after}  " if after else "", Tone.DIM),
                 (step.why, Tone.DIM),
             )
         )
     return tuple(lines)
+
+
+def _sentences(title: str, sentences: Iterable[str], width: int, tone: Tone) -> list[Line]:
+    return [row for sentence in sentences for row in wrap(f"{title}  {sentence}", width - 2, tone, " ")]
 
 
 def losses(plan: Plan) -> tuple[str, ...]:

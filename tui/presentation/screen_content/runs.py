@@ -1,11 +1,12 @@
 """Runs: one execution of a plan with its steps, and the list of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from core.model.actions import StepKind
 from core.observed.step_durations import Seconds
+from core.plan.descriptions import act_words
 from core.plan.model import Step
-from core.run.model import StepState
+from core.run.model import StepState, step_word
 from core.run.time_left import time_left
 from core.text.units import duration_range
 from core.text.wording import counted, first_sentence
@@ -81,14 +82,14 @@ def ending(run: RunRow) -> str:
             return "all steps are done"
 
 
-def columns(width: int) -> Line:
-    """Write the heading of the steps."""
+def columns(width: int, cells: int = 0) -> Line:
+    """Write the heading of the steps; `cells` as in `step_row`."""
     return line(
         (
             " " * 2
             + right("#", 3)
             + " "
-            + left("STEP", _step_width(width))
+            + left("STEP", cells or _step_width(width))
             + left("STATE", 11)
             + right("TOOK", 9)
             + "  NOTE",
@@ -101,8 +102,25 @@ def _step_width(width: int) -> int:
     return 31 if width < 96 else 40 if width < 120 else 52
 
 
-def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: int, look: RowContext) -> Line:
-    """Write one step; `names` are the pointers that a swap moves."""
+def step_cells(steps: Iterable[StepRow], pointers: Mapping[int, Sequence[str]], width: int) -> int:
+    """Return the cells that the longest step needs, so that notes have the rest; a bounded part of the width."""
+    longest = max((len(_what(step, pointers.get(step.n, ()))) for step in steps), default=0)
+    return max(min(longest + 2, _step_width(width)), len("STEP") + 2)
+
+
+def _what(step: StepRow, names: Sequence[str]) -> str:
+    on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
+    return f"{act_words(step.do):9} {on}"
+
+
+def step_row(
+    step: StepRow, needs: Sequence[int], names: Sequence[str], width: int, look: RowContext, *, cells: int = 0
+) -> Line:
+    """Write one step in `width` cells, `cells` of them for what it does (0: as many as it may have at most).
+
+    `names` are the pointers that a swap moves.
+    """
+    cells = cells or _step_width(width)
     now, glyphs = look.now, look.glyphs
     end = step.ended_at or (now if step.state in ("running", "gate", "failed") and step.started_at else None)
     lasted = took(end - step.started_at) if end is not None and step.started_at is not None else ""
@@ -118,9 +136,7 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
     # A pointer is named in the step already: where it points to is what the note adds.
     note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else _told(step, now)
     note = note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
-    on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
-    what = f"{step.do.replace('_', ' '):9} {on}"
-    room = max(width - _step_width(width) - 28, 8)
+    room = max(width - cells - 28, 8)
     if step.state == StepState.FAILED:
         note = first_sentence(note)
     # The class of an error before its message: what has no room stands below the steps.
@@ -130,8 +146,8 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
         (
             Span("  "),
             Span(right(str(step.n), 3) + " ", Tone.DIM),
-            Span(left(what, _step_width(width) - 1) + " ", Tone.DIM if step.state == "waits" else Tone.PLAIN),
-            Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 11), tone),
+            Span(left(_what(step, names), cells - 1) + " ", Tone.DIM if step.state == "waits" else Tone.PLAIN),
+            Span(left(f"{glyphs.steps.get(step.state, '?')} {step_word(step.state)}", 11), tone),
             Span(right(lasted, 9), Tone.DIM),
             Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),
         ),
@@ -216,7 +232,8 @@ EFFECTS = {
     "pause": "The current step finishes; no further step starts until you resume.",
     "resume": "The next step starts.",
     "cancel": (
-        "Steps that have not started are cancelled. Completed steps stay as they are, and so does what the run started."
+        "Steps that have not started are cancelled, completed ones stay. Versions that the run has started and not "
+        "swapped in are stopped; tables are kept."
     ),
     "retry": "The failed steps and those that depend on them are tried again.",
     "skip": "The first failed step is skipped; steps that depend on it continue as if it were done.",

@@ -285,7 +285,7 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
 
 
 def _versions(source: Mapping[str, object]) -> str:
-    """Say how many versions wait, of a source that has versions."""
+    """Return how many versions wait, of a source that has versions."""
     found = source.get("versions")
     return f"   {counted(found, 'version')}" if isinstance(found, int) and found else ""
 

@@ -3,6 +3,7 @@
 import difflib
 import re
 
+from core.text.secrets import mask_literals
 from tui.presentation.styling.styled_text import Line, Span, Tone, clean, line
 
 _WORDS = re.compile(
@@ -27,17 +28,17 @@ def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
                 lines.append(line(("   …", Tone.DIM)))
             continue
         tone = Tone.ADDED if text[0] == "+" else Tone.REMOVED if text[0] == "-" else Tone.DIM
-        lines.append(line((f"   {text[0]} {clean(text[1:])}", tone)))
+        lines.append(line((f"   {text[0]} {clean(mask_literals(text[1:]))}", tone)))
     return tuple(lines)
 
 
 def colour_sql(text: str, indent: str = "   ") -> tuple[Line, ...]:
-    """Write SQL with its words set off; reading is left to `core.sql`."""
+    """Write SQL with its words set off and its secrets masked; reading is left to `core.sql`."""
     return tuple(_coloured(row, indent) for row in text.strip("\n").splitlines())
 
 
 def _coloured(row: str, indent: str) -> Line:
-    row = clean(row.replace("\t", "  ").rstrip())
+    row = mask_literals(clean(row.replace("\t", "  ").rstrip()))
     spans: list[Span] = [Span(indent)]
     place = 0
     for found in _WORDS.finditer(row):

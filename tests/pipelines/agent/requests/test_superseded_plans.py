@@ -126,3 +126,38 @@ def test_a_file_of_yesterday_is_stale_by_the_same_rules(
         with pytest.raises(Stale, match=said):
             desk.hand_over_file(saved, LEE, texts=BAD)
     assert desk.world.ledger.plan(saved.hash) is None and desk.runs.driven == []
+
+
+def released(desk: Desk, *tables: str, run: str) -> None:
+    """Have one release serve a second version of each of some tables."""
+    ledger = desk.world.ledger
+    for table in tables:
+        before = ledger.versions(T(table))[0]
+        ledger.put_deployment(replace(before, version=2, active=False, checkpoint=f"/c/{table}2"))
+    ledger.activate({T(table): 2 for table in tables}, by=run, at=desk.now)
+    for table in tables:
+        move(desk, table, wanted="stopped", state="stopped")
+
+
+def test_a_rollback_supersedes_plans_of_its_own_tables_alone_and_names_them(desk: Desk) -> None:
+    released(desk, "b", run="run-b")
+    released(desk, "c", run="run-c")
+    rebuilt = PlanRequest(tables=(T("b"),), rebuild=True, nonce="n")
+    older = hand_over(desk, rebuilt, small_project.texts())
+    desk.now += 60.0
+    other = hand_over(desk, PlanRequest(verb="rollback", tables=(T("c"),)), small_project.texts(), caller=BOB)
+    row = desk.world.ledger.plan(older.hash)
+    assert not other.refusals and row is not None and row.status == "open"
+    back = hand_over(desk, PlanRequest(verb="rollback", tables=(T("b"),)), small_project.texts(), caller=BOB)
+    with pytest.raises(Stale, match=f"superseded by plan {back.hash[:12]} of 70002 on b, "):
+        desk.apply(older)
+
+
+def test_a_rollback_of_a_release_supersedes_plans_of_all_that_it_takes_back(desk: Desk) -> None:
+    released(desk, "b", "c", run="run-1")
+    older = hand_over(desk, PlanRequest(tables=(T("b"),), rebuild=True, nonce="n"), small_project.texts())
+    desk.now += 60.0
+    back = hand_over(desk, PlanRequest(verb="rollback", tables=(T("c"),)), small_project.texts(), caller=BOB)
+    assert {node.table for node in back.nodes if node.action == "rollback"} == {"b", "c"}
+    with pytest.raises(Stale, match=f"superseded by plan {back.hash[:12]} of 70002 on b, "):
+        desk.apply(older)

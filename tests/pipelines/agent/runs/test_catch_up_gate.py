@@ -103,6 +103,20 @@ def test_a_gate_that_opens_says_the_watermark(world: World) -> None:
     assert found == GateReading(True, "caught up: lag 0 files, watermark 2026-01-01T00:00:00Z")
 
 
+def test_a_lag_is_told_with_the_limit_that_it_is_judged_by(world: World) -> None:
+    late = {"lag_files": 4, "lag_rows": 1_676, "rows_total": 1_000_000}
+    assert world.looks(1, **late, behind_s=90.0).note.startswith(
+        "lag 1,676 rows, 90 s behind, limit 100 rows or 25 s, 0"
+    )
+    world.measure(1, lag_files=9, lag_rows=4_546)
+    assert world.looks(POLLS, **late, behind_s=90.0).note == (
+        "caught up: lag 1,676 rows, 90 s behind, limit 5,000 rows or 25 s"
+    )
+    assert world.looks(1, lag_files=4, behind_s=90.0).note.startswith("lag 4 files, 90 s behind, limit 25 s, 0 of 3")
+    closed = CatchUpGate.why_closed(world, world.green)  # type: ignore[arg-type]  # As `World.look`.
+    assert closed == "lag 4 files, 90 s behind, limit 25 s"
+
+
 def test_one_measurement_counts_once_however_often_it_is_looked_at(world: World) -> None:
     world.looks(1)
     for _ in range(10):
@@ -424,3 +438,10 @@ def test_what_a_plan_joins_as_it_is_and_all_that_fills_it_must_be_whole() -> Non
     declared = project(table("src"), table("e", "src"), table("d", "e"), table("b", "src"), table("a", "b d!"))
     whole = {(str(name), number) for name, number in joined_whole(plan(declared, {}))}
     assert whole == {("d", 1), ("e", 1), ("src", 0)}
+
+
+def test_rows_that_wait_without_an_age_open_no_gate() -> None:
+    """Files from before a clock that was set back have an age of 0 s."""
+    world = World()
+    world.look()
+    assert not world.looks(POLLS + 1, lag_files=400, lag_rows=1_000_000, rows_total=5_000_000, behind_s=0.0).open

@@ -86,4 +86,4 @@ def test_a_stop_by_an_operator_ends_the_wait(world: AgentContext, pool: Any) -> 
     stop_by_operator(world, pool, "a").join()
     wait_until(lambda: not world.ledger.open_runs())
     assert start_of(world, run_id).state == "failed"
-    assert "an operator has stopped it" in start_of(world, run_id).note
+    assert "was stopped by" in start_of(world, run_id).note

@@ -78,7 +78,8 @@ def test_nothing_is_swapped_before_the_word_and_everything_after_it(world: Agent
     held = released(world, made, run_id)
     assert held.state is ReleaseState.HELD and held.note == f"waits for the word: headgate release swap {run_id}"
     assert [(pair.table, pair.serves, pair.new.runs) for pair in held.pairs] == [(name, 1, True) for name in "abc"]
-    assert (held.rollback, held.blocked) == ("", "nothing is swapped")
+    ends = f"nothing is swapped yet; headgate runs cancel {run_id} ends it"
+    assert (held.rollback, held.blocked) == ("", ends)
     driven.tell(run_id, OperatorControl("swap", by="bob"))
     assert ended(world, run_id) == "done"
     assert set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
@@ -89,6 +90,23 @@ def test_nothing_is_swapped_before_the_word_and_everything_after_it(world: Agent
     assert after.state is ReleaseState.OBSERVING and after.rollback == f"headgate rollback {run_id}"
     with LedgerReader(world.ledger.path) as reader:
         assert [one.run for one in open_releases(reader, world.clock())] == [run_id]
+
+
+def test_a_new_version_that_a_start_of_what_serves_has_left_stopped_is_not_said_to_be_held(
+    world: AgentContext, pool: Any
+) -> None:
+    _, run_id, driven = begun(world)
+    # As a stop of the table and a start of what serves leave it.
+    world.ledger.update_deployment(T("a"), 2, wanted="stopped", state="stopped")
+    assert ended(world, run_id) == "failed"
+    note = next(step.note for step in row_of(world, run_id).steps if step.do == "hold")
+    retry = f"headgate runs retry {run_id} starts it again"
+    assert note == f"a@v2 is stopped, and would not be swapped in; {retry}"
+    world.ledger.retry_run(run_id)
+    driven.tell(run_id, OperatorControl("retry"))
+    wait_until(lambda: hold_of(world, run_id) == "gate")
+    found = world.ledger.deployment(T("a"), 2)
+    assert found is not None and found.wanted == "running"
 
 
 def test_a_cancel_while_it_is_held_leaves_what_serves_alone(world: AgentContext, pool: Any) -> None:

@@ -1,5 +1,6 @@
 """A swap whose pointers cannot all be moved moves none, wherever the agent dies meanwhile."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -7,18 +8,22 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import stop_by_operator
+from agent_world import fast_lane, stop_by_operator
 
 from core.model.errors import EngineRefused, LedgerUnavailable
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
+from core.run.release import ReleaseState
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.registry_records import newer_serving
 from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from state.ledger import LedgerReader
+from state.releases import releases
 from state.row_types import RunRow
 from tests.pipelines.agent import conftest
 from tests.pipelines.agent.runs import test_run_lane as lane
+from tui.presentation.reports.releases import verdict
 
 UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
 REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
@@ -182,7 +187,7 @@ def test_a_swap_that_was_cut_off_and_does_not_go_on_leaves_no_pointer_moved(
     assert pool.views == {**BEFORE, "c": "c__v2"}
     stop_by_operator(world, pool, "b").join()
     assert lane.drive(world, run_id) == "failed"
-    assert said(world, run_id) == "b@v2 was stopped after it had caught up; no pointer has moved"
+    assert said(world, run_id).startswith("no pointer has moved: b was stopped by bob at ")
     assert pool.views == BEFORE == serving(world)
     assert newer_serving(world) is None
     world.ledger.retry_run(run_id)
@@ -219,6 +224,16 @@ def test_a_cancel_after_a_kill_does_not_call_aborted_what_the_ledger_has_swapped
     assert [step.state for step in row_of(world, run_id).steps if step.do == "swap"] == ["done"]
     assert pool.views == AFTER == serving(world)
     assert {"a@v2", "b@v2", "c@v2"} <= {*pool.running}
+    words = "a@v1, b@v1, c@v1 run on, and nothing ends them: headgate stop a@v1 b@v1 c@v1 stops them"
+    (over,) = (event for event in world.ledger.events() if event.summary == f"run {run_id} cancelled")
+    assert over.detail == words
+    with LedgerReader(world.ledger.path) as reader:
+        (found,) = releases(reader, (row_of(world, run_id),), world.clock())
+        assert (found.state, found.note) == (ReleaseState.DONE, words)
+        assert verdict(found, world.clock()) == f"Its run was cancelled after the swap: {words}."
+        fast_lane(world).stop(("a@v1", "b@v1", "c@v1"), time.monotonic(), by="bob")
+        (found,) = releases(reader, (row_of(world, run_id),), world.clock())
+        assert (found.state, found.note) == (ReleaseState.DONE, "") and not found.is_open
 
 
 @dataclass

@@ -511,6 +511,22 @@ def test_a_run_whose_plan_cannot_be_read_can_be_cancelled(plan_is: str, world: A
     assert {step.state for step in row.steps} <= {"done", "cancelled"}
 
 
+@pytest.mark.parametrize("word", [None, OperatorControl("cancel")])
+def test_a_run_whose_plan_cannot_be_read_has_swapped_what_the_registry_says_it_has(
+    word: OperatorControl | None, world: AgentContext, pool: Any
+) -> None:
+    run_id, lane = unreadable(world, pool, "of another version")
+    row = world.ledger.run(run_id)
+    assert row is not None
+    swap = next(step for step in row.steps if step.do == "swap")
+    world.ledger.put_step(run_id, replace(swap, state="running", tries=1))
+    world.ledger.activate({TableName(name): 2 for name in "abc"}, by=run_id, at=world.clock())
+    lane.resume_open() if word is None else lane.tell(run_id, word)
+    row = ended(world, run_id)
+    assert next(step for step in row.steps if step.do == "swap").state == "done"
+    assert {"a@v2", "b@v2", "c@v2"} <= pool.running.keys()
+
+
 def test_a_run_that_meets_a_bug_of_ours_is_not_begun_each_second_for_ever(
     world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,11 +11,12 @@ import small_project
 
 from core.model.actions import StepKind
 from core.model.names import TableName as T
-from core.observed.aligned_positions import BatchHistory, BatchPosition
+from core.observed.aligned_positions import BatchHistory, BatchPosition, Unaligned
 from core.plan.request import PlanRequest, StrategyChoice
 from core.run.state_machine import GateOpened, GatePolled, OperatorControl, StepFailed
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.runs.seam_steps import SeamPlace, _unless_half_done
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
@@ -182,5 +183,12 @@ def test_a_stop_by_an_operator_ends_the_wait_and_holds(old: AgentContext, pool: 
     assert isinstance(executor.perform(seam), GateOpened) and isinstance(executor.poll(seam), GatePolled)
     FastLane(old, EmergencyJournal(tmp_path / "e")).stop((T("b"),), 0.0, by="alice")
     ended = executor.poll(seam)
-    assert isinstance(ended, StepFailed) and "an operator has stopped it" in ended.note
+    assert isinstance(ended, StepFailed) and "was stopped by" in ended.note
     assert "b@v1" not in pool.running and row(old, "b", 1).wanted == "stopped"
+
+
+def test_a_table_with_a_log_that_has_a_batch_more_than_is_committed_does_not_move(old: AgentContext) -> None:
+    deployment, place = replace(row(old, "b", 1), format="delta"), SeamPlace(1, (T("a"), 2), 1)
+    assert _unless_half_done(old, deployment, place) == place
+    old.files.sink = 2  # type: ignore[attr-defined]  # A double's.
+    assert _unless_half_done(old, deployment, place) == Unaligned("batch 2 of b@v1 is written, not committed")

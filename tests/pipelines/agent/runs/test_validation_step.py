@@ -3,6 +3,7 @@
 import queue
 import threading
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -191,11 +192,32 @@ def test_without_a_position_it_waits_and_says_how_far_both_have_read(served: Age
     thread = threading.Thread(target=drive, args=(served, run))
     thread.start()
     wait_until(lambda: "no position yet" in step_of(served, run).note)
-    assert step_of(served, run).note == ("no position yet that both have read: a@v1 has read 3 files of landed, a@v2 2")
+    assert step_of(served, run).note == (
+        "no position yet that both have read, for at most 30m: a@v1 has read 3 files of landed, a@v2 2"
+    )
     assert not pool.compared
     has_read(served, 2, "2:y", "3:z")
     thread.join(30)
     assert step_of(served, run).note == "equal in 7 checks"
+
+
+def test_a_position_that_never_comes_is_waited_for_within_a_bound_and_then_somebody_is_asked(
+    served: AgentContext, pool: Any
+) -> None:
+    has_read(served, 1, "3:z")
+    has_read(served, 2, "2:y")
+    passed = count(0.0, 60.0)
+    served = replace(served, monotonic=lambda: next(passed))
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    assert drive(served, run) == "failed"
+    found = step_of(served, run)
+    assert found.note == (
+        "within 30m there was no position that both have read: a@v1 has read 3 files of landed, a@v2 2; "
+        f"headgate runs retry {run[:12]} waits again, "
+        f"headgate runs skip {run[:12]} --step {found.n} goes on without a comparison"
+    )
+    assert pool.views["a"] == "a__v1" and not pool.compared
+    assert drive(served, run, OperatorControl("skip", found.n)) == "done" and pool.views["a"] == "a__v2"
 
 
 def test_files_that_cannot_be_reached_for_a_while_are_waited_for(served: AgentContext, pool: Any) -> None:

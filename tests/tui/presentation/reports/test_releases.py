@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core.model.names import TableName
+from core.observed.step_durations import Seconds
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
 from state.migration_tickets import MigrationTicket
 from tui.presentation.reports.releases import (
@@ -111,9 +112,33 @@ def test_a_list_has_the_way_back_of_each() -> None:
     assert found == (
         f"9f2c-1  observing until {until}  1 table",
         f"  headgate rollback 9f2c-1, in seconds until {until}",
-        f"  orders  v1 → v2  serves v2  v1 is running, stops {until}",
+        f"  orders  v1 → v2  serves v2  v1 is running, stops {until}, lag 0 rows; v2 is running, lag 12k rows",
     )
     assert way_words(release(blocked="orders v1: it is deleted"), NOW) == "no rollback: orders v1: it is deleted"
+
+
+def test_a_list_says_the_lag_of_both_versions_and_what_is_waited_for() -> None:
+    found = release_lines([release(left=Seconds(0.0, 80.0))], NOW)
+    assert found == (
+        f"9f2c-1  hydrating since {clock(NOW - 60)}, up to 80 s left  1 table",
+        "  orders v2 is behind by 12k rows, 4m left; reading takes most of its batches.",
+        "  no rollback: nothing is swapped",
+        "  orders  v1 → v2  serves v1  v1 is running, lag 0 rows; v2 is running, lag 12k rows",
+    )
+    rests = replace(PAIR, old=replace(OLD, state="stopped", runs=False), serves=2)
+    (_, _, line) = release_lines([release("done", pairs=(rests,), blocked="")], NOW)
+    assert line.endswith("v1 is stopped; v2 is running, lag 12k rows")
+
+
+@pytest.mark.parametrize("state", ["aborted", "needs you", "rolled back"])
+def test_what_serves_stopped_is_named_with_the_command_that_starts_it(state: str) -> None:
+    rests = replace(PAIR, old=replace(OLD, state="stopped", runs=False))
+    said = verdict(release(state, pairs=(rests,), note="nothing was swapped"), NOW)
+    assert said.endswith(". orders v1 serves and is stopped: headgate start orders starts it.")
+    other = replace(rests, table=TableName("items"))
+    said = verdict(release(state, pairs=(other, rests), note="nothing was swapped"), NOW)
+    assert said.endswith("items v1, orders v1 serve and are stopped: headgate start items orders starts them.")
+    assert "headgate start" not in verdict(release(state, note="nothing was swapped"), NOW)
 
 
 def test_what_is_not_known_is_said_so() -> None:

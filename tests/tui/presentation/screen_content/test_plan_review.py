@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from core.model.actions import Action
-from core.plan.model import Guard, Plan, StrategyOffer
+from core.plan.model import Guard, Plan, PlanWarning, StrategyOffer
 from core.plan.rendering import column_widths
 from state.row_types import ApprovalRow, PlanRow
 from tests.terminal.in_memory_backend import FakeBackend, sample_plan
@@ -163,3 +163,23 @@ def test_a_plan_that_was_superseded_says_by_what() -> None:
     told = " ".join(" ".join(plain(line) for line in heading(sample_plan(), row, "dev", NOW, 100)).split())
     assert "superseded by run 7f3a-1 of ana on a" in told
     assert state_of_plan(sample_plan(), row, NOW).startswith("superseded by run 7f3a-1 of ana on a")
+
+
+def test_what_is_lost_and_warned_of_stands_before_the_texts_and_before_the_way_back() -> None:
+    node = next(node for node in sample_plan().nodes if node.action is Action.REBUILD)
+    evidence = ("join added: JOIN d ON d.id > a.id", "filter added: a > 1", "filter added: b > 2")
+    bad = replace(node, loses=("state",), evidence=evidence)
+    other = PlanWarning("other", "is far away")
+    warnings = (PlanWarning(str(node.table), "may multiply rows: join added"), other)
+    told = [plain(line).strip() for line in why(bad, 80, ASCII, full=False, warnings=warnings)]
+    assert told[1].endswith(f"(join added, {node.row})")
+    assert told[2:6] == [
+        "LOSES state", "WARNING may multiply rows: join added", "join added: JOIN d ON d.id > a.id",
+        "filter added (2): a > 1 · b > 2",
+    ]  # fmt: skip
+    assert "far away" not in " ".join(told)
+    plan = replace(sample_plan(), nodes=(bad,), warnings=warnings)
+    heads = [plain(line).split()[0] for line in rest(plan, 80, ASCII) if plain(line).strip()]
+    assert heads.index("LOSES") < heads.index("WARNING") < heads.index("UNDO")
+    header = " ".join(plain(line) for line in heading(plan, ROW, "dev", NOW, 80))
+    assert "loses data" in header and "2 warnings" in header

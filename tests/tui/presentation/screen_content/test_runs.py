@@ -7,7 +7,7 @@ from core.model.names import TableName
 from core.plan.model import Step
 from state.row_types import StepRow
 from tests.support.ledger_rows import run_row
-from tui.presentation.screen_content.runs import heading, step_detail, step_row
+from tui.presentation.screen_content.runs import columns, heading, step_cells, step_detail, step_row
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.glyphs import UNICODE
 from tui.presentation.styling.styled_text import plain
@@ -72,3 +72,15 @@ def test_a_gate_that_has_opened_says_when() -> None:
     done, look = replace(GATE, state="done", note="caught up: lag 0 rows", ended_at=163.0), RowContext(UNICODE, 170.0)
     assert f"caught up at {clock(163.0)}: lag 0 rows" in plain(step_row(done, (), (), 140, look))
     assert any(f"at {clock(163.0)}: lag 0" in plain(line) for line in step_detail(done, "", 80, look))
+
+
+def test_notes_have_the_room_that_no_step_needs() -> None:
+    look = RowContext(UNICODE, 110.0)
+    steps = (replace(START, table="a"), replace(GATE, table="a", state="gate", note="lag 81k → 12k, 18 s left, 2 of 3"))
+    cells = step_cells(steps, {}, 80)
+    assert cells < 20 and plain(step_row(steps[1], (), (), 80, look, cells=cells)).rstrip().endswith("2 of 3")
+    assert plain(columns(80, cells)).index("STATE") == plain(columns(80)).index("STATE") - 31 + cells
+    assert step_cells((replace(START, table="a" * 90),), {}, 80) == 31
+    assert "running" in plain(step_row(steps[1], (), (), 80, look)) and "gate" not in plain(
+        step_row(steps[1], (), (), 80, look)
+    )

@@ -1,0 +1,73 @@
+"""Stopped statements in words: what a stop stops, which runs it holds up, and what serves although it is stopped."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from core.model.actions import StepKind
+from core.model.names import TableName, query_name
+from core.model.states import WantedState
+from core.run.model import SATISFIED
+from core.run.release_records import ReadingVersion, RegisteredVersion, RunRecord
+
+
+def stopped_serving(versions: Iterable[ReadingVersion], tables: Collection[str]) -> tuple[tuple[TableName, int], ...]:
+    """Return the versions of some tables that serve and are wanted stopped, by table; external ones never are."""
+    serving = (one for one in versions if one.table in tables and one.active and not one.deleted and one.version)
+    return tuple(sorted((one.table, one.version) for one in serving if one.wanted == WantedState.STOPPED))
+
+
+def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
+    """Write what serves although it is stopped, and the command that starts it; empty of nothing."""
+    if not stopped:
+        return ""
+    named = ", ".join(f"{table} v{version}" for table, version in stopped)
+    serves, it = ("serves and is", "it") if len(stopped) == 1 else ("serve and are", "them")
+    tables = " ".join(dict.fromkeys(table for table, _ in stopped))
+    return f"{named} {serves} stopped: headgate start {tables} starts {it}"
+
+
+def left_running(
+    versions: Iterable[RegisteredVersion], replaced: Collection[tuple[TableName, int]]
+) -> tuple[tuple[TableName, int], ...]:
+    """Return those of some replaced versions that run, that nothing will end, and that only others of them read."""
+    every = [one for one in versions if not one.deleted]
+    live = [one for one in every if one.active or one.wanted == WantedState.RUNNING]
+    read = {(b.parent, b.version) for one in live if (one.table, one.version) not in replaced for b in one.bindings}
+    found = (one for one in live if not one.active and one.stops_at is None)
+    keys = sorted((one.table, one.version) for one in found)
+    return tuple(key for key in keys if key in replaced and key not in read)
+
+
+def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
+    """Write which versions run on, and the command that stops them; empty of nothing."""
+    if not left:
+        return ""
+    run, it = ("runs", "it") if len(left) == 1 else ("run", "them")
+    names = [query_name(*key) for key in left]
+    return f"{', '.join(names)} {run} on, and nothing ends {it}: headgate stop {' '.join(names)} stops {it}"
+
+
+def stop_words(versions: Iterable[ReadingVersion], runs: Iterable[RunRecord], names: Collection[str]) -> list[str]:
+    """Write what a stop is besides one of what serves: further versions that it stops, and runs that it holds up.
+
+    `names` are of tables, or of one of their versions, `orders@v2`, which is then stopped alone.
+    """
+    every = [one for one in versions if one.table in names and not one.deleted and one.version]
+    words = []
+    for table in sorted({one.table for one in every if not one.active and one.wanted == WantedState.RUNNING}):
+        running = sorted(one.version for one in every if one.table == table and one.wanted == WantedState.RUNNING)
+        words.append(f"{table} is stopped in each version that runs: {', '.join(f'v{number}' for number in running)}")
+    return words + [held for run in runs if (held := _held_up(run, names))]
+
+
+def _held_up(run: RunRecord, names: Collection[str]) -> str:
+    needed = (step for step in run.steps if step.do not in (StepKind.SOAK, StepKind.STOP))
+    named = ((step, (step.table, query_name(TableName(step.table), step.version))) for step in needed)
+    about = [(step, name) for step, both in named for name in both if name in names]
+    left = any(step.do == StepKind.SWAP and step.state not in SATISFIED for step in run.steps)
+    mine = sorted({name for _, name in about})
+    if not mine or not (left or any(step.state not in SATISFIED for step, _ in about)):
+        return ""
+    retry, cancel = (f"headgate runs {act} {run.id}" for act in ("retry", "cancel"))
+    return (
+        f"run {run.id} needs {', '.join(mine)}: it fails, and asks for {retry}, which starts its versions, or {cancel}"
+    )

@@ -1,0 +1,5 @@
+-- What became of each client, as the table of clients tells it.
+INSERT INTO fct_client_moves
+SELECT client_id, town, _change_type AS change, changed_at
+FROM STREAM dim_client_now
+WHERE _change_type <> 'update_preimage';

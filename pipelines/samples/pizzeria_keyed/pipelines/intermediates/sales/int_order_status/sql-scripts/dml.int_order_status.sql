@@ -1,0 +1,5 @@
+-- The newest of what is known of an order: what the till said, then that it was paid.
+INSERT INTO int_order_status
+SELECT id AS order_id, status, order_time AS changed_at FROM STREAM orders WHERE id > 0
+UNION ALL
+SELECT order_id, concat('paid, ', method) AS status, paid_at AS changed_at FROM STREAM payments WHERE id > 0;

@@ -1,0 +1,136 @@
+"""Writers of keyed tables, by version: the function to which a stream hands each of its batches.
+
+Spark runs it in a process of the pool's own, where there is no Headgate: it is sent there as a value, so that it holds
+all that it uses (cloudpickle takes a function inside another one so). A version that a deployment was made with is kept
+as it is; what is written otherwise is a new version.
+"""
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from core.model.errors import EngineRefused
+from core.ports.spark import Upsert
+
+Writer = Callable[[Any, int], None]
+
+
+def upsert_writer(upsert: Upsert) -> Writer:
+    """Return the function that writes the batches of a statement; raises EngineRefused for an unknown version."""
+    make = _WRITERS.get(upsert.writer)
+    if make is None:
+        raise EngineRefused(
+            f"writer {upsert.writer} of keyed tables is not known to this version",
+            remedy="use the version of Headgate that deployed it, or rebuild the table",
+            error_class="HEADGATE_UNKNOWN_WRITER",
+        )
+    return make(upsert)
+
+
+def _writer_1(upsert: Upsert) -> Writer:
+    """Write the last row of each key by MERGE, then record the batch: both twice are both once.
+
+    Views are of the session that all statements share (Spark 4.2.0): each batch has a name of its own. For the same
+    reason the batch is no setting of a MERGE but an append of no row, with the id of the checkpoint's query and the
+    batch's number.
+    """
+    place, checkpoint, batch_view = upsert.place, upsert.checkpoint, BATCH_VIEW
+    statements, no_row = _statements_1(upsert), f"SELECT * FROM {_table(upsert.place)} WHERE false"
+    query: list[str] = []
+
+    def write(batch: Any, number: int) -> None:
+        spark = batch.sparkSession
+        if not query:
+            from pyspark.sql.connect.client.retries import DefaultPolicy
+
+            # By itself it looks for 20 min for a server that has ended (Spark 4.2.0), and holds 150 MB all the while.
+            spark.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=1000)])
+            lines = spark.read.text(f"{checkpoint}/metadata").collect()
+            query.append(str(json.loads("".join(line[0] for line in lines))["id"]))
+        view = f"{batch_view}_{uuid.uuid4().hex}"
+        batch.persist()
+        try:
+            batch.createOrReplaceTempView(view)
+            for sql in statements:
+                spark.sql(sql.replace(batch_view, view)).collect()
+            record = spark.sql(no_row).write.format("delta").mode("append")
+            record.option("txnAppId", query[0]).option("txnVersion", str(number)).save(place)
+        finally:
+            spark.catalog.dropTempView(view)
+            batch.unpersist()
+
+    return write
+
+
+def _statements_1(upsert: Upsert) -> tuple[str, ...]:
+    """Return what is run over a batch: a row replaces one with an older or the same sequence, or deletes it.
+
+    Deleted keys are remembered with theirs in a table of their own, so that a row which comes late does not bring one
+    back. What is equal already is not written again, so that no reader hears of it twice.
+    """
+    key, columns, place, gone = upsert.key, upsert.columns, _table(upsert.place), _table(upsert.deleted)
+    at = _quoted(upsert.sequence) if upsert.sequence else ""
+    same, last, statements = _each("t.{c} = s.{c}", key, " AND "), _last_rows_1(upsert), []
+    if upsert.deletes and at:
+        kept = (*key, upsert.sequence)
+        names = _each("{c}", kept)
+        statements = [
+            f"CREATE TABLE IF NOT EXISTS {gone} USING delta AS SELECT {names} FROM {BATCH_VIEW} WHERE false",
+            f"""MERGE INTO {gone} t USING ({last}) s ON {same}
+            WHEN MATCHED AND s.{at} > t.{at} AND s.headgate_gone THEN UPDATE SET t.{at} = s.{at}
+            WHEN MATCHED AND s.{at} > t.{at} THEN DELETE
+            WHEN NOT MATCHED AND s.headgate_gone THEN INSERT ({names}) VALUES ({_each("s.{c}", kept)})""",
+        ]
+        last = f"SELECT s.* FROM ({last}) s LEFT ANTI JOIN {gone} t ON {same} AND t.{at} > s.{at}"
+    before, after = (f"to_json(struct({_each(side + '.{c}', columns)}))" for side in "ts")
+    differs = f"{before} <> {after}"
+    newer = f"(t.{at} IS NULL OR s.{at} > t.{at} OR (s.{at} = t.{at} AND {differs}))" if at else differs
+    not_older = f"(t.{at} IS NULL OR s.{at} >= t.{at})" if at else "true"
+    merge = f"""MERGE INTO {place} t USING ({last}) s ON {same}
+        WHEN MATCHED AND s.headgate_gone AND {not_older} THEN DELETE
+        WHEN MATCHED AND NOT s.headgate_gone AND {newer} THEN UPDATE SET {_each("t.{c} = s.{c}", columns)}
+        WHEN NOT MATCHED AND NOT s.headgate_gone
+        THEN INSERT ({_each("{c}", columns)}) VALUES ({_each("s.{c}", columns)})"""
+    return (*statements, merge)
+
+
+def _last_rows_1(upsert: Upsert) -> str:
+    """Return the query of the last row of each key in a batch; it fails at a row that has no place."""
+    keys, columns = _each("{c}", upsert.key), _each("{c}", upsert.columns)
+    at = _quoted(upsert.sequence) if upsert.sequence else ""
+    shown = f"to_json(struct({keys}), map('ignoreNullFields', 'false'))"
+    wrong = f"WHEN {_each('{c} IS NULL', upsert.key, ' OR ')} THEN raise_error(concat('{NULL_KEY}', {shown}))"
+    if at:
+        wrong += f" WHEN {at} IS NULL THEN raise_error(concat('{NULL_SEQUENCE}', {shown}))"
+    else:
+        wrong += f" WHEN headgate_of > 1 THEN raise_error(concat('{TWO_ROWS}', {shown}))"
+    order = f"{at} DESC, headgate_gone DESC, headgate_row DESC".removeprefix(" DESC, ")
+    return f"""SELECT {columns}, headgate_gone FROM (
+            SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {order}) AS headgate_n,
+            count(*) OVER (PARTITION BY {keys}) AS headgate_of FROM (
+                SELECT {columns}, coalesce(({upsert.deletes or "false"}
+                ), false) AS headgate_gone, to_json(struct({columns})) AS headgate_row FROM {BATCH_VIEW}))
+            WHERE headgate_n = 1 AND CASE {wrong} ELSE true END"""
+
+
+def _each(form: str, names: Sequence[str], by: str = ", ") -> str:
+    return by.join(form.format(c=_quoted(name)) for name in names)
+
+
+def _table(path: str) -> str:
+    return f"delta.{_quoted(path)}"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+BATCH_VIEW = "headgate_batch"
+"""Stands in the texts for the view of a batch."""
+
+NULL_KEY = "[HEADGATE_NULL_KEY] a row has no key: "
+NULL_SEQUENCE = "[HEADGATE_NULL_SEQUENCE] a row has no sequence, at the key "
+TWO_ROWS = "[HEADGATE_TWO_ROWS_PER_KEY] a batch has two rows of one key, and no sequence says which is newer: "
+
+_WRITERS: Mapping[int, Callable[[Upsert], Writer]] = {1: _writer_1}

@@ -1,0 +1,139 @@
+"""A column added in place to a table on Delta, on real Spark: readers stand still, nothing is read again, none dies."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pyarrow.parquet as parquet
+import pytest
+from tiny_project import DDL, DML, Tiny, alive, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
+
+READERS = ("marked", "beside")
+TABLES = ("kept", *READERS)
+EVENTS = "SELECT summary, detail FROM event"
+
+
+def ddl(columns: int) -> Mapping[str, str]:
+    """Return the tables, `kept` with so many columns more."""
+    wide = "".join(f", more{n} BIGINT" for n in range(1, columns + 1))
+    beside = DDL["marked"].replace("marked", "beside")
+    return DDL | {"kept": DDL["kept"].replace("kind STRING", f"kind STRING{wide}"), "beside": beside}
+
+
+def dml(columns: int) -> Mapping[str, str]:
+    wide = "".join(f", id * {n} AS more{n}" for n in range(1, columns + 1))
+    beside = "INSERT INTO beside SELECT id, kind FROM STREAM kept WHERE id > 0;"
+    return DML | {"kept": DML["kept"].replace("id, kind FROM", f"id, kind{wide} FROM"), "beside": beside}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
+    root = tmp_path_factory.mktemp("columns")
+    found = Tiny(root, {"HEADGATE_MEASURE_S": "1"}, format="delta", ddl=ddl(0), dml=dml(0))
+    found.write()
+    found.land(50)
+    found.done("up")
+    try:
+        assert found.apply(found.plan("--all")).returncode == 0
+        until(lambda: arrived(found), 90, "the first rows are everywhere")
+        yield found
+    finally:
+        found.down()
+
+
+def arrived(tiny: Tiny) -> bool:
+    """Return whether every row that has landed is in each table once."""
+    return all(tiny.ids(table, 1) == list(range(1, tiny.landed + 1)) for table in TABLES)
+
+
+def running(tiny: Tiny) -> bool:
+    return all(tiny.statements()[table]["state"] == "running" for table in TABLES)
+
+
+def widen(tiny: Tiny, columns: int) -> None:
+    """Declare `kept` with so many columns more."""
+    tiny.ddl, tiny.dml = ddl(columns), dml(columns)
+    tiny.write()
+
+
+@contextmanager
+def landing(tiny: Tiny) -> Iterator[None]:
+    """Land rows all the time."""
+    over = threading.Event()
+
+    def land() -> None:
+        while not over.wait(0.2):
+            tiny.land(3)
+
+    thread = threading.Thread(target=land)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def values(tiny: Tiny, column: str) -> list[tuple[int, int | None]]:
+    """Return (id, value) of the rows of `kept` as its files hold them, NULL where a file lacks the column."""
+    rows = []
+    for file in tiny._delta_files(tiny.folder / "data/tables/kept__v1"):
+        table = parquet.read_table(file)
+        found = table[column].to_pylist() if column in table.schema.names else [None] * len(table)
+        rows += list(zip(table["id"].to_pylist(), found, strict=True))
+    return sorted(rows)
+
+
+def as_wanted(tiny: Tiny, columns: int) -> None:
+    """Wait until everything runs and holds each row once; the newest column is filled, and no version was made."""
+    tiny.land(5)
+    until(lambda: arrived(tiny), 90, "every row is in each table once")
+    until(lambda: running(tiny), 30, "all run")
+    filled = [id for id, value in values(tiny, f"more{columns}") if value == columns * id]
+    assert tiny.landed in filled and 1 not in filled, "old rows have NULL, new ones the value"
+    assert not list((tiny.folder / "data/tables").glob("*__v2"))
+    assert "DELTA_SCHEMA_CHANGED" not in json.dumps(tiny.ledger(EVENTS))
+    peeked = json.loads(tiny.done("peek", "kept", "-n", "1", "--json"))
+    assert f"more{columns}" in json.dumps(peeked)
+
+
+def test_a_column_is_added_under_readers_and_rows_that_land(tiny: Tiny) -> None:
+    widen(tiny, 1)
+    plan = tiny.plan("kept", "--exclude", "beside")
+    assert {node["table"]: node["action"] for node in plan["nodes"]} == {
+        "landed": "keep", "kept": "restart", "marked": "resume",
+    }  # fmt: skip
+    assert "it is stopped for that moment" in json.dumps([w for w in plan["warnings"] if w["table"] == "beside"])
+    with landing(tiny):
+        found = tiny.apply(plan)
+    assert found.returncode == 0, found.stdout + found.stderr
+    as_wanted(tiny, 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "at", "server_too"),
+    [(2, "alter stopped", False), (3, "alter done", True)],
+    ids=["before the column", "after it, with the server"],
+)
+def test_an_agent_killed_around_the_column_ends_the_same(tiny: Tiny, columns: int, at: str, server_too: bool) -> None:
+    widen(tiny, columns)
+    plan = tiny.plan("kept")
+    before = tiny.agent_pid()
+    os.kill(before, signal.SIGKILL)
+    until(lambda: not alive(before), 10, "the agent is dead")
+    tiny.done("up", HEADGATE_FAULT_AT=at)
+    until(lambda: running(tiny), 30, "all are found running")
+    dying = tiny.agent_pid()
+    with landing(tiny):
+        tiny.apply(plan)
+        until(lambda: not alive(dying), 60, "the agent has died at the point")
+        if server_too:
+            os.kill(tiny.pool_pid(), signal.SIGKILL)
+        tiny.done("up")
+        until(lambda: json.loads(tiny.done("runs", "--json"))[0]["state"] == "done", 120, "the run has ended")
+    as_wanted(tiny, columns)

@@ -1,0 +1,194 @@
+"""Upserts under kills: agent, server, the writer's process, a second actor; the table against a reference of its input.
+
+`HEADGATE_SEED` repeats a run, `HEADGATE_ROUNDS` makes it longer; each round lands events and breaks one thing.
+"""
+
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+from tiny_project import Tiny, alive, tiny_that_runs, until
+
+from pipelines.formats.delta_log import DeltaLog
+
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
+
+ROUNDS = int(os.environ.get("HEADGATE_ROUNDS", "4"))
+SEED = int(os.environ.get("HEADGATE_SEED", "15"))
+IDS = range(1, 31)
+ARRIVES_S = 150.0
+
+DDL = {
+    "landed": "CREATE TABLE landed (id BIGINT, v STRING, seq BIGINT, gone BOOLEAN) USING json LOCATION 'landing';",
+    "kept": "CREATE TABLE kept (id BIGINT, v STRING, seq BIGINT, gone BOOLEAN) USING parquet;",
+    "marked": "CREATE TABLE marked (id BIGINT, what STRING, seq BIGINT, n BIGINT) USING parquet;",
+}
+DML = {
+    "kept": "INSERT INTO kept SELECT id, v, seq, gone FROM STREAM landed;",
+    "marked": """INSERT INTO marked SELECT id, _change_type AS what, seq, _commit_version AS n
+FROM STREAM kept WHERE _change_type <> 'update_preimage';""",
+}
+KEYED = "mode: upsert\nkey: [id]\nsequence: seq\ndeletes: gone\n"
+
+Held = dict[int, tuple[str, int]]
+
+
+@dataclass
+class Events:
+    """What happens to a few keys, out of order within and across files, and what a table must hold of it."""
+
+    chance: random.Random
+    newest: int = 0
+    late: list[tuple[int, str, int, bool]] = field(default_factory=list)
+    last: dict[int, tuple[int, str, bool]] = field(default_factory=dict)
+    landed: int = 0
+
+    def land(self, folder: Path, count: int) -> None:
+        """Land one file of new events, with some of earlier ones that were held back."""
+        rows = []
+        for _ in range(count):
+            self.newest += 1
+            row = (self.chance.choice(IDS), f"v{self.newest}", self.newest, self.chance.random() < 0.15)
+            (self.late if self.chance.random() < 0.2 else rows).append(row)
+        while self.late and self.chance.random() < 0.5:
+            rows.append(self.late.pop(self.chance.randrange(len(self.late))))
+        self.write(folder, rows)
+
+    def write(self, folder: Path, rows: list[tuple[int, str, int, bool]]) -> None:
+        """Land rows as one file."""
+        self.chance.shuffle(rows)
+        for i, v, seq, gone in rows:
+            self.last[i] = max(self.last.get(i, (0, "", True)), (seq, v, gone))
+        self.landed += 1
+        names = ("id", "v", "seq", "gone")
+        hidden = folder / "data/landing/.part"
+        hidden.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
+        hidden.rename(folder / f"data/landing/{self.landed:09}.json")
+
+    def held(self) -> Held:
+        """Compute what the table must hold."""
+        return {i: (v, seq) for i, (seq, v, gone) in self.last.items() if not gone}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
+    with tiny_that_runs(
+        tmp_path_factory.mktemp("keyed"), landed=0, format="delta", ddl=DDL, dml=DML, yml={"kept": KEYED}
+    ) as found:
+        yield found
+
+
+def rows_of(tiny: Tiny, table: str, version: int = 1) -> list[Mapping[str, object]]:
+    folder = tiny.folder / f"data/tables/{table}__v{version}/delta"
+    log = DeltaLog(str(folder))
+    log.refresh()
+    return [row for file in log.files_at(log.head) for row in parquet.read_table(folder / file.path).to_pylist()]
+
+
+def kept(tiny: Tiny, version: int = 1) -> Held:
+    found = rows_of(tiny, "kept", version)
+    assert len({row["id"] for row in found}) == len(found), "one row for each key"
+    return {int(str(row["id"])): (str(row["v"]), int(str(row["seq"]))) for row in found}
+
+
+def told(tiny: Tiny) -> dict[int, int]:
+    """Return the sequence of each key as its changes tell it, and assert that each was told once."""
+    found = [(int(str(r["id"])), int(str(r["n"])), str(r["what"]), int(str(r["seq"]))) for r in rows_of(tiny, "marked")]
+    assert len({row[:3] for row in found}) == len(found), "no change twice"
+    last = {i: (what, seq) for i, _, what, seq in sorted(found, key=lambda row: row[1])}
+    return {i: seq for i, (what, seq) in last.items() if what != "delete"}
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not alive(pid), 10, f"{pid} is dead")
+
+
+def writers(tiny: Tiny) -> list[int]:
+    """List the processes of the pool's server that run a writer."""
+    found = []
+    for place in Path("/proc").iterdir():
+        if not place.name.isdigit():
+            continue
+        try:
+            parent = int(place.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+            words = place.joinpath("cmdline").read_text()
+        except OSError:
+            continue
+        if parent == tiny.pool_pid() and "foreach_batch_worker" in words:
+            found.append(int(place.name))
+    return found
+
+
+def test_no_row_is_lost_stale_or_told_twice_whatever_is_killed(tiny: Tiny) -> None:
+    chance = random.Random(SEED)
+    events = Events(chance)
+    events.land(tiny.folder, 40)
+    found = tiny.apply(tiny.plan("--all"))
+    assert found.returncode == 0, found.stdout + found.stderr
+    breaks = ["writer", "agent", "server", "operator"]
+    done: dict[str, int] = {}
+    for n in range(ROUNDS):
+        for _ in range(chance.randint(1, 3)):
+            events.land(tiny.folder, chance.randint(5, 40))
+        what = breaks[n % len(breaks)]
+        done[what] = done.get(what, 0) + 1
+        if what == "writer":
+            until(lambda: writers(tiny), 60, "a writer runs")
+            kill(chance.choice(writers(tiny)))
+        elif what == "agent":
+            kill(tiny.agent_pid())
+            events.land(tiny.folder, 10)
+            tiny.done("up")
+        elif what == "server":
+            until(lambda: writers(tiny), 60, "a writer runs")
+            orphans = writers(tiny)
+            kill(tiny.pool_pid())
+            until(lambda: not any(map(alive, orphans)), 30, "no writer outlives its server")  # noqa: B023
+        else:
+            tiny.done("stop", "kept", "--confirm", "yes")
+            events.land(tiny.folder, 10)
+            tiny.done("start", "kept", "--confirm", "yes")
+        wanted = events.held()
+        until(lambda: kept(tiny) == wanted, ARRIVES_S, f"round {n}, {what}: the table is as its input says")  # noqa: B023
+    events.write(tiny.folder, events.late)
+    wanted = events.held()
+    until(lambda: kept(tiny) == wanted, ARRIVES_S, "nor do late rows change what is newer")
+    sequences = {i: seq for i, (_, seq) in wanted.items()}
+    until(lambda: told(tiny) == sequences, ARRIVES_S, "its reader was told every change")
+    lost = [row for row in tiny.ledger("SELECT summary FROM event WHERE summary = 'HEADGATE_WORKER_LOST'")]
+    assert len(lost) >= 1, "a writer's death is an event"
+    print(f"{events.newest} events, {events.landed} files, {len(wanted)} keys held, breaks {done}: 0 lost, 0 stale")
+
+
+@pytest.mark.long
+def test_a_rebuild_is_compared_by_key_and_its_reader_of_changes_is_not(tiny: Tiny) -> None:
+    wanted = kept(tiny)
+    tiny.write(kept=DML["kept"].replace("id, v,", "id, upper(v) AS v,"))
+    rebuilt = tiny.apply(tiny.plan("kept", "--rebuild"))
+    assert rebuilt.returncode == 0, rebuilt.stdout + rebuilt.stderr
+    assert kept(tiny, 2) == {i: (v.upper(), seq) for i, (v, seq) in wanted.items()}
+    notes = dict(tiny.ledger('SELECT "table", note FROM step WHERE "do" = \'validate\''))
+    assert str(notes["kept"]).startswith("as expected: "), notes
+    assert "marked@v2 reads the changes of kept" in str(notes["marked"])
+    back = tiny.apply(tiny.plan("rollback", "kept"))
+    assert back.returncode == 0, back.stdout + back.stderr
+    tiny.write()
+    assert kept(tiny) == wanted
+
+
+def test_rows_without_a_key_end_the_statement_with_what_to_do(tiny: Tiny) -> None:
+    folder = tiny.folder / "data/landing"
+    (folder / ".part").write_text('{"v": "x", "seq": 1000000}\n')
+    (folder / ".part").rename(folder / "z-null.json")
+    until(lambda: tiny.statements()["kept"]["state"] == "failed", 90, "the statement has failed")
+    ((error, error_class),) = tiny.ledger(
+        'SELECT error, error_class FROM deployment WHERE active AND "table" = ?', "kept"
+    )
+    assert error_class == "HEADGATE_NULL_KEY" and str(error).startswith("a row has no key")

@@ -1,0 +1,152 @@
+"""A column that Spark would end every reader for: they stand still while it is added, and go on whoever dies."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import held_elsewhere
+
+from core.model.errors import Busy, EngineRefused
+from core.model.names import TableName as T
+from core.plan.model import Plan, Step
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fault_points import FaultPoints
+from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.runs.step_executor import StepExecutor
+from state.emergency_journal import EmergencyJournal
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_run_lane import EVERYTHING, KillAt, Killed, fast_gates  # noqa: F401  # A fixture.
+
+
+def on_delta(columns: str = "kind STRING") -> dict[str, str]:
+    """Write the small project with its tables on Delta; `a` has these columns."""
+    files = small_project.texts()
+    for path, text in files.items():
+        if "/ddl." in path:
+            files[path] = text.replace("USING parquet", "USING delta")
+        if path.endswith("/ddl.a.sql"):
+            files[path] = files[path].replace("kind STRING", columns)
+        if path.endswith("/dml.a.sql") and columns != "kind STRING":
+            files[path] = text.replace("SELECT id, kind", "SELECT id, kind, 1 AS more")
+    files["headgate.yml"] += "connectors: {delta: {}}\n"
+    return files
+
+
+WIDER = on_delta("kind STRING, more INT")
+
+
+@pytest.fixture
+def deployed(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> AgentContext:
+    monkeypatch.setattr(type(world.files), "identity", lambda *_: "id-1")
+    assert lane.deploy(world, pool, on_delta()) == "done"
+    pool.starts.clear()
+    return world
+
+
+@dataclass
+class Looks(FaultPoints):
+    """What runs at each fault point of the alteration."""
+
+    pool: Any
+    seen: list[list[str]] = field(default_factory=list)
+
+    def pass_by(self, label: str) -> None:
+        if label.startswith("alter "):
+            self.seen.append([label, *sorted(self.pool.running)])
+
+
+def test_nothing_that_streams_a_table_runs_while_it_gets_a_column(deployed: AgentContext, pool: Any) -> None:
+    looks = Looks(pool)
+    assert lane.deploy(replace(deployed, faults=looks), pool, WIDER) == "done"
+    assert looks.seen == [["alter stopped"], ["alter done"]]
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"] == sorted(pool.starts)
+    assert pool.tables["a__v1"].endswith("+ (('id', 'bigint'), ('kind', 'string'), ('more', 'int'))")
+    said = [(e.table, e.summary) for e in deployed.ledger.events() if "gets a column" in e.summary]
+    assert sorted(said) == [(t, "stopped while a gets a column; it goes on from its checkpoint") for t in "abc"]
+
+
+def test_a_reader_outside_of_the_plan_goes_on_with_its_own_text(deployed: AgentContext, pool: Any) -> None:
+    before = deployed.ledger.deployment(T("c"), 1)
+    files = WIDER | {path: text for path, text in WIDER.items() if "/c/" not in path}
+    made = lane.plan(deployed, files, replace(EVERYTHING, everything=False, tables=(T("a"),), children="product"))
+    assert [node.table for node in made.nodes] == ["landed", "a", "b"]
+    assert lane.drive(deployed, lane.submit(deployed, made)) == "done"
+    assert sorted(pool.running) == ["a@v1", "b@v1"]
+    reconcile(deployed, pool)
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+    after = deployed.ledger.deployment(T("c"), 1)
+    assert before is not None and after is not None and (after.texts, after.wanted) == (before.texts, "running")
+
+
+def reconcile(world: AgentContext, pool: Any) -> None:
+    reconciler = Reconciler(world, EmergencyJournal(Path(world.folder, "emergency.jsonl")))
+    before = BeforeRound.of(world)
+    reconciler.round(before, pool.connection().queries.active(), ())
+
+
+def test_what_was_stopped_by_an_operator_stays_so(deployed: AgentContext, pool: Any) -> None:
+    deployed.ledger.update_deployment(T("b"), 1, wanted="stopped", state="stopped", query_id="", run_id="")
+    pool.running.pop("b@v1")
+    assert lane.deploy(deployed, pool, WIDER) == "done"
+    reconcile(deployed, pool)
+    assert sorted(pool.running) == ["a@v1", "c@v1"]
+
+
+@pytest.mark.parametrize("refused", ["column", "stop"])
+def test_a_column_that_is_refused_leaves_every_reader_to_go_on(
+    deployed: AgentContext, pool: Any, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = EngineRefused("no", error_class="SOME_CLASS")
+    if refused == "stop":
+        pool.refuse_stop["b@v1"] = error
+    else:
+
+        def refuse(*_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(type(pool.connection().tables), "add_columns", refuse)
+    before = pool.tables["a__v1"]
+    assert lane.deploy(deployed, pool, WIDER) == "failed"
+    reconcile(deployed, pool)
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"] and pool.tables["a__v1"] == before
+    assert {row.wanted for row in deployed.ledger.deployments() if not row.external} == {"running"}
+
+
+def test_an_act_on_a_reader_is_waited_for(deployed: AgentContext, pool: Any) -> None:
+    made = lane.plan(deployed, WIDER, EVERYTHING)
+    with held_elsewhere(deployed, (T("c"), 1), by="a start"), pytest.raises(Busy, match="c@v1 is held by a start"):
+        StepExecutor(deployed, made, lane.submit(deployed, made)).perform(alteration(made))
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+def alteration(made: Plan) -> Step:
+    (found,) = [step for step in made.steps if step.do == "alter"]
+    return found
+
+
+def test_an_agent_that_dies_anywhere_leaves_a_run_that_ends_the_same(deployed: AgentContext, pool: Any) -> None:
+    # Each round adds a column in a run of its own, and dies one point later than the one before.
+    for point in range(1, 100):
+        added = [f"more{n}" for n in range(1, point + 1)]
+        files = on_delta(", ".join(["kind STRING", *(f"{name} INT" for name in added)]))
+        dml = next(path for path in files if path.endswith("/dml.a.sql"))
+        files[dml] = files[dml].replace("1 AS more", ", ".join(f"1 AS {name}" for name in added))
+        run_id = lane.submit(deployed, lane.plan(deployed, files, EVERYTHING))
+        dying = KillAt(point)
+        try:
+            ended = lane.drive(replace(deployed, faults=dying), run_id)  # type: ignore[arg-type]  # It counts.
+        except Killed:
+            if point % 2:
+                # The pool has died with it.
+                pool.running.clear()
+            reconcile(deployed, pool)
+            ended = lane.drive(deployed, run_id)
+        lane.settle(deployed, pool)
+        assert (ended, sorted(pool.running)) == ("done", ["a@v1", "b@v1", "c@v1"]), point
+        assert added[-1] in pool.tables["a__v1"], point
+        if dying.passed < point:
+            assert point > 10, "every point was met"
+            return
+    raise AssertionError("the points of the run never end")

@@ -1,0 +1,206 @@
+"""Releases in a bad world: a full disk, a silent pool, two operators, versions that fail, checks that are no query."""
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import stop_by_operator, wait_until
+
+from core.model.errors import TryAgain
+from core.model.names import TableName as T
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from pipelines.agent.runs.catch_up_gate import CatchUpGate, GateReading
+from pipelines.agent.runs.version_comparison import VersionComparison
+from pipelines.storage import registry_records
+from state.emergency_journal import EmergencyJournal
+from state.row_types import Measurement
+from tests.pipelines.agent import conftest
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_held_runs import begun as held
+from tests.pipelines.agent.runs.test_held_runs import ended, hold_of, row_of
+from tests.pipelines.agent.runs.test_pointer_moves import BEFORE, REBUILD, UPPER, begun, cut_off, said, serving
+
+
+@pytest.fixture(autouse=True)
+def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (step_executor, pointer_steps):
+        monkeypatch.setattr(module, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+
+
+def retried(world: AgentContext, run_id: str) -> str:
+    """Carry out `runs retry` as the command handler begins it."""
+    world.ledger.retry_run(run_id)
+    return lane.drive(world, run_id, OperatorControl("retry"))
+
+
+def test_a_full_disk_at_the_record_of_what_serves_leaves_no_pointer_moved(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = begun(world, pool)
+    real = registry_records.write_json
+
+    def full(path: Path, value: Any) -> None:
+        if path.name == "_serving.json":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry_records, "write_json", full)
+        assert lane.drive(world, run_id) == "failed"
+    assert pool.views == BEFORE == serving(world)
+    assert "no pointer has moved" in said(world, run_id)
+    assert lane.drive(world, run_id, OperatorControl("retry")) == "done"
+    assert pool.views == serving(world) != BEFORE
+
+
+def test_pointers_that_a_silent_pool_kept_from_going_back_go_back_when_it_answers(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run_id = begun(world, pool)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_lane, "POOL_WAIT_S", 0.0)
+        patch.setattr(conftest._Tables, "swap", cut_off(conftest._Tables.swap))
+        assert lane.drive(world, run_id) == "failed"
+    pool.reachable = False
+    assert lane.drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    pool.reachable = True
+    reconciler = Reconciler(world, EmergencyJournal(tmp_path / "e.jsonl"))
+    for _ in range(3):
+        reconciler.round(BeforeRound.of(world), pool.connection().queries.active(), ())
+        reconciler._register_at = 0.0
+    assert pool.views == BEFORE == serving(world)
+
+
+def test_a_version_that_failed_after_it_was_started_is_started_again_by_a_retry(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, real, gate = begun(world, pool), lane.OpenGate.look, CatchUpGate(0.0)
+    fails = ["b"]
+
+    def look(asked: Any, world: AgentContext, deployment: Any) -> GateReading:
+        started = [step.state for step in row_of(world, run_id).steps if (step.do, step.table) == ("start", "b")]
+        if started != ["done"]:
+            return GateReading(False, "not yet")
+        if deployment.table in fails:
+            fails.clear()
+            pool.running.pop("b@v2")
+            world.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
+        now = world.ledger.deployment(deployment.table, deployment.version)
+        assert now is not None
+        why = gate._hopeless(now, world.monotonic())
+        return GateReading(False, why, failed=True) if why else real(asked, world, now)
+
+    monkeypatch.setattr(lane.OpenGate, "look", look)
+    assert lane.drive(world, run_id) == "failed"
+    assert lane.drive(world, run_id, OperatorControl("retry")) == "done" and "b@v2" in pool.running
+
+
+def test_a_failed_release_does_not_swap_over_a_newer_one(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = begun(world, pool)
+    with monkeypatch.context() as patch:
+        patch.setattr(lane.OpenGate, "look", lambda *_: GateReading(False, "lost rows", failed=True))
+        assert lane.drive(world, run_id) == "failed"
+    other = small_project.texts(a="SELECT id, lower(kind) AS kind FROM STREAM landed")
+    assert lane.drive(world, lane.submit(world, lane.plan(world, other, REBUILD))) == "done"
+    newer = dict(pool.views)
+    assert retried(world, run_id) == "failed" and "@v3 serves since" in said(world, run_id)
+    assert pool.views == newer == serving(world)
+
+
+def test_what_has_caught_up_a_day_ago_is_measured_again_before_the_swap(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    _, run_id, driven = held(world)
+    monkeypatch.setattr(pointer_steps, "CatchUpGate", CatchUpGate)
+
+    def measured(ago_s: float) -> None:
+        at = world.clock() - ago_s
+        world.ledger.put_measurements([Measurement(T(name), 2, at, batch=7, lag_files=0, lag_rows=0) for name in "abc"])
+
+    measured(86_400)
+    lane.settle(world, pool)
+    driven.tell(run_id, OperatorControl("swap", by="bob"))
+    wait_until(lambda: hold_of(world, run_id) == "done" and "measured" in swap_note(world, run_id))
+    assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
+    measured(0)
+    assert ended(world, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
+
+
+def swap_note(world: AgentContext, run_id: str) -> str:
+    return " ".join(step.note for step in row_of(world, run_id).steps if step.do == "swap")
+
+
+@pytest.mark.parametrize("words", ["swap cancel", "cancel swap", "pause swap cancel", "swap swap"])
+def test_words_of_two_operators_at_once_leave_pointers_as_the_ledger_has_them(
+    words: str, world: AgentContext, pool: Any
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    _, run_id, driven = held(world)
+    with driven._lock:
+        for word in words.split():
+            driven._words[run_id].put(OperatorControl(word, by="bob"))
+    assert ended(world, run_id) == ("cancelled" if "cancel" in words else "done")
+    # What was replaced soaks.
+    wait_until(lambda: len(pool.running) == (3 if "cancel" in words else 6))
+    assert pool.views == serving(world)
+
+
+def test_an_operators_stop_of_what_serves_fails_the_hold_and_moves_no_pointer(world: AgentContext, pool: Any) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    _, run_id, _ = held(world)
+    stop_by_operator(world, pool, "b").join(10)
+    assert ended(world, run_id) == "failed"
+    assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and "b@v1" not in pool.running
+
+
+CHECKS = {
+    "unreadable": "SELEC * FROM a",
+    "drops": "SELECT * FROM a WHERE id < 0; DROP TABLE a",
+    "inserts": "INSERT INTO a SELECT * FROM a",
+}
+
+
+@pytest.mark.parametrize("name", list(CHECKS))
+def test_a_check_that_cannot_be_read_or_writes_blocks_and_is_never_sent(
+    name: str, world: AgentContext, pool: Any
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    new = world.ledger.deployment(T("a"), 1)
+    assert new is not None
+    texts = replace(new.texts, yml=f"checks: [{{name: {name}, sql: '{CHECKS[name]}'}}]\n")
+    comparison = VersionComparison(world)
+    with comparison.turn():
+        found = comparison.check(replace(new, texts=texts), 1, {T("a"): "a__v1"})
+    assert [(each.check, each.verdict) for each in found] == [(f"check {name}", "failed")]
+    assert not pool.compared
+
+
+def test_a_check_that_does_not_end_is_named_and_keeps_what_was_compared(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    real = conftest._Tables.read_files
+
+    def read(tables: Any, sql: str, *more: Any) -> Any:
+        if "< 0" in sql:
+            raise TryAgain("the query did not end within 285 s")
+        return real(tables, sql, *more)
+
+    monkeypatch.setattr(conftest._Tables, "read_files", read)
+    yml = "checks: [{name: endless, sql: 'SELECT * FROM a WHERE id < 0'}]\n"
+    files = small_project.texts(a=UPPER) | {"pipelines/facts/p/a/a.yml": yml}
+    run_id = lane.submit(world, lane.plan(world, files, replace(REBUILD, children="none")))
+    assert lane.drive(world, run_id) == "failed"
+    note = next(step.note for step in row_of(world, run_id).steps if step.do == "validate")
+    assert note.startswith("check endless: the query did not end within 285 s")
+    assert {found.check: found.verdict for found in world.ledger.check_results(run_id)}["differences"] == "ok"

@@ -1,0 +1,95 @@
+"""Keyed tables from plan to start: how they are made, and that the code which writes one stays with it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import small_project
+
+from core.model.errors import Refused
+from core.model.names import TableName as T
+from core.plan.request import PlanRequest
+from core.ports.spark import Upsert
+from pipelines.agent import deployment_compiler, deployment_lifecycle
+from pipelines.agent.context import AgentContext
+from tests.pipelines.agent.runs.test_run_lane import deploy, drive, fast_gates, plan, submit
+
+__all__ = ["fast_gates"]
+
+
+@pytest.fixture(autouse=True)
+def tables_have_ids(world: AgentContext) -> None:
+    ids: dict[str, str] = world.files.ids  # type: ignore[attr-defined]  # A double's.
+    ids |= {world.layout.table_folder(T("a"), version): f"id-{version}" for version in (1, 2)}
+
+
+def keyed(yml: str = "mode: upsert\nkey: [id]\nsequence: kind\ndeletes: id < 0\n", more: str = "") -> dict[str, str]:
+    changes = "SELECT id, _change_type AS kind FROM STREAM a WITH ('readChangeFeed'='true')"
+    files = small_project.texts(b=changes, c=changes)
+    files["headgate.yml"] += "connectors: {delta: {}}\n"
+    files["pipelines/facts/p/a/a.yml"] = yml
+    ddl = "pipelines/facts/p/a/sql-scripts/ddl.a.sql"
+    return files | {ddl: files[ddl].replace("USING parquet", f"USING delta {more}")}
+
+
+def test_a_keyed_table_is_made_with_its_changes_recorded_and_written_by_its_key(world: AgentContext, pool: Any) -> None:
+    assert deploy(world, pool, keyed()) == "done"
+    assert pool.tables["a__v1"].endswith("TBLPROPERTIES ('delta.enableChangeDataFeed'='true')")
+    data = world.layout.data
+    assert pool.running["a@v1"].upsert == Upsert(
+        f"{data}/tables/a__v1/delta", f"{data}/tables/a__v1/deleted", f"{data}/checkpoints/a__v1",
+        ("id", "kind"), ("id",), "kind", "id < 0", 1,
+    )  # fmt: skip
+    assert (pool.running["a@v1"].mode, pool.running["b@v1"].upsert) == ("append", None)
+
+
+def test_what_the_ddl_says_of_changes_itself_is_left(world: AgentContext, pool: Any) -> None:
+    said = "TBLPROPERTIES ('delta.enableChangeDataFeed'='true')"
+    assert deploy(world, pool, keyed(more=said)) == "done"
+    assert pool.tables["a__v1"].endswith(said)
+
+
+def test_an_agent_with_a_newer_writer_restarts_a_statement_with_the_one_that_it_was_deployed_with(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert deploy(world, pool, keyed()) == "done"
+    monkeypatch.setattr(deployment_compiler, "NEWEST_WRITER", 2)
+    found = world.ledger.deployment(T("a"), 1)
+    assert found is not None
+    deployment_lifecycle.stop(world, found)
+    deployment_lifecycle.start(world, found, stops=world.locks.stops((T("a"), 1)))
+    upsert = pool.running["a@v1"].upsert
+    assert upsert is not None and upsert.writer == 1
+    files = keyed("mode: upsert\nkey: [id]\nsequence: id\n")
+    assert deploy(world, pool, files) == "done"
+    upsert = pool.running["a@v2"].upsert
+    assert upsert is not None and (upsert.writer, upsert.sequence, upsert.deletes) == (2, "id", "")
+
+
+def test_what_reads_changes_is_not_compared_in_a_release_and_says_so(world: AgentContext, pool: Any) -> None:
+    assert deploy(world, pool, keyed()) == "done"
+    edited = keyed()
+    dml = "pipelines/facts/p/a/sql-scripts/dml.a.sql"
+    edited[dml] = edited[dml].replace("SELECT id, kind", "SELECT id, upper(kind) AS kind")
+    again = PlanRequest(tables=(T("a"),), rebuild=True)
+    run = submit(world, plan(world, edited, again))
+    assert drive(world, run) == "done"
+    row = world.ledger.run(run)
+    assert row is not None
+    notes = {step.table: step.note for step in row.steps if step.do == "validate"}
+    why = "rows were not compared: b@v2 reads the changes of a, which differ with its batches"
+    assert notes == {"a": "equal in 7 checks", "b": why}
+
+
+def test_a_writer_is_sent_to_no_pool_of_others_that_cannot_run_it(world: AgentContext, pool: Any) -> None:
+    pool.other_python = "the pool runs Python 3.9, and Headgate 3.11"
+    assert deploy(world, pool, keyed()) == "done", "a pool of ours has our own"
+    found = world.ledger.deployment(T("a"), 1)
+    assert found is not None
+    environment = world.layout.environment
+    theirs = replace(world.layout, environment=replace(environment, pool=replace(environment.pool, url="sc://host")))
+    elsewhere = replace(world, layout=theirs)
+    with pytest.raises(Refused, match=r"a@v1 cannot be written: the pool runs Python 3\.9, and Headgate 3\.11"):
+        deployment_lifecycle.start(elsewhere, found, stops=world.locks.stops((T("a"), 1)))
+    pool.other_python = ""
+    deployment_lifecycle.start(elsewhere, found, stops=world.locks.stops((T("a"), 1)))

@@ -1,0 +1,141 @@
+"""Keyed tables on real Spark: the last row of each key, exactly, whatever is run again, comes late or is refused."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.formats.delta_log import DeltaLog
+
+pytestmark = pytest.mark.spark
+
+EVENTS = "id BIGINT, v STRING, seq BIGINT, gone BOOLEAN"
+CDF = "USING delta TBLPROPERTIES ('delta.enableChangeDataFeed'='true')"
+
+
+def happened(lake: Any, *events: tuple[int | None, str, int | None, bool]) -> None:
+    """Commit events, (id, v, seq, gone), as one version of the parent."""
+    rows = ", ".join(f"({i or 'NULL'}, '{v}', {'NULL' if s is None else s}, {str(g).lower()})" for i, v, s, g in events)
+    lake.sql(f"INSERT INTO {lake.name('p')} VALUES {rows}")
+
+
+def keyed(lake: Any, **more: str) -> Any:
+    """Make events and the table that keeps the last of each; returns what runs its query once."""
+    lake.table("p", EVENTS)
+    lake.table("k", EVENTS, CDF)
+    upsert = lake.upsert("k", "id", "v", "seq", "gone", **more)
+    return lambda: lake.run("k", f"SELECT id, v, seq, gone FROM STREAM {lake.name('p')}", upsert=upsert)
+
+
+def held(lake: Any) -> dict[int, str]:
+    return {int(str(i)): str(v) for i, v in lake.sql(f"SELECT id, v FROM {lake.name('k')}")}
+
+
+def test_the_last_row_of_each_key_by_its_sequence_is_kept_and_older_ones_never_come_back(lake: Any) -> None:
+    run = keyed(lake, sequence="seq", deletes="gone")
+    happened(lake, (1, "a", 1, False), (1, "c", 3, False), (1, "b", 2, False), (2, "x", 1, False), (3, "y", 1, False))
+    run()
+    assert held(lake) == {1: "c", 2: "x", 3: "y"}
+    happened(lake, (1, "late", 2, False), (2, "gone", 5, True), (3, "z", 2, False), (4, "n", 1, False))
+    run()
+    assert held(lake) == {1: "c", 3: "z", 4: "n"}
+    happened(lake, (2, "late", 4, False), (3, "late delete", 1, True))
+    run()
+    assert held(lake) == {1: "c", 3: "z", 4: "n"}, "neither does a late row bring a deleted key back"
+    happened(lake, (2, "back", 6, False))
+    run()
+    assert held(lake) == {1: "c", 2: "back", 3: "z", 4: "n"}
+    query = lake.files.read(lake.checkpoint("k")).id
+    assert lake.files.sink_batch(lake.place("k"), format="delta", query=query) == lake.batch("k") == 3
+
+
+@pytest.mark.drill
+def test_a_batch_that_is_written_again_changes_nothing_and_its_readers_hear_of_nothing(lake: Any) -> None:
+    run = keyed(lake, sequence="seq", deletes="gone")
+    happened(lake, (1, "a", 1, False), (2, "x", 1, False))
+    run()
+    happened(lake, (1, "b", 2, False), (2, "x", 2, True), (3, "y", 1, False))
+    run()
+    log = DeltaLog(f"{lake.place('k')}/delta")
+    log.refresh()
+    before = (held(lake), log.head)
+    commits = Path(lake.checkpoint("k"), "commits")
+    (commits / "1").unlink()
+    (commits / ".1.crc").unlink(missing_ok=True)
+    run()
+    log.refresh()
+    assert held(lake) == before[0] == {1: "b", 3: "y"}
+    feed = (
+        lake.sql(f"SELECT id FROM table_changes('{lake.name('k')}', {before[1] + 1})") if log.head > before[1] else []
+    )
+    assert feed == []
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize(
+    ("events", "sequence", "words"),
+    [([(1, "a", 1, False), (None, "b", 2, False)], "seq", 'HEADGATE_NULL_KEY a row has no key: {"id":null}'),
+     ([(1, "a", None, False)], "seq", 'HEADGATE_NULL_SEQUENCE a row has no sequence, at the key {"id":1}'),
+     ([(1, "a", 1, False), (1, "b", 2, False)], "",
+      "HEADGATE_TWO_ROWS_PER_KEY a batch has two rows of one key, and no sequence says which is newer: {\"id\":1}")],
+)  # fmt: skip
+def test_rows_that_have_no_place_end_the_statement_in_words_and_nothing_is_written(
+    events: list[Any], sequence: str, words: str, lake: Any
+) -> None:
+    run = keyed(lake, sequence=sequence)
+    happened(lake, *events)
+    with pytest.raises(AssertionError) as failed:
+        run()
+    print(failed.value)
+    assert words in str(failed.value)
+    assert held(lake) == {}
+
+
+@pytest.mark.drill
+def test_without_a_sequence_the_row_of_the_later_batch_is_kept(lake: Any) -> None:
+    run = keyed(lake)
+    for v in "ab":
+        happened(lake, (1, v, 1, False))
+        run()
+    assert held(lake) == {1: "b"}
+
+
+@pytest.mark.drill
+def test_readers_take_changes_exactly_and_a_stream_of_rows_fails(lake: Any) -> None:
+    run = keyed(lake, sequence="seq", deletes="gone")
+    lake.table("c", "id BIGINT, what STRING")
+    happened(lake, (1, "a", 1, False), (2, "x", 1, False))
+    run()
+    changes = f"SELECT id, _change_type AS what FROM STREAM {lake.name('k')} WITH ('readChangeFeed'='true')"
+    lake.run("c", changes)
+    happened(lake, (1, "b", 2, False), (2, "x", 2, True))
+    run()
+    lake.run("c", changes)
+    found = sorted(lake.sql(f"SELECT id, what FROM {lake.name('c')}"))
+    assert found == [(1, "insert"), (1, "update_postimage"), (1, "update_preimage"), (2, "delete"), (2, "insert")]
+    with pytest.raises(AssertionError, match="DELTA_SOURCE_TABLE_IGNORE_CHANGES"):
+        lake.table("r", "id BIGINT")
+        lake.run("r", f"SELECT id FROM STREAM {lake.name('k')} WITH ('startingVersion'='0')")
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_three_keyed_statements_that_are_started_at_once_do_not_meet_in_the_views_of_their_session(lake: Any) -> None:
+    lake.table("p", EVENTS)
+    names = [f"k{n}" for n in range(3)]
+    for name in names:
+        lake.table(name, EVENTS, CDF)
+
+    def begin(n: int) -> None:
+        upsert = lake.upsert(names[n], "id", "v", "seq", "gone", sequence="seq")
+        select = f"SELECT id, concat(v, {n}) AS v, seq, gone FROM STREAM {lake.name('p')}"
+        lake.start_when_there_is_room(names[n], select, upsert)
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(begin, range(3)))
+    for at in range(1, 5):
+        happened(lake, *((i, f"v{at}-", at, False) for i in range(1, 6)))
+    for n, name in enumerate(names):
+        wanted = [(i, f"v4-{n}") for i in range(1, 6)]
+        lake.until(lambda: sorted(lake.sql(f"SELECT id, v FROM {lake.name(name)}")) == wanted, 90)  # noqa: B023

@@ -1,0 +1,63 @@
+"""The locks of a server: held for its life, and given up by the system a moment after a kill."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import PoolUnreachable
+from pipelines.local_pool import server_locks as module
+from pipelines.local_pool.server_locks import server_locks
+
+
+def held_by(home: Path, pid: int) -> int:
+    """Hold the lock of a home in the name of a process; returns the descriptor that holds it."""
+    lock = os.open(home / "pool.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.write(lock, str(pid).encode())
+    return lock
+
+
+def a_dead_process() -> int:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return ended.pid
+
+
+def test_the_lock_of_a_killed_server_is_waited_for_until_its_files_are_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, looked = held_by(tmp_path, a_dead_process()), threading.Event()
+    looks_again = module._holder
+
+    def holder(descriptor: int) -> str:
+        if looked.is_set():
+            os.close(lock)
+            monkeypatch.setattr(module, "_holder", looks_again)
+        looked.set()
+        return looks_again(descriptor)
+
+    monkeypatch.setattr(module, "_holder", holder)
+    with server_locks(tmp_path, None) as locks:
+        assert looked.is_set() and len(locks) == 1
+
+
+def test_a_server_that_lives_is_named_at_once_and_what_a_dead_one_has_left_after_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = held_by(tmp_path, os.getpid())
+    with (
+        pytest.raises(PoolUnreachable, match=f"process {os.getpid()} is a server of this home"),
+        server_locks(tmp_path, None),
+    ):
+        pass
+    os.close(lock)
+    lock = held_by(tmp_path, a_dead_process())
+    monkeypatch.setattr(module, "GONE_S", 0.1)
+    with pytest.raises(PoolUnreachable, match="is a server of this home"), server_locks(tmp_path, None):
+        pass
+    os.close(lock)

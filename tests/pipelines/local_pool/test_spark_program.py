@@ -1,0 +1,39 @@
+"""Spark as a server of ours is given it: programs and jars, and no Python that is compiled anew by each process."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipelines.local_pool.spark_program import write_spark_home
+
+
+def installed(folder: Path) -> Path:
+    """Make what an installed PySpark has."""
+    for name in ("bin/spark-submit", "jars/spark-core.jar", "python/lib/pyspark.zip"):
+        file = folder / "pyspark" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(name)
+    return folder / "pyspark"
+
+
+def test_processes_of_the_server_take_the_installed_package_and_not_its_zip(tmp_path: Path) -> None:
+    home = write_spark_home(tmp_path / "home", installed(tmp_path / "a"))
+    assert (home / "bin/spark-submit").read_text() == "bin/spark-submit"
+    assert os.listdir(home / "jars") == ["spark-core.jar"]
+    assert not (home / "python").exists()
+
+
+def test_a_spark_that_was_installed_elsewhere_since_is_found(tmp_path: Path) -> None:
+    write_spark_home(tmp_path / "home", tmp_path / "gone/pyspark")
+    home = write_spark_home(tmp_path / "home", installed(tmp_path / "b"))
+    assert sorted(os.listdir(home)) == ["bin", "jars"]
+    assert (home / "jars/spark-core.jar").exists()
+
+
+def test_a_package_that_only_our_own_variable_leads_to_keeps_its_zip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = installed(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"/elsewhere{os.pathsep}{tmp_path}")
+    assert write_spark_home(tmp_path / "home", spark) == spark
