@@ -106,6 +106,19 @@ class SparkTables:
         if new:
             self._run(f"ALTER TABLE {_quoted(name)} ADD COLUMNS ({', '.join(new)})")
 
+    def clone(self, name: str, source: str, version: int, location: str) -> None:
+        """Make a table, in place of one that is there, as a shallow clone of a version of a Delta table in a folder."""
+        of, place = f"delta.{_quoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
+        self._run(f"CREATE OR REPLACE TABLE {_quoted(name)} SHALLOW CLONE {of} LOCATION {place}")
+        self._names().add(name.lower())
+
+    def record_batch(self, location: str, query: str, batch: int) -> None:
+        """Append no row to the Delta table in a folder, as a batch of a query: what it has already it skips."""
+        with spark_errors():
+            record = self._session.spark.sql(f"SELECT * FROM delta.{_quoted(location)} WHERE false").write
+            record = record.format("delta").mode("append").option("txnAppId", query)
+            record.option("txnVersion", str(batch)).save(location)
+
     def forget(self, name: str) -> None:
         """Drop from the catalog; files stay. Refused for a table whose files Spark would delete with it."""
         try:
