@@ -130,9 +130,9 @@ class Tables(Protocol):
         """Add (name, type) columns that are not there yet."""
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
-        """Make a table, in place of one that is there, of the rows of a version of another, which lies in a folder.
+        """Make a table of the rows of a version of another, which lies in a folder, in place of an empty one.
 
-        It names the files of that one, which have to stay.
+        It names the files of that one, which have to stay. One that holds rows was made before, and stays.
         """
 
     def record_batch(self, location: str, query: str, batch: int) -> None:

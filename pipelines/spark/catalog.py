@@ -33,6 +33,8 @@ _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
 """What Delta says of a table of the catalog whose files are gone: a drop has nothing to delete (4.4.0)."""
+_CLONED = "DELTA_UNSUPPORTED_NON_EMPTY_CLONE"
+"""What Delta says of the place of a clone that holds files already (4.4.0)."""
 NO_FILES = "/_headgate_no_files"
 """Where a partitioned table is created, below its own place: a folder that is never made."""
 _WORD = re.compile(r"\w+")
@@ -107,9 +109,13 @@ class SparkTables:
             self._run(f"ALTER TABLE {_quoted(name)} ADD COLUMNS ({', '.join(new)})")
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
-        """Make a table, in place of one that is there, as a shallow clone of a version of a Delta table in a folder."""
+        """Make a shallow clone of a Delta table's version, in one commit; one that holds files was made before."""
         of, place = f"delta.{_quoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
-        self._run(f"CREATE OR REPLACE TABLE {_quoted(name)} SHALLOW CLONE {of} LOCATION {place}")
+        try:
+            self._run(f"CREATE OR REPLACE TABLE {_quoted(name)} SHALLOW CLONE {of} LOCATION {place}")
+        except EngineRefused as error:
+            if error.error_class != _CLONED:
+                raise
         self._names().add(name.lower())
 
     def record_batch(self, location: str, query: str, batch: int) -> None:

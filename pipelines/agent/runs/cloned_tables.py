@@ -12,7 +12,7 @@ from core.model.names import query_name
 from core.model.table_formats import table_format
 from core.ports.storage import Cut, OriginRows, VersionFolders
 from pipelines.agent.context import WRITE_CALL_S
-from pipelines.agent.deployment_compiler import column_types
+from pipelines.agent.deployment_compiler import column_types, compile_before
 from pipelines.agent.deployment_lifecycle import query_of
 from pipelines.agent.runs.open_run import OpenRun
 from state.row_types import Deployment
@@ -65,5 +65,9 @@ def _clone(run: OpenRun, origin: Deployment, made: Deployment, batch: int, rows:
     else:
         name, place = layout.catalog_name(made.table, made.version), table_format(made.format).place_in(made.folder)
     pool.call(CLONE_CALL_S, pool.tables.clone, name, source, version, place)
+    # A catalog that was filled since the clone was made does not know it: its id is not that of the empty table.
+    pool.call(
+        WRITE_CALL_S, pool.tables.create, name, compile_before(origin.texts, made.table, name, place), exists=True
+    )
     if rows is OriginRows.INSIDE:
         pool.call(WRITE_CALL_S, pool.tables.add_columns, name, column_types(made.texts, made.table))

@@ -48,7 +48,8 @@ def begun(lake: Any, table: str, rows: OriginRows) -> Cut:
         version = lake.files.written_version(lake.place("c"), origin.id, cut.batch)
         assert version is not None
         place = f"{lake.place(table)}/delta"
-        lake.tables.clone(lake.name(table), f"{lake.place('c')}/delta", version, place)
+        for _ in range(2):
+            lake.tables.clone(lake.name(table), f"{lake.place('c')}/delta", version, place)
     lake.tables.record_batch(f"{lake.place(table)}/delta", cut.id, cut.batch)
     return cut
 
