@@ -15,7 +15,7 @@ from core.planning.nodes import PlanBody, kept_node, plan_levels
 from core.planning.retired_and_orphan_versions import RetiredVersion
 from core.planning.scope import PlanScope
 from core.planning.steps import StepBuilder
-from core.sql.log_starts import read_log_start
+from core.sql.log_starts import read_log_start, words_of
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         if context.observed.deployment(table).former is not None:
             found.warn(table, "no rollback leads back to what is retired")
         seen = context.observed.deployment(table)
-        begins = [f"with {each}" if read_log_start(each) else f"WHERE {each}" for each in seen.begins_where]
+        begins = [f"with {words_of(each)}" if read_log_start(each) else f"WHERE {each}" for each in seen.begins_where]
         begins += [f"after {seen.begins_after}"] if seen.begins_after else []
         if begins and not seen.rows_before:
             where = " and ".join(begins)

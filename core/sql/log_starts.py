@@ -22,6 +22,16 @@ class LogStart(NamedTuple):
         return f"{self.table} WITH ('{self.option}'='{self.value}')"
 
 
+def words_of(text: str) -> str:
+    """Say what an entry of `begins_where` leaves of a stream; a condition says it itself."""
+    found = read_log_start(text)
+    if found is None:
+        return text
+    if found.option == AT_VERSION:
+        return f"{found.table} from version {found.value} on"
+    return f"what was committed to {found.table} from {found.value} on"
+
+
 def read_log_start(text: str) -> LogStart | None:
     """Read one of the entries of `begins_where`; None where that is a condition."""
     found = _FORM.match(text)
