@@ -209,8 +209,10 @@ class DeltaLog:
 
     def place_of(self, file: DataFile) -> str:
         """Return where a file lies: a clone names those of what it was cloned from by a URI (4.4.0)."""
+        if file.path.startswith("file:"):
+            return local_path(file.path)
         path = unquote(file.path)
-        return local_path(path) if is_elsewhere(file) else f"{self.folder}/{path}"
+        return path if is_elsewhere(file) else f"{self.folder}/{path}"
 
     def _begin(self) -> None:
         """Begin with the newest checkpoint, or before the first version."""
