@@ -230,6 +230,8 @@ class ScriptedFiles:
     """Of tables, by folder."""
     others: dict[str, tuple[TableName, str]] = field(default_factory=dict)
     """The source that is another table, and why, by checkpoint."""
+    by_hand: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Tables with rows that no statement has written: the version, and what did it."""
     seeded: list[tuple[str, int | None, str]] = field(default_factory=list)
     """Checkpoints that were seeded, each with its batch and the one that it is like."""
 
@@ -248,6 +250,9 @@ class ScriptedFiles:
 
     def identity(self, folder: str, format: str) -> str:
         return self.ids.get(folder, "")
+
+    def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
+        return self.by_hand.get(folder)
 
     def why_other_source(
         self,

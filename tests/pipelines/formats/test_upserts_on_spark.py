@@ -120,6 +120,21 @@ def test_readers_take_changes_exactly_and_a_stream_of_rows_fails(lake: Any) -> N
 
 
 @pytest.mark.drill
+def test_a_row_that_was_written_by_hand_stands_beside_the_keys_own_and_is_told(lake: Any) -> None:
+    run = keyed(lake, sequence="seq", deletes="gone")
+    happened(lake, (1, "a", 1, False), (2, "x", 1, True))
+    run()
+    assert lake.files.written_by_hand(lake.place("k"), "delta") is None
+    lake.sql(f"INSERT INTO {lake.name('k')} VALUES (1, 'mine', 1, false)")
+    happened(lake, (1, "b", 2, False))
+    run()
+    assert sorted(lake.sql(f"SELECT id, v FROM {lake.name('k')}")) == [(1, "b"), (1, "b")]
+    version, operation = lake.files.written_by_hand(lake.place("k"), "delta")
+    (written,) = lake.sql(f"SELECT count(*) FROM {lake.name('k')} VERSION AS OF {version}")
+    assert (operation, written) == ("WRITE", (2,))
+
+
+@pytest.mark.drill
 @pytest.mark.long
 def test_three_keyed_statements_that_are_started_at_once_do_not_meet_in_the_views_of_their_session(lake: Any) -> None:
     lake.table("p", EVENTS)
