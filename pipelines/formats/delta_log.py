@@ -7,6 +7,7 @@ the table up to it. Older commits are deleted once a checkpoint is there and 30 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,6 +15,9 @@ import pyarrow.parquet
 
 KEPT_COMMITS = 10_000
 """Commits of one table that are held, newest first; a reader that is farther behind has them read once more."""
+
+_Mark = tuple[int, int, int]
+"""Inode, bytes and time of change in nanoseconds of a file: what tells it from another one of its name."""
 
 _DIGITS = 20
 _CHANGED_ROWS = (
@@ -98,6 +102,7 @@ class _Actions:
     """One commit as it stands in its file."""
 
     at: float | None = None
+    mark: _Mark | None = None
     added: list[DataFile] = field(default_factory=list)
     """With new rows, in the order in which a stream counts them."""
     rewritten: list[DataFile] = field(default_factory=list)
@@ -142,6 +147,8 @@ class DeltaLog:
         self._snapshot: tuple[int, list[DataFile]] | None = None
         self._snapshot_used = False
         self._inode: tuple[int, int] | None = None
+        self._mark: _Mark | None = None
+        """What the file of the newest version was when it was read."""
 
     def refresh(self) -> None:
         """Read the commits that are new; a log that was made anew is read from its beginning.
@@ -154,8 +161,9 @@ class DeltaLog:
             self._forget()
             raise NoDeltaLog(self.folder) from error
         inode = (about.st_dev, about.st_ino)
-        if self._inode != inode or (self.head >= 0 and not os.path.exists(self._path(self.head))):
+        if self._inode != inode or (self.head >= 0 and not self._is_as_read()):
             # Made anew, a copy that ends earlier, or one that went on while nobody looked and was cleaned up.
+            # A folder that is made anew may have the inode of the deleted one, so its newest file is looked at.
             self._forget()
             self._begin()
             self._inode = inode
@@ -206,13 +214,13 @@ class DeltaLog:
                 self.id, self.maps_columns = str(found["id"]), _maps_columns(dict(found["configuration"] or ()))
         self._active = self.produced = Totals.of(state.values())
         self.newest_at = max((file.at for file in state.values()), default=None)
-        self.head = newest
+        self.head, self._mark = newest, self._mark_of(newest)
 
     def _take(self, version: int, actions: _Actions) -> None:
         commit = self._commit(version, actions)
         self._commits[version] = commit
         self._commits.pop(version - KEPT_COMMITS, None)
-        self.head = version
+        self.head, self._mark = version, actions.mark
         if actions.id:
             self.id, self.maps_columns = actions.id, actions.maps_columns
         self.produced = self.produced.plus(commit.files, commit.bytes, commit.rows, commit.at)
@@ -279,6 +287,15 @@ class DeltaLog:
                 for batch in file.iter_batches(columns=list(_CHECKPOINT_COLUMNS)):
                     yield {column: batch.column(column).to_pylist() for column in batch.schema.names}
 
+    def _is_as_read(self) -> bool:
+        """Return whether the file of the newest version is there, and is the one that was read."""
+        return self._mark is not None and self._mark_of(self.head) == self._mark
+
+    def _mark_of(self, version: int) -> _Mark | None:
+        with suppress(FileNotFoundError):
+            return _mark(os.stat(self._path(version)))
+        return None
+
     def _path(self, version: int) -> str:
         return f"{self.place}/{version:0{_DIGITS}}.json"
 
@@ -287,12 +304,17 @@ class DeltaLog:
         path = self._path(version)
         try:
             with open(path, encoding="utf-8") as file:
-                found = _actions(file)
+                found, about = _actions(file), os.fstat(file.fileno())
+                found.mark = _mark(about)
                 if found.at is None:
-                    found.at = os.fstat(file.fileno()).st_mtime
+                    found.at = about.st_mtime
         except FileNotFoundError:
             return None
         return found
+
+
+def _mark(about: os.stat_result) -> _Mark:
+    return about.st_ino, about.st_size, about.st_mtime_ns
 
 
 def _actions(lines: Iterable[str]) -> _Actions:
