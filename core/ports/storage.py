@@ -160,6 +160,12 @@ class Checkpoints(Protocol):
     def identity(self, folder: str, format: str) -> str:
         """Return the id that a table itself has; empty where it has none, or its format knows none."""
 
+    def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
+        """Return the newest version of a table whose rows no statement has written, with its operation.
+
+        None where there is none, or the format has no versions.
+        """
+
     def why_other_source(
         self,
         checkpoint: str,

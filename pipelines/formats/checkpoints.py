@@ -47,6 +47,13 @@ class TableCheckpoints(FileCheckpoints):
                 _refuse_unmounted(folder)
             return found
 
+    def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
+        """Return the newest version whose rows no statement has written, and by what; None where there is none."""
+        if not table_format(format).transaction_log:
+            return None
+        with _reading(folder):
+            return self._delta.written_by_hand(folder)
+
     def why_other_source(
         self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset()
     ) -> tuple[TableName, str] | None:

@@ -28,6 +28,9 @@ _CHANGED_ROWS = (
 )  # fmt: skip
 """What MERGE, UPDATE and DELETE say of themselves: the files that they write hold rows that stayed as well (4.4.0)."""
 
+_BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE"})
+"""Operations that change rows, and that a statement never does without recording its batch in the same commit."""
+
 _CHECKPOINT_COLUMNS = (
     "add.path", "add.size", "add.modificationTime", "add.stats", "add.deletionVector.cardinality",
     "txn.appId", "txn.version", "metaData.id",
@@ -136,6 +139,8 @@ class DeltaLog:
         self.batch_by_version: dict[int, tuple[str, int]] = {}
         self.produced = Totals()
         """All that was ever added, counted from the first state that was read."""
+        self.by_hand: tuple[int, str] | None = None
+        """The newest version whose rows no statement has written, as far as was read, with its operation."""
         self.newest_at: float | None = None
         """When rows were last added."""
         self.shrank = False
@@ -241,6 +246,8 @@ class DeltaLog:
             self.batches[query] = batch
             self.batch_by_version[version] = (query, batch)
             self.batch_by_version.pop(version - KEPT_COMMITS, None)
+        if actions.operation in _BY_HAND and not actions.batches and (actions.added or actions.took_out):
+            self.by_hand = (version, actions.operation)
         if commit.files:
             self.newest_at = commit.at
         if actions.removed or actions.rewritten:

@@ -53,6 +53,12 @@ class DeltaTables:
             return self._log(folder, newest=True).batches.get(query)
         return None
 
+    def written_by_hand(self, folder: str) -> tuple[int, str] | None:
+        """Return the newest version whose rows no statement has written, and by what; None where there is none."""
+        with self._lock, suppress(NoDeltaLog):
+            return self._log(folder, newest=True).by_hand
+        return None
+
     def why_other(self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False) -> str:
         """Explain why a query at an offset cannot go on with the table that is there; empty where it can.
 

@@ -249,6 +249,8 @@ class ScriptedFiles:
     """Whether a table has the batch of a fork only once its log was told so."""
     versions: dict[int, int] = field(default_factory=lambda: {1: 7})
     """Of a table with a log, by batch."""
+    by_hand: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Tables with rows that no statement has written: the version, and what did it."""
     seeded: list[tuple[str, int | None, str]] = field(default_factory=list)
     """Checkpoints that were seeded, each with its batch and the one that it is like."""
 
@@ -278,6 +280,9 @@ class ScriptedFiles:
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
         return self.versions.get(batch)
+
+    def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
+        return self.by_hand.get(folder)
 
     def why_other_source(
         self,

@@ -273,3 +273,18 @@ def test_a_hundred_statements_over_a_hundred_parents_are_measured_within_a_secon
     print(f"100 statements: {cold:.3f} s cold, {warm:.3f} s after a commit in each (writing took {made:.3f} s)")
     assert set(first) == {100} and set(second) == {105}
     assert warm < 1.0, "a log is read once for each change"
+
+
+def test_rows_that_no_statement_has_written_are_told_by_operation_and_version(
+    files: TableCheckpoints, tmp_path: Path
+) -> None:
+    log = WrittenLog(tmp_path)
+    (first,) = log.commit(5, operation="MERGE")
+    log.commit(operation="WRITE", batch=("q", 0))
+    assert files.written_by_hand(str(tmp_path), "delta") is None, "its own MERGE, and the record of its batch"
+    assert files.written_by_hand(str(tmp_path), "parquet") is None
+    log.commit(1, operation="WRITE")
+    log.commit(operation="MERGE", removes=(first,))
+    assert files.written_by_hand(str(tmp_path), "delta") == (3, "WRITE")
+    log.commit(4, operation="DELETE", removes=("part-3-0.parquet",))
+    assert files.written_by_hand(str(tmp_path), "delta") == (5, "DELETE")
