@@ -280,6 +280,12 @@ _TABLE_IDS = """
 ALTER TABLE deployment ADD COLUMN table_id TEXT NOT NULL DEFAULT '';
 """
 
+_FILE_SIZES = """
+ALTER TABLE figure ADD COLUMN small_files INTEGER;
+ALTER TABLE figure ADD COLUMN log_entries INTEGER;
+ALTER TABLE figure ADD COLUMN log_bytes INTEGER;
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -339,6 +345,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _OLDER_ROWS,
     _ROWS_BEFORE,
     _TABLE_IDS,
+    _FILE_SIZES,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -73,6 +73,12 @@ class FolderContents:
     """When the oldest file was written, epoch seconds; None while there is none."""
     newest: float | None = None
     """When the newest one was."""
+    small_files: int | None = None
+    """Files of less than `SMALL_FILE`; None where no log of versions says so."""
+    log_entries: int | None = None
+    """Versions since the last checkpoint of the log; None where there is no such log."""
+    log_bytes: int | None = None
+    """What these are written in; None where they are too many to be looked at."""
 
 
 class OriginRows(Enum):

@@ -12,8 +12,13 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet
 
+from core.observed.table_statistics import SMALL_FILE
+
 KEPT_COMMITS = 10_000
 """Commits of one table that are held, newest first; a reader that is farther behind has them read once more."""
+
+LOOKED_AT = 1_000
+"""Commits behind the last checkpoint whose sizes are looked at."""
 
 _DIGITS = 20
 _CHANGED_ROWS = (
@@ -74,19 +79,21 @@ class Totals:
     """None where a file says nothing of its rows."""
     earliest: float | None = None
     """When the oldest was written; None where there is none."""
+    small: int = 0
+    """Files of less than SMALL_FILE."""
 
-    def plus(self, files: int, size: int, rows: int | None, at: float | None) -> "Totals":
+    def plus(self, files: int, size: int, rows: int | None, at: float | None, small: int = 0) -> "Totals":
         """Return these and more."""
         known = None if self.rows is None or rows is None else self.rows + rows
         times = [each for each in (self.earliest, at if files else None) if each is not None]
-        return Totals(self.files + files, self.bytes + size, known, min(times, default=None))
+        return Totals(self.files + files, self.bytes + size, known, min(times, default=None), self.small + small)
 
     @classmethod
     def of(cls, files: Iterable[DataFile]) -> "Totals":
         """Add up files."""
         found = cls()
         for file in files:
-            found = found.plus(1, file.size, file.rows, file.at)
+            found = found.plus(1, file.size, file.rows, file.at, int(file.size < SMALL_FILE))
         return found
 
 
@@ -168,6 +175,20 @@ class DeltaLog:
             self._active = Totals.of(self._state(self.head).values())
         return self._active
 
+    def since_checkpoint(self) -> tuple[int, int | None]:
+        """Return the versions since the last checkpoint and the bytes of their commits.
+
+        The bytes are None where there are more than LOOKED_AT, or one is gone.
+        """
+        last = max((version for version, _ in self._checkpoints() if version <= self.head), default=-1)
+        size = 0
+        for version in range(last + 1, self.head + 1) if self.head - last <= LOOKED_AT else ():
+            try:
+                size += os.stat(self._path(version)).st_size
+            except FileNotFoundError:
+                return self.head - last, None
+        return self.head - last, size if self.head - last <= LOOKED_AT else None
+
     def since(self, version: int) -> Iterator[Commit]:
         """Go through the commits from a version on; raises CommitsGone where the log begins later."""
         for each in range(version, self.head + 1):
@@ -222,7 +243,7 @@ class DeltaLog:
         elif self._active is not None or version == 0:
             added = Totals.of(actions.added)
             before = self._active or Totals()
-            self._active = before.plus(added.files, added.bytes, added.rows, added.earliest)
+            self._active = before.plus(added.files, added.bytes, added.rows, added.earliest, added.small)
 
     def _commit(self, version: int, actions: _Actions) -> Commit:
         found = Totals.of(actions.added)

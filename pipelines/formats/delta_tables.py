@@ -123,8 +123,18 @@ class DeltaTables:
     def contents(self, folder: str) -> FolderContents | None:
         """Return what the newest version holds; None where there is no table."""
         with self._lock, suppress(NoDeltaLog, CommitsGone):
-            held = self._log(folder).active()
-            return FolderContents(held.files, held.bytes, held.rows, held.rows is not None, held.earliest)
+            log = self._log(folder)
+            held, (entries, size) = log.active(), log.since_checkpoint()
+            return FolderContents(
+                held.files,
+                held.bytes,
+                held.rows,
+                held.rows is not None,
+                held.earliest,
+                small_files=held.small,
+                log_entries=entries,
+                log_bytes=size,
+            )
         return None
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
