@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet
 
 from core.observed.table_statistics import SMALL_FILE
+from core.ports.storage import Upkeep
 
 KEPT_COMMITS = 10_000
 """Commits of one table that are held, newest first; a reader that is farther behind has them read once more."""
@@ -108,11 +109,13 @@ class _Actions:
     removed: list[str] = field(default_factory=list)
     took_out: bool = False
     operation: str = ""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """What the operation says of itself."""
     changed_rows: int | None = None
     """As it says itself."""
     batches: dict[str, int] = field(default_factory=dict)
     id: str = ""
-    maps_columns: bool = False
+    configuration: Mapping[str, str] = field(default_factory=dict)
 
 
 class DeltaLog:
@@ -126,8 +129,8 @@ class DeltaLog:
 
     def _forget(self) -> None:
         self.id = ""
-        self.maps_columns = False
-        """Whether columns have other names in the files (`delta.columnMapping.mode`)."""
+        self.configuration: Mapping[str, str] = {}
+        """The properties of the table."""
         self.head = -1
         """Newest version."""
         self.batches: dict[str, int] = {}
@@ -169,6 +172,11 @@ class DeltaLog:
         if self.head < 0:
             raise NoDeltaLog(self.folder)
 
+    @property
+    def maps_columns(self) -> bool:
+        """Return whether columns have other names in the files (`delta.columnMapping.mode`)."""
+        return self.configuration.get("delta.columnMapping.mode", "none") != "none"
+
     def active(self) -> Totals:
         """Return what the newest version holds."""
         if self._active is None:
@@ -193,6 +201,30 @@ class DeltaLog:
         """Go through the commits from a version on; raises CommitsGone where the log begins later."""
         for each in range(version, self.head + 1):
             yield self._commits.get(each) or self._commit(each, self._there(each))
+
+    def upkeep_since(self, operation: str, moment: float) -> Upkeep | None:
+        """Return what the newest OPTIMIZE, or whole VACUUM, since a moment has done; None without one."""
+        for version in range(self.head, max(-1, self.head - LOOKED_AT), -1):
+            actions = self._read(version)
+            if actions is None or actions.at is None or actions.at < moment:
+                return None
+            if actions.operation == operation == "OPTIMIZE":
+                return Upkeep(len(actions.removed), len(actions.rewritten))
+            if actions.operation == f"{operation} END":
+                return Upkeep(int(actions.metrics.get("numDeletedFiles", 0)))
+        return None
+
+    def replaced_before(self, paths: Mapping[str, int], after: int, moment: float) -> int | None:
+        """Return the first of some files' versions of which one was taken out after a version and before a moment.
+
+        `paths` are files with the version that has to be read for each; raises CommitsGone.
+        """
+        found = []
+        for version in range(after + 1, self.head + 1):
+            actions = self._there(version)
+            if actions.at is not None and actions.at < moment:
+                found += [paths[path] for path in actions.removed if path in paths]
+        return min(found, default=None)
 
     def added_in(self, version: int) -> list[DataFile]:
         """Return the files with new rows of one commit, in the order in which a stream counts them."""
@@ -219,7 +251,7 @@ class DeltaLog:
             state |= {file.path: file for file in _added_files(table.get("add"))}
             self.batches |= {str(txn["appId"]): int(txn["version"]) for txn in _structs(table.get("txn"))}
             for found in _structs(table.get("metaData")):
-                self.id, self.maps_columns = str(found["id"]), _maps_columns(dict(found["configuration"] or ()))
+                self.id, self.configuration = str(found["id"]), dict(found["configuration"] or ())
         self._active = self.produced = Totals.of(state.values())
         self.newest_at = max((file.at for file in state.values()), default=None)
         self.head = newest
@@ -230,7 +262,7 @@ class DeltaLog:
         self._commits.pop(version - KEPT_COMMITS, None)
         self.head = version
         if actions.id:
-            self.id, self.maps_columns = actions.id, actions.maps_columns
+            self.id, self.configuration = actions.id, actions.configuration
         self.produced = self.produced.plus(commit.files, commit.bytes, commit.rows, commit.at)
         for query, batch in actions.batches.items():
             self.batches[query] = batch
@@ -323,19 +355,15 @@ def _actions(lines: Iterable[str]) -> _Actions:
         elif txn := action.get("txn"):
             found.batches[str(txn["appId"])] = int(txn["version"])
         elif meta := action.get("metaData"):
-            found.id, found.maps_columns = str(meta["id"]), _maps_columns(meta.get("configuration") or {})
+            found.id, found.configuration = str(meta["id"]), meta.get("configuration") or {}
         elif info := action.get("commitInfo"):
             found.operation = str(info.get("operation", ""))
-            metrics = info.get("operationMetrics") or {}
-            counts = [metrics[name] for name in _CHANGED_ROWS if name in metrics]
+            found.metrics = info.get("operationMetrics") or {}
+            counts = [found.metrics[name] for name in _CHANGED_ROWS if name in found.metrics]
             found.changed_rows = sum(map(int, counts)) if counts else None
             at = info.get("inCommitTimestamp") or info.get("timestamp")
             found.at = None if at is None else float(at) / 1000
     return found
-
-
-def _maps_columns(configuration: Mapping[str, str]) -> bool:
-    return configuration.get("delta.columnMapping.mode", "none") != "none"
 
 
 def _added_files(column: list[Any] | None) -> Iterator[DataFile]:

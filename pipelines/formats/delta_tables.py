@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
-from core.ports.storage import FolderContents, SourceLag
+from core.ports.storage import FolderContents, SourceLag, Upkeep
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog
 from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
@@ -179,6 +179,42 @@ class DeltaTables:
                 since.append(commit)
             known = [commit.rows for commit in since if commit.rows is not None]
             return sum(known) if len(known) == len(since) else None
+        return None
+
+    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
+        """Return what the newest OPTIMIZE or VACUUM since a moment has done; None without one."""
+        with self._lock, suppress(NoDeltaLog):
+            return self._log(folder, newest=True).upkeep_since(operation, since)
+        return None
+
+    def kept_h(self, folder: str) -> float | None:
+        """Return for how many hours a table keeps files of older versions; None where it says so unreadably."""
+        with self._lock, suppress(NoDeltaLog):
+            return _DELTA.kept_h(self._log(folder, newest=True).configuration)
+        return None
+
+    def unread_before(
+        self, offset: DeltaOffset, folder: str, moment: float, *, takes_changes: bool = False
+    ) -> int | None:
+        """Return the first version that a query has not read and of which a file was replaced before a moment.
+
+        None where there is none, and of another table, or where the log does not say what is to be read.
+        """
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder, newest=True)
+            if log.id != offset.table_id:
+                return None
+            paths: dict[str, int] = {}
+            if offset.in_snapshot:
+                paths |= {file.path: offset.version for file in log.files_at(offset.version)[offset.files_read :]}
+            for commit in log.since(offset.version + int(offset.in_snapshot)):
+                if takes_changes and commit.took_out and commit.at < moment:
+                    # Its changes lie in files of their own, which go with their time.
+                    return commit.version
+                if commit.files:
+                    first = offset.files_read if commit.version == offset.version else 0
+                    paths |= {file.path: commit.version for file in log.added_in(commit.version)[first:]}
+            return log.replaced_before(paths, offset.version - 1, moment)
         return None
 
     def is_there(self, folder: str) -> bool:

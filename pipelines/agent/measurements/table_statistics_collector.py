@@ -112,8 +112,7 @@ class TableStatisticsCollector:
             return {}
         if held is None:
             return {key: TableStatistics(at=now, exact=False, gone=gone)}
-        by_log = {"small_files": held.small_files, "log_entries": held.log_entries, "log_bytes": held.log_bytes}
-        return {key: TableStatistics(now, held.rows, held.exact, held.bytes, held.files, held.earliest, gone, **by_log)}
+        return {key: held.as_statistics(now, gone)}
 
     def _headroom(self) -> Headroom:
         pool, now = self._world.layout.environment.pool, self._world.clock()
