@@ -7,19 +7,22 @@ the table up to it. Older commits are deleted once a checkpoint is there and 30 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pyarrow.parquet
 
 from core.observed.table_statistics import SMALL_FILE
-from core.ports.storage import Upkeep
 
 KEPT_COMMITS = 10_000
 """Commits of one table that are held, newest first; a reader that is farther behind has them read once more."""
 
 LOOKED_AT = 1_000
 """Commits behind the last checkpoint whose sizes are looked at."""
+
+_Mark = tuple[int, int, int]
+"""Inode, bytes and time of change in nanoseconds of a file: what tells it from another one of its name."""
 
 _DIGITS = 20
 _CHANGED_ROWS = (
@@ -99,10 +102,11 @@ class Totals:
 
 
 @dataclass(slots=True)
-class _Actions:
+class Actions:
     """One commit as it stands in its file."""
 
     at: float | None = None
+    mark: _Mark | None = None
     added: list[DataFile] = field(default_factory=list)
     """With new rows, in the order in which a stream counts them."""
     rewritten: list[DataFile] = field(default_factory=list)
@@ -147,6 +151,8 @@ class DeltaLog:
         self._snapshot: tuple[int, list[DataFile]] | None = None
         self._snapshot_used = False
         self._inode: tuple[int, int] | None = None
+        self._mark: _Mark | None = None
+        """What the file of the newest version was when it was read."""
 
     def refresh(self) -> None:
         """Read the commits that are new; a log that was made anew is read from its beginning.
@@ -159,15 +165,16 @@ class DeltaLog:
             self._forget()
             raise NoDeltaLog(self.folder) from error
         inode = (about.st_dev, about.st_ino)
-        if self._inode != inode or (self.head >= 0 and not os.path.exists(self._path(self.head))):
+        if self._inode != inode or (self.head >= 0 and not self._is_as_read()):
             # Made anew, a copy that ends earlier, or one that went on while nobody looked and was cleaned up.
+            # A folder that is made anew may have the inode of the deleted one, so its newest file is looked at.
             self._forget()
             self._begin()
             self._inode = inode
         if not self._snapshot_used:
             self._snapshot = None
         self._snapshot_used = False
-        while (actions := self._read(self.head + 1)) is not None:
+        while (actions := self.read(self.head + 1)) is not None:
             self._take(self.head + 1, actions)
         if self.head < 0:
             raise NoDeltaLog(self.folder)
@@ -202,30 +209,6 @@ class DeltaLog:
         for each in range(version, self.head + 1):
             yield self._commits.get(each) or self._commit(each, self._there(each))
 
-    def upkeep_since(self, operation: str, moment: float) -> Upkeep | None:
-        """Return what the newest OPTIMIZE, or whole VACUUM, since a moment has done; None without one."""
-        for version in range(self.head, max(-1, self.head - LOOKED_AT), -1):
-            actions = self._read(version)
-            if actions is None or actions.at is None or actions.at < moment:
-                return None
-            if actions.operation == operation == "OPTIMIZE":
-                return Upkeep(len(actions.removed), len(actions.rewritten))
-            if actions.operation == f"{operation} END":
-                return Upkeep(int(actions.metrics.get("numDeletedFiles", 0)))
-        return None
-
-    def replaced_before(self, paths: Mapping[str, int], after: int, moment: float) -> int | None:
-        """Return the first of some files' versions of which one was taken out after a version and before a moment.
-
-        `paths` are files with the version that has to be read for each; raises CommitsGone.
-        """
-        found = []
-        for version in range(after + 1, self.head + 1):
-            actions = self._there(version)
-            if actions.at is not None and actions.at < moment:
-                found += [paths[path] for path in actions.removed if path in paths]
-        return min(found, default=None)
-
     def added_in(self, version: int) -> list[DataFile]:
         """Return the files with new rows of one commit, in the order in which a stream counts them."""
         return self._there(version).added
@@ -254,13 +237,13 @@ class DeltaLog:
                 self.id, self.configuration = str(found["id"]), dict(found["configuration"] or ())
         self._active = self.produced = Totals.of(state.values())
         self.newest_at = max((file.at for file in state.values()), default=None)
-        self.head = newest
+        self.head, self._mark = newest, self._mark_of(newest)
 
-    def _take(self, version: int, actions: _Actions) -> None:
+    def _take(self, version: int, actions: Actions) -> None:
         commit = self._commit(version, actions)
         self._commits[version] = commit
         self._commits.pop(version - KEPT_COMMITS, None)
-        self.head = version
+        self.head, self._mark = version, actions.mark
         if actions.id:
             self.id, self.configuration = actions.id, actions.configuration
         self.produced = self.produced.plus(commit.files, commit.bytes, commit.rows, commit.at)
@@ -277,14 +260,14 @@ class DeltaLog:
             before = self._active or Totals()
             self._active = before.plus(added.files, added.bytes, added.rows, added.earliest, added.small)
 
-    def _commit(self, version: int, actions: _Actions) -> Commit:
+    def _commit(self, version: int, actions: Actions) -> Commit:
         found = Totals.of(actions.added)
         at = actions.at if actions.at is not None else found.earliest or 0.0
         what = (actions.operation or "a commit") if actions.took_out else ""
         return Commit(version, at, found.files, found.bytes, actions.changed_rows if what else found.rows, what)
 
-    def _there(self, version: int) -> _Actions:
-        found = self._read(version)
+    def _there(self, version: int) -> Actions:
+        found = self.read(version)
         if found is None:
             raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
         return found
@@ -325,24 +308,38 @@ class DeltaLog:
                 for batch in file.iter_batches(columns=list(_CHECKPOINT_COLUMNS)):
                     yield {column: batch.column(column).to_pylist() for column in batch.schema.names}
 
+    def _is_as_read(self) -> bool:
+        """Return whether the file of the newest version is there, and is the one that was read."""
+        return self._mark is not None and self._mark_of(self.head) == self._mark
+
+    def _mark_of(self, version: int) -> _Mark | None:
+        with suppress(FileNotFoundError):
+            return _mark(os.stat(self._path(version)))
+        return None
+
     def _path(self, version: int) -> str:
         return f"{self.place}/{version:0{_DIGITS}}.json"
 
-    def _read(self, version: int) -> _Actions | None:
+    def read(self, version: int) -> Actions | None:
         """Read one commit; None where it is not there."""
         path = self._path(version)
         try:
             with open(path, encoding="utf-8") as file:
-                found = _actions(file)
+                found, about = _actions(file), os.fstat(file.fileno())
+                found.mark = _mark(about)
                 if found.at is None:
-                    found.at = os.fstat(file.fileno()).st_mtime
+                    found.at = about.st_mtime
         except FileNotFoundError:
             return None
         return found
 
 
-def _actions(lines: Iterable[str]) -> _Actions:
-    found = _Actions()
+def _mark(about: os.stat_result) -> _Mark:
+    return about.st_ino, about.st_size, about.st_mtime_ns
+
+
+def _actions(lines: Iterable[str]) -> Actions:
+    found = Actions()
     for line in lines:
         if not line.strip():
             continue

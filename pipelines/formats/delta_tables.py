@@ -15,6 +15,7 @@ from core.ports.storage import FolderContents, SourceLag, Upkeep
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog
 from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
+from pipelines.formats.delta_upkeep import unread_before, upkeep_since
 from pipelines.storage.file_stream_logs import local_path
 
 _DELTA = TABLE_FORMATS["delta"]
@@ -184,7 +185,7 @@ class DeltaTables:
     def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
         """Return what the newest OPTIMIZE or VACUUM since a moment has done; None without one."""
         with self._lock, suppress(NoDeltaLog):
-            return self._log(folder, newest=True).upkeep_since(operation, since)
+            return upkeep_since(self._log(folder, newest=True), operation, since)
         return None
 
     def kept_h(self, folder: str) -> float | None:
@@ -201,20 +202,7 @@ class DeltaTables:
         None where there is none, and of another table, or where the log does not say what is to be read.
         """
         with self._lock, suppress(NoDeltaLog, CommitsGone):
-            log = self._log(folder, newest=True)
-            if log.id != offset.table_id:
-                return None
-            paths: dict[str, int] = {}
-            if offset.in_snapshot:
-                paths |= {file.path: offset.version for file in log.files_at(offset.version)[offset.files_read :]}
-            for commit in log.since(offset.version + int(offset.in_snapshot)):
-                if takes_changes and commit.took_out and commit.at < moment:
-                    # Its changes lie in files of their own, which go with their time.
-                    return commit.version
-                if commit.files:
-                    first = offset.files_read if commit.version == offset.version else 0
-                    paths |= {file.path: commit.version for file in log.added_in(commit.version)[first:]}
-            return log.replaced_before(paths, offset.version - 1, moment)
+            return unread_before(self._log(folder, newest=True), offset, moment, takes_changes=takes_changes)
         return None
 
     def is_there(self, folder: str) -> bool:

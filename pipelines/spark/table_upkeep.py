@@ -1,4 +1,4 @@
-"""OPTIMIZE and VACUUM, each in a session of its own, so that what it needs is no setting of anybody else's queries."""
+"""OPTIMIZE and VACUUM, each in a session of its own: by its end everything of it ends, and nothing of anybody else."""
 
 import threading
 import uuid
@@ -6,12 +6,6 @@ from contextlib import suppress
 
 from core.model.errors import HeadgateError
 from pipelines.spark.session import Session, spark_errors
-
-_CONF = {
-    # VACUUM compares paths in several shuffles: with 200 partitions each, by default, ten files took a minute on
-    # two cores (Delta 4.4.0).
-    "spark.sql.shuffle.partitions": "8",
-}
 
 
 class SparkUpkeep:
@@ -40,7 +34,7 @@ class SparkUpkeep:
                 session.spark.interruptAll()
 
     def _run(self, sql: str, tag: str) -> None:
-        session = self._session.beside(str(uuid.uuid4()), conf=_CONF)
+        session = self._session.beside(str(uuid.uuid4()))
         with self._lock:
             self._open[tag] = session
         try:

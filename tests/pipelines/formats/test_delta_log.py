@@ -104,6 +104,19 @@ def test_a_table_made_anew_in_its_place_is_another_one(files: TableCheckpoints, 
     assert files.rows(str(tmp_path / "p"), "delta") == 18
 
 
+def test_a_log_made_anew_in_a_folder_that_has_the_same_inode_is_another_one(tmp_path: Path) -> None:
+    WrittenLog(tmp_path / "p").commit(3)
+    log = DeltaLog(f"{tmp_path}/p/delta")
+    log.refresh()
+    assert (log.id, log.active().rows) == ("id-1", 3)
+    again = WrittenLog(tmp_path / "q", id="id-2")
+    again.commit(9)
+    for commit in again.log.iterdir():
+        commit.replace(tmp_path / "p/delta/_delta_log" / commit.name)
+    log.refresh()
+    assert (log.id, log.active().rows) == ("id-2", 9)
+
+
 def test_a_copy_that_ends_earlier_is_not_what_was_read(files: TableCheckpoints, tmp_path: Path) -> None:
     written = WrittenLog(tmp_path / "p")
     for _ in range(3):

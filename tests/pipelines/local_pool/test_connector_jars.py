@@ -114,6 +114,7 @@ def test_what_the_server_needs_is_set_and_the_pools_own_settings_win() -> None:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,a.B",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.x": "1",
     }
     more = {"spark.databricks.delta.snapshotPartitions": "4"}

@@ -1,0 +1,52 @@
+"""What OPTIMIZE and VACUUM have done to a Delta table, and which of its files are still to be read (Delta 4.4.0)."""
+
+from collections.abc import Mapping
+
+from core.ports.storage import Upkeep
+from pipelines.formats.delta_log import LOOKED_AT, CommitsGone, DeltaLog
+from pipelines.formats.delta_offsets import DeltaOffset
+
+
+def upkeep_since(log: DeltaLog, operation: str, moment: float) -> Upkeep | None:
+    """Return what the newest `OPTIMIZE`, or whole `VACUUM`, since a moment has done; None without one."""
+    for version in range(log.head, max(-1, log.head - LOOKED_AT), -1):
+        actions = log.read(version)
+        if actions is None or actions.at is None or actions.at < moment:
+            return None
+        if actions.operation == operation == "OPTIMIZE":
+            return Upkeep(len(actions.removed), len(actions.rewritten))
+        if actions.operation == f"{operation} END":
+            return Upkeep(int(actions.metrics.get("numDeletedFiles", 0)))
+    return None
+
+
+def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_changes: bool) -> int | None:
+    """Return the first version that a query has not read and of which a file was replaced before a moment.
+
+    None where there is none, and of another table. Raises CommitsGone where the log does not say what is to be read.
+    """
+    if log.id != offset.table_id:
+        return None
+    paths: dict[str, int] = {}
+    if offset.in_snapshot:
+        paths |= {file.path: offset.version for file in log.files_at(offset.version)[offset.files_read :]}
+    for commit in log.since(offset.version + int(offset.in_snapshot)):
+        if takes_changes and commit.took_out and commit.at < moment:
+            # Its changes lie in files of their own, which go with their time.
+            return commit.version
+        if commit.files:
+            first = offset.files_read if commit.version == offset.version else 0
+            paths |= {file.path: commit.version for file in log.added_in(commit.version)[first:]}
+    return _first_replaced(log, paths, offset.version, moment)
+
+
+def _first_replaced(log: DeltaLog, paths: Mapping[str, int], begin: int, moment: float) -> int | None:
+    """Return the first version, by file, of which one was taken out by a commit before a moment."""
+    found: list[int] = []
+    for version in range(max(0, begin), log.head + 1):
+        actions = log.read(version)
+        if actions is None:
+            raise CommitsGone(f"version {version} of {log.folder} is no longer in its log")
+        if actions.at is not None and actions.at < moment:
+            found += [paths[path] for path in actions.removed if path in paths]
+    return min(found, default=None)
