@@ -75,7 +75,7 @@ def test_a_vacuum_waits_for_a_stopped_reader_by_name_and_deletes_what_nobody_rea
 @pytest.mark.parametrize("point", ["begins", "done"])
 def test_an_agent_that_is_killed_inside_leaves_a_run_that_the_next_one_ends(tiny: Tiny, verb: str, point: str) -> None:
     small_files(tiny, 2)
-    tiny.done("down", "--confirm", "tiny")
+    tiny.done("down", "--confirm", "")
     tiny.done("up", HEADGATE_FAULT_AT=f"{verb} {point}")
     until(lambda: tiny.pool()[0] == "up" and arrived(tiny), 120, "all run")
     agent, plan = tiny.agent_pid(), tiny.plan(verb, "kept")

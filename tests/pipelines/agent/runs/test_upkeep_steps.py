@@ -220,3 +220,10 @@ def test_a_cancelled_run_ends_what_it_looks_after(lake: AgentContext, pool: Any)
     until.set()
     wait_until(lambda: (row := lake.ledger.run(run_id)) is not None and row.state == "cancelled")
     assert pool.ended_reads == {f"headgate-{run_id}-1"}
+
+
+def test_a_vacuum_that_is_refused_may_be_skipped_because_nothing_relies_on_it(lake: AgentContext, pool: Any) -> None:
+    lake.files.unread["b__v1"] = 7  # type: ignore[attr-defined]  # Scripted.
+    run_id = run_of(lake, "vacuum", "a")
+    assert lane.drive(lake, run_id) == "failed"
+    assert lane.drive(lake, run_id, OperatorControl("skip", 1)) == "done" and not pool.looked_after
