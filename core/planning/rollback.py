@@ -262,7 +262,7 @@ def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
 
 UPKEEP_WAYS = {
     "optimize": "nothing is to be undone: every row stays as it is",
-    "vacuum": "no command brings back what is deleted; no row of the newest version is",
+    "vacuum": "no command brings back the files; the newest version keeps all of its rows",
 }
 """Why nothing undoes what looks after files, by verb."""
 

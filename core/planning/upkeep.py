@@ -64,7 +64,9 @@ def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: Pl
         found.refuse(node.table, words, remedy)
     hours = retain_h or ("" if kept_h is None else f"{kept_h:g}")
     older = f"older than {hours} h" if hours else "older than it retains"
-    found.warn(node.table, f"it is no longer read as of versions {older}; its step fails while a statement needs one")
+    found.warn(
+        node.table, f"it can no longer be read as of versions {older}; its step fails while a statement needs one"
+    )
     return replace(node, action=Action.VACUUM, reason=Reason.VACUUMED, loses=(f"files of versions {older}",))
 
 

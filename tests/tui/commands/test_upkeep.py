@@ -34,7 +34,7 @@ def test_upkeep_is_planned_by_name(lake: Any, capsys: pytest.CaptureFixture[str]
     assert [node["loses"] for node in found["nodes"]] == [["files of versions older than 720 h"]]
     assert exit_codes.run_command_line(["plan", "vacuum", "a", "--offline"]) == 0
     out = capsys.readouterr().out
-    assert "vacuum a" in out and "LOSES" in out and "no command brings back what is deleted" in out
+    assert "vacuum a" in out and "LOSES" in out and "no command brings back the files" in out
 
 
 def test_what_cannot_be_looked_after_is_refused_in_a_sentence(lake: Any, capsys: pytest.CaptureFixture[str]) -> None:
