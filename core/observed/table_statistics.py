@@ -36,6 +36,8 @@ class TableStatistics:
     """Of a table with a log of versions, the versions since its last checkpoint: each is read apart by whoever opens
     the table."""
     log_bytes: int | None = None
+    log: str = ""
+    """What its log says of versions, as `core.observed.log_history` writes it; empty where it has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,7 @@ def step_words(step: Step) -> str:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
         case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.STOP:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
-        case StepKind.SEAM:
+        case StepKind.SEAM | StepKind.REWRITE:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
         case (
             StepKind.CREATE

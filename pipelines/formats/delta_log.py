@@ -10,16 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow.parquet
 
 from core.observed.table_statistics import SMALL_FILE
+from pipelines.storage.file_stream_logs import local_path
 
 KEPT_COMMITS = 10_000
 """Commits of one table that are held, newest first; a reader that is farther behind has them read once more."""
-
-LOOKED_AT = 1_000
-"""Commits behind the last checkpoint whose sizes are looked at."""
 
 _Mark = tuple[int, int, int]
 """Inode, bytes and time of change in nanoseconds of a file: what tells it from another one of its name."""
@@ -29,6 +28,9 @@ _CHANGED_ROWS = (
     "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numUpdatedRows", "numDeletedRows",
 )  # fmt: skip
 """What MERGE, UPDATE and DELETE say of themselves: the files that they write hold rows that stayed as well (4.4.0)."""
+
+_BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE"})
+"""Operations that change rows, and that a statement never does without recording its batch in the same commit."""
 
 _CHECKPOINT_COLUMNS = (
     "add.path", "add.size", "add.modificationTime", "add.stats", "add.deletionVector.cardinality",
@@ -142,6 +144,8 @@ class DeltaLog:
         self.batch_by_version: dict[int, tuple[str, int]] = {}
         self.produced = Totals()
         """All that was ever added, counted from the first state that was read."""
+        self.by_hand: tuple[int, str] | None = None
+        """The newest version whose rows no statement has written, as far as was read, with its operation."""
         self.newest_at: float | None = None
         """When rows were last added."""
         self.shrank = False
@@ -179,35 +183,24 @@ class DeltaLog:
         if self.head < 0:
             raise NoDeltaLog(self.folder)
 
-    @property
-    def maps_columns(self) -> bool:
-        """Return whether columns have other names in the files (`delta.columnMapping.mode`)."""
-        return self.configuration.get("delta.columnMapping.mode", "none") != "none"
-
     def active(self) -> Totals:
         """Return what the newest version holds."""
         if self._active is None:
             self._active = Totals.of(self._state(self.head).values())
         return self._active
 
-    def since_checkpoint(self) -> tuple[int, int | None]:
-        """Return the versions since the last checkpoint and the bytes of their commits.
-
-        The bytes are None where there are more than LOOKED_AT, or one is gone.
-        """
-        last = max((version for version, _ in self._checkpoints() if version <= self.head), default=-1)
-        size = 0
-        for version in range(last + 1, self.head + 1) if self.head - last <= LOOKED_AT else ():
-            try:
-                size += os.stat(self._path(version)).st_size
-            except FileNotFoundError:
-                return self.head - last, None
-        return self.head - last, size if self.head - last <= LOOKED_AT else None
-
     def since(self, version: int) -> Iterator[Commit]:
         """Go through the commits from a version on; raises CommitsGone where the log begins later."""
         for each in range(version, self.head + 1):
             yield self._commits.get(each) or self._commit(each, self._there(each))
+
+    def first(self) -> int:
+        """Return the oldest version whose commit is there; raises CommitsGone where there is none."""
+        with os.scandir(self.place) as entries:
+            found = [int(e.name[:_DIGITS]) for e in entries if e.name.endswith(".json") and e.name[:_DIGITS].isdigit()]
+        if not found:
+            raise CommitsGone(f"no version of {self.folder} is in its log any more")
+        return min(found)
 
     def added_in(self, version: int) -> list[DataFile]:
         """Return the files with new rows of one commit, in the order in which a stream counts them."""
@@ -224,9 +217,16 @@ class DeltaLog:
             self._snapshot = (version, found)
         return self._snapshot[1]
 
+    def place_of(self, file: DataFile) -> str:
+        """Return where a file lies: a clone names those of what it was cloned from by a URI (4.4.0)."""
+        if file.path.startswith("file:"):
+            return local_path(file.path)
+        path = unquote(file.path)
+        return path if is_elsewhere(file) else f"{self.folder}/{path}"
+
     def _begin(self) -> None:
         """Begin with the newest checkpoint, or before the first version."""
-        newest = max((version for version, _ in self._checkpoints()), default=None)
+        newest = max((version for version, _ in self.checkpoints()), default=None)
         if newest is None:
             return
         state: dict[str, DataFile] = {}
@@ -251,6 +251,8 @@ class DeltaLog:
             self.batches[query] = batch
             self.batch_by_version[version] = (query, batch)
             self.batch_by_version.pop(version - KEPT_COMMITS, None)
+        if actions.operation in _BY_HAND and not actions.batches and (actions.added or actions.took_out):
+            self.by_hand = (version, actions.operation)
         if commit.files:
             self.newest_at = commit.at
         if actions.removed or actions.rewritten:
@@ -274,7 +276,7 @@ class DeltaLog:
 
     def _state(self, version: int) -> dict[str, DataFile]:
         """Put a version together from the newest checkpoint up to it and the commits after that."""
-        begin = max((each for each, _ in self._checkpoints() if each <= version), default=-1)
+        begin = max((each for each, _ in self.checkpoints() if each <= version), default=-1)
         state: dict[str, DataFile] = {}
         if begin >= 0:
             for table in self._tables_of(begin):
@@ -286,7 +288,7 @@ class DeltaLog:
             state |= {file.path: file for file in (*actions.added, *actions.rewritten)}
         return state
 
-    def _checkpoints(self) -> list[tuple[int, str]]:
+    def checkpoints(self) -> list[tuple[int, str]]:
         """List the whole checkpoints by version; one in several parts is there once its last part is."""
         found: dict[int, list[str]] = {}
         with os.scandir(self.place) as entries:
@@ -298,7 +300,7 @@ class DeltaLog:
 
     def _tables_of(self, version: int) -> Iterator[dict[str, list[Any]]]:
         """Read the parts of a checkpoint, a few thousand rows at once."""
-        for each, name in self._checkpoints():
+        for each, name in self.checkpoints():
             if each != version:
                 continue
             with pyarrow.parquet.ParquetFile(f"{self.place}/{name}") as file:
@@ -314,15 +316,15 @@ class DeltaLog:
 
     def _mark_of(self, version: int) -> _Mark | None:
         with suppress(FileNotFoundError):
-            return _mark(os.stat(self._path(version)))
+            return _mark(os.stat(self.path(version)))
         return None
 
-    def _path(self, version: int) -> str:
+    def path(self, version: int) -> str:
         return f"{self.place}/{version:0{_DIGITS}}.json"
 
     def read(self, version: int) -> Actions | None:
         """Read one commit; None where it is not there."""
-        path = self._path(version)
+        path = self.path(version)
         try:
             with open(path, encoding="utf-8") as file:
                 found, about = _actions(file), os.fstat(file.fileno())
@@ -332,6 +334,11 @@ class DeltaLog:
         except FileNotFoundError:
             return None
         return found
+
+
+def is_elsewhere(file: DataFile) -> bool:
+    """Return whether a table names a file that is not its own."""
+    return file.path.startswith(("/", "file:"))
 
 
 def _mark(about: os.stat_result) -> _Mark:

@@ -1,10 +1,28 @@
-"""What OPTIMIZE and VACUUM have done to a Delta table, and which of its files are still to be read (Delta 4.4.0)."""
+"""Upkeep of a Delta table: its log since a checkpoint, what OPTIMIZE and VACUUM did, what is still to be read."""
 
+import os
 from collections.abc import Mapping
 
 from core.ports.storage import Upkeep
-from pipelines.formats.delta_log import LOOKED_AT, CommitsGone, DeltaLog
+from pipelines.formats.delta_log import CommitsGone, DeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset
+
+LOOKED_AT = 1_000
+"""Versions behind the last checkpoint, or the newest ones, that are looked at."""
+
+
+def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
+    """Return the versions of a log since its last checkpoint and the bytes of their commits.
+
+    The bytes are None where there are more than LOOKED_AT, or one is gone.
+    """
+    last = max((version for version, _ in log.checkpoints() if version <= log.head), default=-1)
+    if log.head - last > LOOKED_AT:
+        return log.head - last, None
+    try:
+        return log.head - last, sum(os.stat(log.path(version)).st_size for version in range(last + 1, log.head + 1))
+    except FileNotFoundError:
+        return log.head - last, None
 
 
 def upkeep_since(log: DeltaLog, operation: str, moment: float) -> Upkeep | None:

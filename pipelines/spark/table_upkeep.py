@@ -1,4 +1,4 @@
-"""OPTIMIZE and VACUUM, each in a session of its own: by its end everything of it ends, and nothing of anybody else."""
+"""OPTIMIZE and VACUUM, each in a session of its own: its settings are nobody else's, and by its end all of it ends."""
 
 import threading
 import uuid
@@ -6,6 +6,11 @@ from contextlib import suppress
 
 from core.model.errors import HeadgateError
 from pipelines.spark.session import Session, spark_errors
+
+_CONF = {
+    # By default RETAIN is ignored unless it is 0, and nothing says so (Delta 4.4.0).
+    "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
+}
 
 
 class SparkUpkeep:
@@ -34,7 +39,7 @@ class SparkUpkeep:
                 session.spark.interruptAll()
 
     def _run(self, sql: str, tag: str) -> None:
-        session = self._session.beside(str(uuid.uuid4()))
+        session = self._session.beside(str(uuid.uuid4()), conf=_CONF)
         with self._lock:
             self._open[tag] = session
         try:

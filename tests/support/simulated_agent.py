@@ -422,6 +422,20 @@ class Agent:
             self.passes()
         return self._start(step)
 
+    def _rewrite(self, step: Step) -> RunEvidence:
+        version, node = (step.table, step.version), self._nodes[step.table]
+        if step.table in self.world.stopped:
+            return StepFailed(step.n, "stopped by an operator during this run")
+        made = f"rewrite {self.plan.hash}.{step.n}"
+        if self.world.checkpoints[version] != made:
+            self.world.queries.pop(version, None)
+            self.passes()
+            self.world.checkpoints[version] = self.world.written_by[version] = made
+            known = {"revision": node.revision, "texts": node.texts, "bindings": node.bindings}
+            self.world.update(version, checkpoint_id=made, plan_hash=self.plan.hash, **known)
+            self.passes()
+        return self._start(step)
+
     def _alter(self, step: Step) -> RunEvidence:
         assert (step.table, step.version) in self.world.catalog
         return StepDone(step.n)
@@ -514,6 +528,7 @@ class Agent:
             StepKind.HOLD: Agent._hold,
             StepKind.SWAP: Agent._swap,
             StepKind.RESTART: Agent._restart,
+            StepKind.REWRITE: Agent._rewrite,
             StepKind.SEAM: Agent._seam,
             StepKind.ALTER: Agent._alter,
             StepKind.STOP: Agent._stop,

@@ -13,6 +13,7 @@ from pipelines.agent.runs import (
     fork_steps,
     held_steps,
     pointer_steps,
+    rewrite_steps,
     seam_steps,
     starting_steps,
     upkeep_steps,
@@ -32,6 +33,7 @@ _EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
     StepKind.HOLD: held_steps.hold,
     StepKind.SWAP: pointer_steps.swap,
     StepKind.RESTART: starting_steps.restart,
+    StepKind.REWRITE: rewrite_steps.rewrite,
     StepKind.SEAM: seam_steps.seam,
     StepKind.ALTER: starting_steps.alter,
     StepKind.STOP: ending_steps.stop,
@@ -109,7 +111,7 @@ class StepExecutor:
 
     def _look(self, step: Step) -> RunEvidence:
         match step.do:
-            case StepKind.START | StepKind.RESUME | StepKind.RESTART:
+            case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.REWRITE:
                 return starting_steps.look_for_proof(self._run, step)
             case StepKind.VALIDATE:
                 return validation_step.look_for_verdict(self._run, step)

@@ -13,7 +13,7 @@ from threading import Event, Lock, Thread
 
 from core.model.actions import StepKind
 from core.model.errors import HeadgateError, PoolUnreachable, Refused
-from core.model.names import query_name
+from core.model.names import physical_name, query_name
 from core.model.states import WantedState
 from core.plan.model import Step
 from core.ports.storage import Upkeep
@@ -85,13 +85,14 @@ def _measure(world: AgentContext, deployment: Deployment) -> None:
     key = (deployment.table, deployment.version)
     try:
         held = world.files.contents(deployment.folder, deployment.format)
+        history = world.files.log_history(deployment.folder, deployment.format)
     except HeadgateError as error:
         log.info("%s was not measured: %s", query_name(*key), error.summary)
         return
     if held is not None:
         before = world.ledger.table_statistics(deployment.table).get(key)
         gone = before.gone if before is not None else None
-        world.ledger.put_table_statistics({key: held.as_statistics(world.clock(), gone)})
+        world.ledger.put_table_statistics({key: held.as_statistics(world.clock(), gone, history)})
 
 
 def end_upkeep(run: OpenRun, waiting: Collection[int]) -> None:
@@ -117,6 +118,9 @@ def why_needed(run: OpenRun, deployment: Deployment) -> str:
         return f"how long {query_name(deployment.table, deployment.version)} retains files cannot be read from its log"
     if said and float(said) < kept_h:
         return f"its log says that it retains files for {kept_h:g} h, and {said} h are less"
+    if clones := world.ledger.clones(deployment.table, deployment.version):
+        names = ", ".join(physical_name(clone.table, clone.version) for clone in clones)
+        return f"{names} holds rows in files of this version; headgate plan retire {deployment.table} sets it aside"
     moment = world.clock() - float(said or kept_h) * 3600 + TAKES_S
     unread = [words for reader in _readers(world, deployment) for words in _unread(world, deployment, reader, moment)]
     return f"files that it would delete are still to be read: {'; '.join(unread)}" if unread else ""

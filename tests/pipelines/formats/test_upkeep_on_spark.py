@@ -50,7 +50,13 @@ def test_what_optimize_and_vacuum_have_done_is_in_the_log(lake: Any) -> None:
     assert lake.count("p") == 12 and lake.files.contents(place, "delta").small_files == 1
 
 
-def test_spark_refuses_to_retain_less_than_its_table_says(lake: Any) -> None:
+def test_how_long_files_are_retained_is_heard_by_upkeep_and_ignored_by_spark_otherwise(lake: Any) -> None:
+    name = many_files(lake, "q", 1)
+    lake.upkeep.optimize(name, "t")
+    lake.upkeep.vacuum(name, "1", "t")
+    assert lake.files.upkeep(lake.place("q"), "VACUUM", 0.0) == Upkeep(0), "they are younger than an hour"
+    lake.sql(f"VACUUM {name} RETAIN 1 HOURS")
+    assert lake.files.upkeep(lake.place("q"), "VACUUM", 0.0) == Upkeep(2), "by default RETAIN means nothing but 0"
     name = many_files(lake, "p", 1, "USING delta")
     assert lake.files.kept_h(lake.place("p"), "delta") == 168.0
     with pytest.raises(EngineRefused) as refused:

@@ -28,6 +28,7 @@ from pipelines.agent.runs.aborted_versions import abort
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.emergency_journal import EmergencyJournal
 from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_rewrite_steps import REWRITE_A, keyed
 from tests.support.simulated_agent import Agent, Simulated
 
 EVERYTHING = PlanRequest(everything=True, children="all")
@@ -107,6 +108,8 @@ class Real:
         # Nobody here reports a first batch: the proof of a restart ends after some looks.
         self.world, self.pool = replace(world, monotonic=partial(next, count(0.0, 50.0))), pool
         self.runs: dict[str, str] = {}
+        ids: dict[str, str] = world.files.ids  # type: ignore[attr-defined]  # A double's.
+        ids[world.layout.table_folder(T("a"), 1)] = "id-a"
 
     def plan(self, files: dict[str, str], request: PlanRequest) -> Plan:
         return lane.plan(self.world, files, request)
@@ -266,6 +269,19 @@ def a_seam_step_by_step_twice(side: Side) -> list[Any]:
     deployed(side)
     plan = side.plan(small_project.texts(a=UPPER), SEAM_B)
     steps = [step for step in plan.steps for _ in range(2) if step.do is not StepKind.SWAP]
+    return [(step.do, step.table, said(side.perform(plan, step)), side.picture()) for step in steps]
+
+
+def a_rewrite(side: Side) -> list[Any]:
+    found = [side.apply(side.plan(keyed(), EVERYTHING))]
+    plan = side.plan(keyed(UPPER), REWRITE_A)
+    return [*found, side.apply(plan), side.steps(plan), side.picture()]
+
+
+def a_rewrite_step_by_step_twice(side: Side) -> list[Any]:
+    side.apply(side.plan(keyed(), EVERYTHING))
+    plan = side.plan(keyed(UPPER), REWRITE_A)
+    steps = [step for step in plan.steps for _ in range(2)]
     return [(step.do, step.table, said(side.perform(plan, step)), side.picture()) for step in steps]
 
 
@@ -441,6 +457,8 @@ SCRIPTS: dict[str, Script] = {
         a_hold_after_an_operators_stop_and_a_retry,
         a_seam,
         a_seam_step_by_step_twice,
+        a_rewrite,
+        a_rewrite_step_by_step_twice,
         an_undelete,
         an_undelete_step_by_step_twice,
         upkeep,
@@ -482,6 +500,9 @@ def test_the_scripts_perform_every_kind_of_step() -> None:
     plans.append(over_a_stopped_parent(side))
     plans.append(side.plan(soaking(A_REBUILD[0]), replace(A_REBUILD[1], hold=True)))
     plans.append(side.plan(small_project.texts(a=UPPER), SEAM_B))
+    with_keys = Simulation()
+    with_keys.apply(with_keys.plan(keyed(), EVERYTHING))
+    plans.append(with_keys.plan(keyed(UPPER), REWRITE_A))
     deployed(side, CHANGES["a delete of a leaf"])
     plans.append(side.plan(small_project.texts(), PlanRequest(verb="undelete", tables=(T("b"),))))
     lake = Simulation()

@@ -227,3 +227,12 @@ def test_a_vacuum_that_is_refused_may_be_skipped_because_nothing_relies_on_it(la
     run_id = run_of(lake, "vacuum", "a")
     assert lane.drive(lake, run_id) == "failed"
     assert lane.drive(lake, run_id, OperatorControl("skip", 1)) == "done" and not pool.looked_after
+
+
+def test_no_vacuum_of_what_a_clone_holds_rows_in(lake: AgentContext, pool: Any) -> None:
+    found = lake.ledger.deployment(T("a"), 1)
+    assert found is not None
+    lake.ledger.put_deployment(replace(found, version=2, active=False, clone_of=1, checkpoint="/c/a__v2"))
+    run_id = run_of(lake, "vacuum", "a")
+    assert lane.drive(lake, run_id) == "failed" and not pool.looked_after
+    assert notes(lake, run_id)[0][1].startswith("a__v2 holds rows in files of this version")
