@@ -280,6 +280,14 @@ _TABLE_IDS = """
 ALTER TABLE deployment ADD COLUMN table_id TEXT NOT NULL DEFAULT '';
 """
 
+_CLONES = """
+ALTER TABLE deployment ADD COLUMN clone_of INTEGER NOT NULL DEFAULT 0;
+"""
+
+_LOG_HISTORIES = """
+ALTER TABLE figure ADD COLUMN log TEXT NOT NULL DEFAULT '';
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -339,6 +347,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     _OLDER_ROWS,
     _ROWS_BEFORE,
     _TABLE_IDS,
+    _CLONES,
+    _LOG_HISTORIES,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

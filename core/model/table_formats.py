@@ -42,10 +42,12 @@ class TableFormat:
     repeated_by_new_checkpoint: bool = False
     """What a new checkpoint on a table does that holds rows: True writes them once more, False loses new ones."""
 
-    positions_can_be_set: bool = True
-    """Whether a version can be made to go on at a position of another one's, as writer and as what is read."""
-    moves_to_other_version: bool = True
-    """Whether a statement over tables of it alone can go on in another version of the one that it streams."""
+    read_before_first_batch: bool = True
+    """Whether what it holds can count as read before a first batch; else a batch has read it, and has kept no state."""
+    starts_at_versions: bool = False
+    """Whether a stream can begin at a version of it, or with what was committed from a time on."""
+    clones: bool = False
+    """Whether a version begins with the rows of another one by naming its files, which then have to stay."""
     keyed: bool = False
     """Whether the rows of a statement can replace others by their key."""
     keyed_properties: tuple[tuple[str, str], ...] = ()
@@ -75,7 +77,8 @@ _FORMATS = (
     TableFormat(
         "delta", written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
         added_column_stops_readers=True, columns_are_fixed=True,
-        repeated_by_new_checkpoint=True, positions_can_be_set=False, keyed=True,
+        repeated_by_new_checkpoint=True, read_before_first_batch=False, starts_at_versions=True,
+        clones=True, keyed=True,
         keyed_properties=(("delta.enableChangeDataFeed", "true"),), subfolder="delta",
         data_files="parquet",
     ),

@@ -27,6 +27,8 @@ class TableStatistics:
     state_bytes: int | None = None
     batch_s: float | None = None
     """How long its last batch took."""
+    log: str = ""
+    """What its log says of versions, as `core.observed.log_history` writes it; empty where it has none."""
 
 
 @dataclass(frozen=True, slots=True)

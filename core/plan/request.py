@@ -52,7 +52,7 @@ class PlanRequest:
     hold: bool = False
     """Whether the run waits before its swap until somebody gives the word: headgate release swap RUN."""
     start: str = ""
-    """Where a new or rebuilt statement begins to read: earliest (the default), now, a time, or a position."""
+    """Where a new or rebuilt statement begins to read: earliest (the default), now, a time, or a version."""
     choices: tuple[StrategyChoice, ...] = ()
     """What the operator chose instead of the default, sorted by table."""
     nonce: str = ""
@@ -64,6 +64,8 @@ class PlanRequest:
 
 
 EARLIEST, NOW = "earliest", "now"
+COMMITTED = "committed:"
+"""Before a time: that at which a table's log got rows, whatever time they tell themselves."""
 CHILDREN = ("none", "product", "all")
 """Words of `--children` that stand alone; anything else is a list of products."""
 
@@ -101,7 +103,7 @@ def parse_children(text: str) -> str:
 
 
 def parse_start(text: str) -> str:
-    """Read where to begin: `earliest`, `now`, a time (UTC where it names no zone), or a position as a whole number.
+    """Read where to begin: `earliest`, `now`, a time (UTC where it names no zone), `committed:TIME`, or a version.
 
     A time comes out as `2026-01-02T03:04:05Z`; raises UsageError.
     """
@@ -110,13 +112,13 @@ def parse_start(text: str) -> str:
         return word
     if _POSITION.match(word):
         return str(int(word))
-    moment = _moment(text.strip())
-    if moment:
-        return moment
+    if place := _place(text.strip()):
+        return place
     near = _near(word, (EARLIEST, NOW))
     raise UsageError(
         f"{text!r} is not a start position",
-        remedy=near or "use earliest, now, a time such as 2026-01-02T03:04Z, or an offset as a whole number",
+        remedy=near
+        or "use earliest, now, a time such as 2026-01-02T03:04Z, committed:TIME, or a version as a whole number",
     )
 
 
@@ -136,7 +138,7 @@ def parse_choice(text: str) -> StrategyChoice:
         )
     if not _PLAIN.match(at or "-"):
         raise UsageError(f"{text!r} is not a valid --strategy", remedy="write a time, a version or a partition after @")
-    return StrategyChoice(parse_table_name(name), strategy, _moment(at) or at)
+    return StrategyChoice(parse_table_name(name), strategy, _place(at) or at)
 
 
 def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
@@ -193,6 +195,13 @@ def _near(word: str, known: Iterable[str]) -> str:
     from core.text.wording import did_you_mean
 
     return did_you_mean(word, known)
+
+
+def _place(text: str) -> str:
+    """Write a time, of rows or of commits, in UTC; empty where the text is none."""
+    committed = text[: len(COMMITTED)].lower() == COMMITTED
+    moment = _moment(text[len(COMMITTED) :].strip() if committed else text)
+    return f"{COMMITTED if committed else ''}{moment}" if moment else ""
 
 
 def _moment(text: str) -> str:

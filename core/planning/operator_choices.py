@@ -7,12 +7,12 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.plan.request import EARLIEST, NOW, StrategyChoice
+from core.observed.log_history import history_of
+from core.plan.request import COMMITTED, EARLIEST, NOW, StrategyChoice
 from core.planning.allowed_strategies import (
     REBUILDS,
     not_chained,
     not_in_place,
-    not_partial,
     not_positioned,
     not_seamed,
     strategies_of,
@@ -22,7 +22,10 @@ from core.planning.allowed_strategies import (
 from core.planning.decisions import DeployWalk, TableDecision, recreated_parents
 from core.planning.event_time import event_time_of, is_time
 from core.planning.keyed_in_place import KEYS_STAY, not_keyed, rows_that_stay
+from core.planning.log_starts import is_log_start, log_starts, why_not_kept
 from core.planning.requested_tables import rebuild_as_asked
+from core.planning.starting_places import not_partial
+from core.project.model import Table
 from core.sql.tokens.data_types import quoted_name, quoted_string_literal
 
 _NOT_HERE = "it does not apply to this change"
@@ -104,7 +107,7 @@ def apply_start(walk: DeployWalk) -> None:
         if streamed == set(recreated_parents(declared, walk.found.by_table)):
             # What it reads is begun there itself, or has nothing of before.
             continue
-        strategy = Strategy.PARTIAL if is_time(start) else Strategy.SEEDED
+        strategy = Strategy.PARTIAL if is_time(start) or is_log_start(start) else Strategy.SEEDED
         walk.found.put(table, _with(decision, StrategyChoice(table, strategy, start)))
     for table, decision in walk.found.by_table.items():
         if decision.chosen_strategy in (Strategy.PARTIAL, Strategy.SEEDED):
@@ -132,6 +135,8 @@ def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> Tabl
         return _saying(decision, words)
     if not_partial(walk.context.declared.tables, declared, decision.at):
         return decision
+    if is_log_start(decision.at):
+        return _begun_in_log(decision, declared)
     event = event_time_of(declared, walk.context.declared.tables)
     if event is None or not is_time(decision.at):
         column, _, value = decision.at.partition("=")
@@ -147,6 +152,16 @@ def _begun(decision: TableDecision, conditions: Mapping[TableName, str], words: 
     """Return a decision whose version streams only what meets the conditions."""
     where = tuple(f"{table}.{condition}" for table, condition in sorted(conditions.items()))
     return _saying(replace(decision, begins_where=where), f"{words}: WHERE {' AND '.join(where)}")
+
+
+def _begun_in_log(decision: TableDecision, declared: Table) -> TableDecision:
+    """Return a decision whose version streams what the logs of its sources have got from a place on."""
+    starts, at = log_starts(declared, decision.at), decision.at
+    tables = ", ".join(start.table for start in starts)
+    since = f"what was committed to {tables} from {at.removeprefix(COMMITTED)} on"
+    place = f"version {at} of {tables}" if at.isdecimal() else since
+    words = f"starts with {place}: rows from before it are not replayed"
+    return _saying(replace(decision, begins_where=tuple(map(str, starts))), words)
 
 
 def _saying(decision: TableDecision, words: str) -> TableDecision:
@@ -177,8 +192,10 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
     wrong = ""
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = not_partial(context.declared.tables, declared, choice.at)
+        if not wrong and is_log_start(choice.at):
+            wrong = _why_not_in_log(walk, declared, choice.at)
     elif choice.strategy == Strategy.SEEDED and choice.at.isdigit():
-        wrong = "files have no positions to begin at but now (seeded@now); Delta tables and Kafka topics will"
+        wrong = f"a version is a place to begin at, not what is there now: partial@{choice.at}"
     elif choice.strategy == Strategy.SEEDED and choice.at != NOW:
         wrong = "it needs a position: seeded@now"
     elif choice.at and choice.strategy not in (Strategy.PARTIAL, Strategy.SEEDED):
@@ -193,6 +210,13 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
             f"{choice.strategy.replace('_', '-')} cannot be used for {table}: {wrong}",
             f"use {words}" if words else "leave out this --strategy",
         )
+
+
+def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> str:
+    """Explain why the logs of what a statement streams do not hold all from a place on, as far as they are known."""
+    if recreated := recreated_parents(declared, walk.found.by_table):
+        return f"what the log of {', '.join(recreated)} says is meaningless in a new version of it"
+    return why_not_kept(declared, at, lambda table: history_of(walk.context.observed.statistics(table).log))
 
 
 def _refuse_other_tables(walk: DeployWalk) -> None:

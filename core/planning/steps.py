@@ -9,6 +9,9 @@ from core.observed.deployment import FormerVersion, OrphanVersion
 from core.plan.model import PlanNode, Step
 from core.planning.retired_and_orphan_versions import RetiredVersion
 
+Clones = tuple[tuple[int, int], ...]
+"""Versions of a table, each with the one of which it is a clone."""
+
 _CAUGHT_UP = "the pointer moves only to a version that has caught up with its inputs"
 
 
@@ -170,8 +173,12 @@ class StepBuilder:
         running: Mapping[TableName, Sequence[int]],
         existing: Mapping[TableName, Sequence[int]],
         readers_of: Mapping[TableName, Sequence[TableName]],
+        clones: Mapping[TableName, Clones],
     ) -> None:
-        """Add stops sinks to sources, then pointers, then every version that exists; nodes come sinks first."""
+        """Add stops sinks to sources, then pointers, then every version that exists; nodes come sinks first.
+
+        `existing` has versions newest first: a clone is newer than what it was cloned from, and goes before it.
+        """
         stops = self._stopped
         for node in nodes:
             behind = [n for reader in readers_of[node.table] for n in stops.get(reader, ())]
@@ -195,12 +202,14 @@ class StepBuilder:
             for node in nodes
         }
         for node in nodes:
+            aside: dict[int, int] = {}
             for version in existing[node.table]:
-                self.add(
+                cloned = (aside[clone] for clone, base in clones[node.table] if base == version and clone in aside)
+                aside[version] = self.add(
                     StepKind.TOMBSTONE,
                     node.table,
                     version,
-                    (pointers[node.table], *stops[node.table]),
+                    (pointers[node.table], *stops[node.table], *cloned),
                     why=f"{physical_name(node.table, version)} and its checkpoint are in the trash",
                 )
 

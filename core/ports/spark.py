@@ -129,6 +129,15 @@ class Tables(Protocol):
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add (name, type) columns that are not there yet."""
 
+    def clone(self, name: str, source: str, version: int, location: str) -> None:
+        """Make a table of the rows of a version of another, which lies in a folder, in place of an empty one.
+
+        It names the files of that one, which have to stay. One that holds rows was made before, and stays.
+        """
+
+    def record_batch(self, location: str, query: str, batch: int) -> None:
+        """Have the log of the table in a folder say that it has a batch of a query; one that it has is none."""
+
     def forget(self, name: str) -> None:
         """Drop from the catalog; files stay."""
 

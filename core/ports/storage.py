@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.aligned_positions import BatchHistory
+from core.observed.log_history import LogHistory
+from core.sql.log_starts import LogStart
 
 
 class FolderTaken(Refused):
@@ -127,6 +129,8 @@ class SeenLog:
 
     offset: str
     """What stands for it in a checkpoint's offsets."""
+    version: int = 0
+    """The first one that is not read."""
 
 
 class Checkpoints(Protocol):
@@ -236,7 +240,8 @@ class Checkpoints(Protocol):
         """Have a version begin after the newest committed batch of another, which may be running: positions, state.
 
         Its checkpoint is a copy with an id of its own, its table's record of batches ends with the same batch, and
-        the origin is only read. `copy` was prepared by the run that `note` names; doing it twice is doing it once.
+        the origin is only read. `copy` was prepared by the run that `note` names; doing it twice is doing it once. Of
+        a table with a transaction log only the checkpoint is made: rows and record are the catalog's (`Tables.clone`).
         Raises FolderTaken where a query was started in it already, TryAgain where no whole copy could be had.
         """
 
@@ -254,6 +259,17 @@ class Checkpoints(Protocol):
         Without a batch its own first one has them behind it, whatever state it keeps. With one it goes on after that
         batch, which has kept no state, with the settings that the checkpoint `like` has pinned; the record of batches
         in its table is made where there is none. Prepared, twice and taken as for `fork`.
+        """
+
+    def log_history(self, folder: str, format: str) -> LogHistory | None:
+        """Return what a table's log says of its versions; None where it has none."""
+
+    def why_not_from(self, folder: str, format: str, start: LogStart, *, takes_changes: bool) -> str:
+        """Explain why a stream of a table cannot begin at a place in its log now; empty where it can."""
+
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        """Return the version of a table that holds a query's batches up to one, and no later one; None where its log
+        does not say it any more, and of a table without versions.
         """
 
     def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...] | SeenLog:

@@ -9,7 +9,9 @@ from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.observed.aligned_positions import BatchHistory
+from core.observed.log_history import LogHistory
 from core.ports.storage import FolderContents, SeenFile, SeenLog, SourceLag
+from core.sql.log_starts import LogStart
 from pipelines.formats.delta_offsets import DeltaOffset, mark_of
 from pipelines.formats.delta_tables import DeltaTables
 from pipelines.storage.batch_histories import BatchHistories
@@ -133,7 +135,30 @@ class TableCheckpoints(FileCheckpoints):
             offset = self._delta.after_batch(folder, upto)
         if offset is None:
             raise Refused(f"the log of {folder} no longer tells batch {upto} alone", remedy="choose another strategy")
-        return SeenLog(offset.line)
+        return SeenLog(offset.line, offset.version)
+
+    def log_history(self, folder: str, format: str) -> LogHistory | None:
+        """Return what a table's log says of its versions; None where it has none."""
+        if not table_format(format).transaction_log:
+            return None
+        with _reading(folder):
+            return self._delta.history(folder)
+
+    def why_not_from(self, folder: str, format: str, start: LogStart, *, takes_changes: bool) -> str:
+        """Explain why a stream of a table cannot begin at a place in its log now; empty where it can."""
+        if not table_format(format).transaction_log:
+            return super().why_not_from(folder, format, start, takes_changes=takes_changes)
+        with _reading(folder):
+            return self._delta.why_not_from(folder, start, takes_changes=takes_changes)
+
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        """Return the version of a table that holds a query's batches up to one, and no later one; None where its log
+        does not say it any more."""
+        with _reading(folder):
+            return self._delta.written_version(folder, query, batch)
+
+    def _has_log(self, table: str) -> bool:
+        return self._delta.is_there(table)
 
     def _known_to_table(self, table: str, like: str) -> str:
         found = self.read(like) if like and self._delta.is_there(table) else None

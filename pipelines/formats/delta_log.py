@@ -10,8 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow.parquet
+
+from pipelines.storage.file_stream_logs import local_path
 
 KEPT_COMMITS = 10_000
 """Commits of one table that are held, newest first; a reader that is farther behind has them read once more."""
@@ -186,6 +189,14 @@ class DeltaLog:
         for each in range(version, self.head + 1):
             yield self._commits.get(each) or self._commit(each, self._there(each))
 
+    def first(self) -> int:
+        """Return the oldest version whose commit is there; raises CommitsGone where there is none."""
+        with os.scandir(self.place) as entries:
+            found = [int(e.name[:_DIGITS]) for e in entries if e.name.endswith(".json") and e.name[:_DIGITS].isdigit()]
+        if not found:
+            raise CommitsGone(f"no version of {self.folder} is in its log any more")
+        return min(found)
+
     def added_in(self, version: int) -> list[DataFile]:
         """Return the files with new rows of one commit, in the order in which a stream counts them."""
         return self._there(version).added
@@ -200,6 +211,13 @@ class DeltaLog:
             found = sorted(self._state(version).values(), key=lambda file: (file.at, file.path))
             self._snapshot = (version, found)
         return self._snapshot[1]
+
+    def place_of(self, file: DataFile) -> str:
+        """Return where a file lies: a clone names those of what it was cloned from by a URI (4.4.0)."""
+        if file.path.startswith("file:"):
+            return local_path(file.path)
+        path = unquote(file.path)
+        return path if is_elsewhere(file) else f"{self.folder}/{path}"
 
     def _begin(self) -> None:
         """Begin with the newest checkpoint, or before the first version."""
@@ -311,6 +329,11 @@ class DeltaLog:
         except FileNotFoundError:
             return None
         return found
+
+
+def is_elsewhere(file: DataFile) -> bool:
+    """Return whether a table names a file that is not its own."""
+    return file.path.startswith(("/", "file:"))
 
 
 def _mark(about: os.stat_result) -> _Mark:

@@ -6,14 +6,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import islice
-from urllib.parse import unquote
 
 from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
+from core.observed.log_history import NEWEST_COMMITS, LogHistory
 from core.ports.storage import FolderContents, SourceLag
+from core.sql.log_starts import AT_VERSION, LogStart
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog
-from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog
+from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog, is_elsewhere
 from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
 from pipelines.storage.file_stream_logs import local_path
 
@@ -144,10 +146,9 @@ class DeltaTables:
             if not at and upto >= 0:
                 return None
             files = log.files_at(at[-1]) if at else []
-            if log.maps_columns or any(file.deleted for file in files):
-                what = "columns have other names" if log.maps_columns else "rows that were deleted are still there"
-                raise ValueError(f"in its files {what}")
-            return tuple(f"{log.folder}/{unquote(file.path)}" for file in files)
+            if why := _why_other_rows(log, files):
+                raise ValueError(f"in its files {why}")
+            return tuple(log.place_of(file) for file in files)
         return None
 
     def after_batch(self, folder: str, upto: int | None) -> DeltaOffset | None:
@@ -162,6 +163,55 @@ class DeltaTables:
             at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
             return DeltaOffset(log.id, at[0] + 1, -1, False) if len(at) == 1 else None
         return None
+
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        """Return the newest version of a table without any batch of a query after one; None where its log does not say
+        it any more, and where it has not got as far."""
+        with self._lock, suppress(NoDeltaLog):
+            log = self._log(folder, newest=True)
+            newest = log.batches.get(query, -1)
+            if newest <= batch:
+                return log.head if newest == batch else None
+            known = sorted((n, version) for version, (of, n) in log.batch_by_version.items() if of == query)
+            later = [(n, version) for n, version in known if n > batch]
+            if later and (later[0][0] == batch + 1 or known[0][0] <= batch):
+                return later[0][1] - 1
+        return None
+
+    def history(self, folder: str) -> LogHistory | None:
+        """Return what a table's log says of its versions; None where there is no table, or no commit any more."""
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder)
+            first = log.first()
+            oldest = next(islice(log.since(first), 1))
+            newest = log.since(max(first, log.head + 1 - NEWEST_COMMITS))
+            return LogHistory(first, oldest.at, tuple((each.version, each.at, each.rows) for each in newest))
+        return None
+
+    def why_not_from(self, folder: str, start: LogStart, *, takes_changes: bool) -> str:
+        """Explain why a stream cannot begin at a place in a table's log now; empty where it can."""
+        with self._lock:
+            try:
+                log = self._log(folder, newest=True)
+                first = log.first()
+                version = int(start.value) if start.option == AT_VERSION else _version_at(log, first, start.value)
+                if version < first:
+                    return f"version {version} of {start.table} is no longer in its log, which begins with {first}"
+                if version > log.head:
+                    return f"{start.table} ends with version {log.head}, which is before {start.value}"
+                waits = list(log.since(version))
+                took_out = next((each for each in waits if each.took_out and not takes_changes), None)
+                if took_out is not None:
+                    how = f"{took_out.took_out} in version {took_out.version}"
+                    return f"{start.table} was changed by {how}: a stream of rows from before does not go on over that"
+                offset = DeltaOffset(log.id, version, -1, False)
+                if (gone := _first_without_files(log, offset, waits)) is not None:
+                    return f"{start.table} lacks files of version {gone}: VACUUM has deleted them"
+            except NoDeltaLog:
+                return f"{start.table} is gone: there is no _delta_log"
+            except CommitsGone as error:
+                return str(error)
+            return ""
 
     def rows_since(self, folder: str, moment: float) -> int | None:
         """Count the rows that were written since a moment; None where its log does not say it."""
@@ -230,6 +280,25 @@ class DeltaTables:
         return known[1]
 
 
+def _version_at(log: DeltaLog, first: int, moment: str) -> int:
+    """Return the first version that was committed at a moment or after it; behind the newest one where none was."""
+    begins = datetime.fromisoformat(moment).timestamp()
+    for version in range(log.head, first - 1, -1):
+        (commit,) = islice(log.since(version), 1)
+        if commit.at < begins:
+            return version + 1
+    return first if first == 0 else first - 1
+
+
+def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> str:
+    """Explain why files that are read below a table's folder do not give its rows; empty where they do."""
+    if log.maps_columns:
+        return "columns have other names"
+    if any(file.deleted for file in files):
+        return "rows that were deleted are still there"
+    return "some are those of another version" if any(is_elsewhere(file) for file in files) else ""
+
+
 def _changed(log: DeltaLog, version: int) -> bool:
     (commit,) = islice(log.since(version), 1)
     return bool(commit.files or commit.took_out)
@@ -249,4 +318,4 @@ def _first_without_files(log: DeltaLog, offset: DeltaOffset, waits: Sequence[Com
 
 
 def _are_there(log: DeltaLog, files: Sequence[DataFile]) -> bool:
-    return all(os.path.exists(f"{log.folder}/{unquote(file.path)}") for file in files[:LOOKED_AT])
+    return all(os.path.exists(log.place_of(file)) for file in files[:LOOKED_AT])

@@ -33,6 +33,8 @@ _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
 """What Delta says of a table of the catalog whose files are gone: a drop has nothing to delete (4.4.0)."""
+_CLONED = "DELTA_UNSUPPORTED_NON_EMPTY_CLONE"
+"""What Delta says of the place of a clone that holds files already (4.4.0)."""
 NO_FILES = "/_headgate_no_files"
 """Where a partitioned table is created, below its own place: a folder that is never made."""
 _WORD = re.compile(r"\w+")
@@ -105,6 +107,23 @@ class SparkTables:
         new = [f"{_quoted(column)} {kind}" for column, kind in columns if column.lower() not in there]
         if new:
             self._run(f"ALTER TABLE {_quoted(name)} ADD COLUMNS ({', '.join(new)})")
+
+    def clone(self, name: str, source: str, version: int, location: str) -> None:
+        """Make a shallow clone of a Delta table's version, in one commit; one that holds files was made before."""
+        of, place = f"delta.{_quoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
+        try:
+            self._run(f"CREATE OR REPLACE TABLE {_quoted(name)} SHALLOW CLONE {of} LOCATION {place}")
+        except EngineRefused as error:
+            if error.error_class != _CLONED:
+                raise
+        self._names().add(name.lower())
+
+    def record_batch(self, location: str, query: str, batch: int) -> None:
+        """Append no row to the Delta table in a folder, as a batch of a query: what it has already it skips."""
+        with spark_errors():
+            record = self._session.spark.sql(f"SELECT * FROM delta.{_quoted(location)} WHERE false").write
+            record = record.format("delta").mode("append").option("txnAppId", query)
+            record.option("txnVersion", str(batch)).save(location)
 
     def forget(self, name: str) -> None:
         """Drop from the catalog; files stay. Refused for a table whose files Spark would delete with it."""

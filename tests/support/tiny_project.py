@@ -86,7 +86,7 @@ class Tiny(Driven):
             log.refresh()
         except NoDeltaLog:
             return []
-        return [folder / "delta" / file.path for file in log.files_at(log.head)]
+        return [Path(log.place_of(file)) for file in log.files_at(log.head)]
 
     def _connectors(self) -> str:
         return f"connectors: {{delta: {{jars: ['{delta_jars()}']}}}}\n" if self.format == "delta" else ""

@@ -91,7 +91,7 @@ def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
         ("--rebuild", "rebuild the requested tables, changed or not", {"action": "store_true"}),
         ("--keep-table", "change only statements: no table is created, altered or swapped", {"action": "store_true"}),
         ("--hold", "let the run wait before its swap: headgate release swap RUN", {"action": "store_true"}),
-        ("--from", "begin to read at earliest, at now, or at a time (UTC)",
+        ("--from", "begin to read at earliest, at now, at a time (UTC), or at a version (Delta)",
          {"dest": "start", "metavar": "WHERE"}),
         ("--strategy", "how one table comes to its new revision instead of the default; may be repeated",
          {"action": "append", "default": [], "metavar": "T=WORD[@AT]"}),

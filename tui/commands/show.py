@@ -5,6 +5,7 @@ from typing import Any
 
 from core.model.states import State
 from core.observed.table_statistics import TableStatistics
+from core.sql.log_starts import words_of
 from core.text.secrets import mask_literals
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
@@ -79,6 +80,7 @@ def _version_as_json(deployment: Deployment) -> dict[str, Any]:
         "stops_at": deployment.stops_at,
         "served_at": deployment.served_at,
         "served_by": deployment.served_by,
+        "clone_of": deployment.clone_of or None,
     }
 
 
@@ -112,9 +114,9 @@ def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int
     lines = [
         field("table", f"{d.table} v{d.version}  {d.state} {long_duration(now - d.state_since)}  wanted {d.wanted}"),
         field("product", f"{d.product}  {d.layer}" + (f"  owner {d.owner}" if d.owner else "")),
-        field("reads", (reads or "nothing") + "".join(f"  only {where}" for where in d.begins_where)),
+        field("reads", (reads or "nothing") + "".join(f"  only {words_of(where)}" for where in d.begins_where)),
         field("read by", ", ".join(f"{table}@v{version}" for table, version in readers) or "nothing here"),
-        field("writes", f"{d.folder}  ({d.format}, {d.mode})"),
+        field("writes", f"{d.folder}  ({d.format}, {d.mode}{f', a clone of v{d.clone_of}' if d.clone_of else ''})"),
         field("holds", _holds(found.statistics, m.rows_total if m else None, now)),
     ]
     if not d.external:

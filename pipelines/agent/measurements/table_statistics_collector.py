@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from core.model.errors import HeadgateError
 from core.model.names import TableName
@@ -102,6 +103,7 @@ class TableStatisticsCollector:
         now = self._world.clock()
         try:
             held = files.contents(deployment.folder, deployment.format)
+            history = files.log_history(deployment.folder, deployment.format)
             gone = None
             if not deployment.external:
                 sources = streamed_sources(deployment, streamed_reads(deployment), by_version)
@@ -112,7 +114,8 @@ class TableStatisticsCollector:
             return {}
         if held is None:
             return {key: TableStatistics(at=now, exact=False, gone=gone)}
-        return {key: TableStatistics(now, held.rows, held.exact, held.bytes, held.files, held.earliest, gone)}
+        found = TableStatistics(now, held.rows, held.exact, held.bytes, held.files, held.earliest, gone)
+        return {key: replace(found, log=history.as_text()) if history is not None else found}
 
     def _headroom(self) -> Headroom:
         pool, now = self._world.layout.environment.pool, self._world.clock()

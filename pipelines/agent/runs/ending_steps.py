@@ -62,6 +62,9 @@ def tombstone(run: OpenRun, step: Step) -> RunEvidence:
     with run.world.locks.deleting((step.table, step.version)):
         if readers := run.running_readers(step):
             return StepFailed(step.n, f"{readers} reads it again; stop the reader, or plan again")
+        if clones := [d for d in run.world.ledger.clones(step.table, step.version) if not d.deleted]:
+            names = ", ".join(physical_name(d.table, d.version) for d in clones)
+            return StepFailed(step.n, f"its files hold rows of {names}, a clone of it; rebuild {step.table} first")
         set_aside(run.world, deployment)
         days = run.world.layout.environment.drop_after_d
         return StepDone(step.n, f"files kept until {days:g} days from now")

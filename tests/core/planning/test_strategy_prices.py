@@ -92,7 +92,7 @@ def test_a_strategy_that_no_agent_carries_out_is_warned_of_and_refused_by_name()
 def test_what_is_refused_names_what_may_be_had() -> None:
     made = project(table("src"), table("a", "src", settings=upserted(sequence="")))
     refused = plan(made, running(made), "a", choices=(StrategyChoice(T("a"), "chain"),), rebuild=True).refusals
-    assert [r.remedy for r in refused] == ["use earliest, seeded, carry-over"]
+    assert [r.remedy for r in refused] == ["use earliest, seeded"]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_keyed_table_is_written_again_in_place_and_stateful_readers_are_rebuil
         table("b", "a", settings=tolerant), table("c", "a", stateful=True, settings=tolerant),
     )  # fmt: skip
     found = plan(made, running(made), "a", rebuild=True)
-    assert list(offered(found, "a")) == ["earliest", "seeded", "carry_over", "keyed"]
+    assert list(offered(found, "a")) == ["earliest", "seeded", "keyed"]
     found = plan(made, running(made), "a", choices=(StrategyChoice(T("a"), "keyed"),))
     assert [(str(n.table), str(n.action), n.version) for n in found.nodes] == [
         ("src", "keep", 0), ("a", "rebuild", 1), ("c", "rebuild", 2),

@@ -16,9 +16,11 @@ from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Ref
 from core.model.names import TableName, query_name
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
+from core.observed.log_history import LogHistory
 from core.ports.spark import Analysis, FileView, Pointer, Queries, QueryStart, ReportedQuery, Tables, unheard, unnoticed
 from core.ports.storage import CheckpointState, Cut, FolderTaken, OriginRows, SeenFile, SourceLag, VersionFolders
 from core.project.model import Environment
+from core.sql.log_starts import LogStart
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
@@ -63,6 +65,10 @@ class ScriptedPool:
     """Whether a query over files goes on until it is ended."""
     ended_reads: set[str] = field(default_factory=set)
     """Tags by which they were ended."""
+    cloned: list[tuple[str, str, int, str]] = field(default_factory=list)
+    """Each clone: its name, the folder and version of what it is a clone of, and its own folder."""
+    recorded: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """What logs were told that they have: by query the folder of the table and the batch."""
 
     def connection(self) -> PoolConnection:
         if not self.restored:
@@ -141,6 +147,13 @@ class _Tables:
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         self.pool.tables[name] += f" + {columns}"
+
+    def clone(self, name: str, source: str, version: int, location: str) -> None:
+        self.pool.cloned.append((name, source, version, location))
+        self.pool.tables[name] = f"clone of {source} as of {version}"
+
+    def record_batch(self, location: str, query: str, batch: int) -> None:
+        self.pool.recorded[query] = (location, batch)
 
     def forget(self, name: str) -> None:
         self.pool.tables.pop(name, None)
@@ -230,6 +243,12 @@ class ScriptedFiles:
     """Of tables, by folder."""
     others: dict[str, tuple[TableName, str]] = field(default_factory=dict)
     """The source that is another table, and why, by checkpoint."""
+    not_from: dict[str, str] = field(default_factory=dict)
+    """Why nothing begins at a place in a log."""
+    logged: bool = False
+    """Whether a table has the batch of a fork only once its log was told so."""
+    versions: dict[int, int] = field(default_factory=lambda: {1: 7})
+    """Of a table with a log, by batch."""
     by_hand: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Tables with rows that no statement has written: the version, and what did it."""
     seeded: list[tuple[str, int | None, str]] = field(default_factory=list)
@@ -246,10 +265,21 @@ class ScriptedFiles:
 
     def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
         self.asked_records.add((Path(folder).name, format, query))
+        if self.logged and query in {f"id in {checkpoint}" for checkpoint in self.begun_elsewhere}:
+            return self.sink if query in self.pool.recorded else None
         return self.sink
 
     def identity(self, folder: str, format: str) -> str:
         return self.ids.get(folder, "")
+
+    def log_history(self, folder: str, format: str) -> LogHistory | None:
+        return None
+
+    def why_not_from(self, folder: str, format: str, start: LogStart, *, takes_changes: bool) -> str:
+        return self.not_from.get(start.value, "")
+
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        return self.versions.get(batch)
 
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
         return self.by_hand.get(folder)
@@ -298,6 +328,11 @@ class ScriptedFiles:
         self.started.add(version.checkpoint)
         self.seeded.append((version.checkpoint, batch, like))
         return Cut(batch, f"id in {version.checkpoint}")
+
+    @property
+    def begun_elsewhere(self) -> set[str]:
+        """Return the checkpoints that were forked or seeded."""
+        return {*self.forked, *(checkpoint for checkpoint, _, _ in self.seeded)}
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         self.folders[folder] = note
