@@ -58,6 +58,14 @@ def test_it_is_one_step_on_a_new_checkpoint_and_ends_when_all_is_read_again() ->
     assert way.act == "plan undo", "the old text over what is there, as any edit is undone"
 
 
+def test_nothing_is_stored_or_run_twice_and_all_history_is_asked_for() -> None:
+    found = planned(declared(), declared(A.replace("kind,", "upper(kind) AS kind,")))
+    said = {guard.name: (guard.verdict, guard.summary) for guard in found.guards}
+    assert said["disk"] == ("ok", "no table is stored twice")
+    assert said["pool"] == ("ok", "no additional statements on local")
+    assert said["history"] == ("unknown", "1 rebuild from the earliest row; how far back that reaches is unknown")
+
+
 @pytest.mark.parametrize(
     ("edit", "stays"),
     [
