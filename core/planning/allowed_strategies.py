@@ -10,7 +10,8 @@ from core.model.names import TableName
 from core.model.reasons import Reason
 from core.model.table_formats import table_format
 from core.planning.context import ObservedTables, PlanningContext, TableChanges
-from core.planning.decisions import TableDecision
+from core.planning.decisions import TableDecision, recreated_parents
+from core.planning.keyed_in_place import not_keyed, rows_that_stay
 from core.planning.scope import PlanScope
 from core.planning.starting_places import partial_notes
 from core.project.model import Table
@@ -26,9 +27,6 @@ REBUILDS = frozenset(
 
 _SETS_POSITIONS = frozenset({Strategy.FORK, Strategy.SEEDED, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
 """Strategies that begin or go on at a position that is written for them."""
-
-COMPATIBLE, TOLERANT = "compatible", "tolerant"
-"""Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
 
 _NEVER_IN_PLACE = {
     Reason.ASKED: "a rebuild was requested",
@@ -89,6 +87,15 @@ def _instead_of_restart(
 ) -> Iterator[tuple[str, str]]:
     yield from _begun_later(context.declared.tables, table, decisions)
     yield from _with_what_is_there(context, table, decision, decisions)
+    yield from _written_again(context, table, decision, decisions)
+
+
+def _written_again(
+    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+) -> Iterator[tuple[str, str]]:
+    if not_keyed(context, table, decision, decisions) == "":
+        until = "until it has caught up, readers see old and new rows in any order"
+        yield Strategy.KEYED, f"{rows_that_stay(context, table)}; {until}"
 
 
 def _with_what_is_there(
@@ -115,8 +122,7 @@ def _instead_of_earliest(
     stays = not recreated_parents(table, decisions)
     if not_chained(context, scope, table, decision, decisions) == "":
         yield Strategy.CHAIN, "the pointer becomes the union of both versions"
-    if not_keyed(context, table, decision) == "":
-        yield Strategy.KEYED, "until it has caught up, readers see old and new rows in any order"
+    yield from _written_again(context, table, decision, decisions)
     if not_seamed(context.observed, context.changes, table, decision) == "":
         yield (
             Strategy.SEAM,
@@ -157,13 +163,6 @@ def _begun_later(
             else ""
         )
         yield Strategy.SEEDED, note
-
-
-def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
-    """Return what it streams that is made anew in the same plan: positions of now mean nothing there."""
-    streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
-    known = ((name, decisions[name]) for name in streamed if name in decisions)
-    return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
 
 
 def not_carried_over(
@@ -254,24 +253,6 @@ def not_chained(
     return _other_positions(context, table, decision, decisions)
 
 
-def not_keyed(context: PlanningContext, table: Table, decision: TableDecision) -> str:
-    """Explain why its rows cannot be upserted again into the same table; empty where they can."""
-    if table.settings.mode != "upsert" or not table.settings.key:
-        return "its table is not upserted by a key"
-    old = context.revisions.deployed(table.name)
-    if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
-        return "its primary key changes"
-    if COMPATIBLE not in table.settings.tags or any(
-        k.definition.needs_another_table for k in _kinds(context.changes, table.name)
-    ):
-        return f"its tags do not include {COMPATIBLE}"
-    for reader in context.bindings.readers(table.name):
-        declared = context.declared.tables.get(reader)
-        if declared is None or TOLERANT not in declared.settings.tags:
-            return f"the tags of {reader} do not include {TOLERANT}, and it would get rows again in any order"
-    return "" if decision.reason not in _MOVED else "an upstream table is re-created"
-
-
 def not_in_place(
     observed: ObservedTables,
     changes: TableChanges,
@@ -339,7 +320,7 @@ def why_not(
         case Strategy.CHAIN:
             return not_chained(context, scope, declared, decision, decisions)
         case Strategy.KEYED:
-            return not_keyed(context, declared, decision)
+            return not_keyed(context, declared, decision, decisions)
         case Strategy.SEAM:
             return not_seamed(context.observed, context.changes, declared, decision)
         case Strategy.IN_PLACE if decision.action is Action.REBUILD:

@@ -13,16 +13,15 @@ from core.planning.allowed_strategies import (
     REBUILDS,
     not_chained,
     not_in_place,
-    not_keyed,
     not_positioned,
     not_seamed,
-    recreated_parents,
     strategies_of,
     why_not,
     why_not_in_place,
 )
-from core.planning.decisions import DeployWalk, TableDecision
+from core.planning.decisions import DeployWalk, TableDecision, recreated_parents
 from core.planning.event_time import event_time_of, is_time
+from core.planning.keyed_in_place import KEYS_STAY, not_keyed, rows_that_stay
 from core.planning.log_starts import is_log_start, log_starts, why_not_kept
 from core.planning.requested_tables import rebuild_as_asked
 from core.planning.starting_places import not_partial
@@ -48,7 +47,17 @@ def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDeci
         return decision
     if decision.action is not Action.REBUILD:
         decision = rebuild_as_asked(walk, table, decision.change, decision.because_of)
+    if choice.strategy == Strategy.KEYED:
+        return _in_the_same_table(walk, table, decision, choice)
     return decision if choice.strategy == EARLIEST else _with(decision, choice)
+
+
+def _in_the_same_table(
+    walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
+) -> TableDecision:
+    """Return a rebuild that is written into the table that is there, with what stays in it."""
+    words = rows_that_stay(walk.context, walk.context.declared.tables[table])
+    return _saying(replace(_with(decision, choice), keeps_rows=words == KEYS_STAY), words)
 
 
 def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
@@ -81,7 +90,7 @@ def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strat
         return False
     if strategy == Strategy.CHAIN:
         return not not_chained(walk.context, walk.scope, declared, decision, walk.found.by_table)
-    return strategy != Strategy.KEYED or not not_keyed(walk.context, declared, decision)
+    return strategy != Strategy.KEYED or not not_keyed(walk.context, declared, decision, walk.found.by_table)
 
 
 def apply_start(walk: DeployWalk) -> None:

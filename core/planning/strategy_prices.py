@@ -16,9 +16,9 @@ from core.observed.log_history import LogHistory, history_of
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import Plan, PlanNode, PlanWarning, StrategyOffer
 from core.plan.request import NOW
-from core.planning.allowed_strategies import recreated_parents, strategies_of
+from core.planning.allowed_strategies import strategies_of
 from core.planning.context import PlanningContext
-from core.planning.decisions import TableDecision
+from core.planning.decisions import TableDecision, recreated_parents
 from core.planning.event_time import epoch_of
 from core.planning.log_starts import is_log_start, rows_from
 from core.planning.scope import PlanScope

@@ -57,8 +57,12 @@ class EnvironmentLayout:
         """Absolute folder of the checkpoint on which a version goes on over another parent, after its own batch."""
         return f"{self.checkpoint_folder(table, version)}.{physical_name(*parent)}.{batch}"
 
+    def rewrite_folder(self, table: TableName, version: int, run: str) -> str:
+        """Absolute folder of the checkpoint on which a run has a version write its table again."""
+        return f"{self.checkpoint_folder(table, version)}.rewrite.{run}"
+
     def is_checkpoint(self, path: str, table: TableName, version: int) -> bool:
-        """Return whether a path is that of a version's checkpoint: its first, or one that a seam has made."""
+        """Return whether a path is that of a version's checkpoint: its first, or one made by a seam or a rewrite."""
         first = self.checkpoint_folder(table, version)
         return path == first or (path.startswith(f"{first}.") and "/" not in path[len(first) :])
 

@@ -1,6 +1,5 @@
 """Step effects that end versions or bring them back: stop, soak, into the trash, out of it."""
 
-from core.model.actions import Strategy
 from core.model.errors import HeadgateError
 from core.model.names import physical_name
 from core.model.states import State, WantedState
@@ -20,8 +19,7 @@ def stop(run: OpenRun, step: Step) -> RunEvidence:
     if readers := run.running_readers(step):
         run.world.ledger.update_deployment(step.table, step.version, stops_at=run.world.clock())
         return StepKept(step.n, f"keeps running: {readers} reads it")
-    starts_over = run.node(step).strategy == Strategy.KEYED
-    if deployment.active and run.plan.request.verb != "delete" and not starts_over:
+    if deployment.active and run.plan.request.verb != "delete":
         return StepKept(step.n, "keeps running: it serves")
     run.world.ledger.update_deployment(step.table, step.version, wanted=WantedState.STOPPED, state=State.STOPPING)
     stop_query(run.world, deployment)

@@ -120,7 +120,7 @@ def _earlier_texts(world: AgentContext, old: Deployment) -> tuple[RevisionTexts,
     """Return the other texts that a version ran with, by the plans of the runs that started and restarted it."""
     found: dict[tuple[str, str], RevisionTexts] = {}
     for run in world.ledger.runs_of(old.table):
-        began = {StepKind.CREATE, StepKind.RESTART}
+        began = {StepKind.CREATE, StepKind.RESTART, StepKind.REWRITE}
         if not any((s.table, s.version, s.state) == (old.table, old.version, StepState.DONE) and s.do in began
                    for s in run.steps):  # fmt: skip
             continue
