@@ -41,7 +41,7 @@ def data_files(tiny: Tiny, table: str) -> int:
 def last_run(tiny: Tiny) -> tuple[str, list[str]]:
     """Return the state of the newest run, and the notes of its steps."""
     ((run, state),) = tiny.ledger("SELECT id, state FROM run ORDER BY started_at DESC LIMIT 1")
-    return str(state), [str(note) for (note,) in tiny.ledger("SELECT note FROM step WHERE run = ? ORDER BY n", run)]
+    return str(state), [str(note) for (note,) in tiny.ledger("SELECT note FROM step WHERE run_id = ? ORDER BY n", run)]
 
 
 def test_small_files_become_large_ones_under_running_statements(tiny: Tiny) -> None:
