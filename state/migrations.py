@@ -288,6 +288,12 @@ _LOG_HISTORIES = """
 ALTER TABLE figure ADD COLUMN log TEXT NOT NULL DEFAULT '';
 """
 
+_FILE_SIZES = """
+ALTER TABLE figure ADD COLUMN small_files INTEGER;
+ALTER TABLE figure ADD COLUMN log_entries INTEGER;
+ALTER TABLE figure ADD COLUMN log_bytes INTEGER;
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -349,6 +355,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _TABLE_IDS,
     _CLONES,
     _LOG_HISTORIES,
+    _FILE_SIZES,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

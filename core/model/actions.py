@@ -19,6 +19,8 @@ class Action(StrEnum):
     ROLLBACK = "rollback"
     UNDELETE = "undelete"
     RETIRE = "retire"
+    OPTIMIZE = "optimize"
+    VACUUM = "vacuum"
 
 
 class StepKind(StrEnum):
@@ -64,7 +66,14 @@ class StepKind(StrEnum):
     """Take a version's table from the catalog and set its files and checkpoint aside until `drop_after`."""
     RESTORE = "restore"
     """Put a version's files and checkpoint back from the trash, and its table into the catalog; it does not run yet."""
+    OPTIMIZE = "optimize"
+    """Write the small files of a version's table into large ones; no row changes."""
+    VACUUM = "vacuum"
+    """Delete the files that the newest version of a version's table does not hold, once their time is over."""
 
+
+UPKEEP = frozenset({StepKind.OPTIMIZE, StepKind.VACUUM})
+"""Steps that look after the files of a table: they may take long, and nothing relies on them."""
 
 BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART, StepKind.REWRITE, StepKind.SEAM})
 """Steps that wait, once their query has started, until it has proved that it works."""

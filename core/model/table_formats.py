@@ -5,6 +5,7 @@ File tables are file sources of Spark: a table that a query writes names its fil
 (`_delta_log`) has an id, versions and a record of what each query has written.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -55,6 +56,11 @@ class TableFormat:
     subfolder: str = ""
     """Where a version's table lies within its folder: Delta creates none beside our own files (4.4.0)."""
 
+    retention_property: str = ""
+    """How long files stay that the newest version does not hold, as a property of a table; empty where none do."""
+    retention_h: float = 0.0
+    """How long that is where a table does not say it, in hours."""
+
     data_files: str = ""
     """The format of the files that hold its rows; empty where it is its own."""
 
@@ -62,10 +68,29 @@ class TableFormat:
         """Return where the table of a version's folder lies."""
         return f"{folder}/{self.subfolder}" if self.subfolder else folder
 
+    def kept_h(self, properties: Mapping[str, str]) -> float | None:
+        """Return for how many hours a table keeps files that its newest version does not hold; None if unreadable."""
+        said = properties.get(self.retention_property)
+        return self.retention_h if said is None else _hours(said)
+
     @property
     def counts_rows_exactly(self) -> bool:
         """Return whether its rows are counted, not estimated."""
         return self.row_counting in (RowCounting.FOOTERS, RowCounting.LOG)
+
+
+_HOURS_BY_UNIT = {"week": 168.0, "day": 24.0, "hour": 1.0, "minute": 1 / 60, "second": 1 / 3600}
+
+
+def _hours(interval: str) -> float | None:
+    """Read `interval 7 days`, also without its first word; None for what is written in another way."""
+    words = interval.lower().removeprefix("interval").split()
+    found = 0.0
+    for number, unit in zip(words[::2], words[1::2], strict=False):
+        if not number.isdigit() or unit.removesuffix("s") not in _HOURS_BY_UNIT:
+            return None
+        found += int(number) * _HOURS_BY_UNIT[unit.removesuffix("s")]
+    return found if words and len(words) % 2 == 0 else None
 
 
 _FORMATS = (
@@ -80,7 +105,7 @@ _FORMATS = (
         repeated_by_new_checkpoint=True, read_before_first_batch=False, starts_at_versions=True,
         clones=True, keyed=True,
         keyed_properties=(("delta.enableChangeDataFeed", "true"),), subfolder="delta",
-        data_files="parquet",
+        data_files="parquet", retention_property="delta.deletedFileRetentionDuration", retention_h=168.0,
     ),
 )  # fmt: skip
 TABLE_FORMATS = {format.name: format for format in _FORMATS}

@@ -24,6 +24,8 @@ GLYPH_BY_ACTION = {
     Action.ROLLBACK: "<",
     Action.UNDELETE: "+",
     Action.RETIRE: "-",
+    Action.OPTIMIZE: "*",
+    Action.VACUUM: "-",
     Action.KEEP: "=",
 }
 """One character before each table of a plan, in every screen and on paper."""
@@ -65,7 +67,7 @@ def _change_words(node: PlanNode) -> str:
         return _CHANGE_BY_REASON[Reason(node.reason)]
     if node.action is Action.DELETE:
         return "delete requested"
-    if node.action in (Action.ROLLBACK, Action.UNDELETE, Action.RETIRE):
+    if node.action in (Action.ROLLBACK, Action.UNDELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM):
         return f"{node.action} requested"
     if node.action is Action.START:
         return "new"
@@ -251,7 +253,14 @@ def step_words(step: Step) -> str:
         case StepKind.SEAM | StepKind.REWRITE:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
         case (
-            StepKind.CREATE | StepKind.FORK | StepKind.SEED | StepKind.ALTER | StepKind.TOMBSTONE | StepKind.RESTORE
+            StepKind.CREATE
+            | StepKind.FORK
+            | StepKind.SEED
+            | StepKind.ALTER
+            | StepKind.TOMBSTONE
+            | StepKind.RESTORE
+            | StepKind.OPTIMIZE
+            | StepKind.VACUUM
         ) if step.version:
             return f"{act_words(step.do)} {physical_name(step.table, step.version)}"
         case _:

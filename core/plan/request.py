@@ -27,7 +27,7 @@ class PlanRequest:
     """What was asked for; all tuples sorted, so that the same request has the same bytes."""
 
     verb: str = "deploy"
-    """deploy, delete, rollback, undelete or retire."""
+    """deploy, delete, or one of BY_NAME."""
     tables: tuple[TableName, ...] = ()
     products: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
@@ -59,15 +59,22 @@ class PlanRequest:
     """Makes the same request at another time another plan, because each is applied once; empty offline."""
     continues: str = ""
     """Id of the failed run that this goes on from: what that run has made is used, or set aside."""
+    retain_h: str = ""
+    """Of a vacuum, for how many hours files of older versions stay; empty for what each table says."""
     undoes: str = ""
     """Hash of the executed plan whose tables are planned with their texts from before it."""
 
+
+BY_NAME = ("rollback", "undelete", "retire", "optimize", "vacuum")
+"""Verbs that take tables by name and nothing else that says which are meant."""
 
 EARLIEST, NOW = "earliest", "now"
 COMMITTED = "committed:"
 """Before a time: that at which a table's log got rows, whatever time they tell themselves."""
 CHILDREN = ("none", "product", "all")
 """Words of `--children` that stand alone; anything else is a list of products."""
+
+MOST_RETAINED_H = 100 * 365 * 24
 
 _POSITION = re.compile(r"[0-9]{1,18}\Z")
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
@@ -120,6 +127,13 @@ def parse_start(text: str) -> str:
         remedy=near
         or "use earliest, now, a time such as 2026-01-02T03:04Z, committed:TIME, or a version as a whole number",
     )
+
+
+def parse_retention(text: str) -> str:
+    """Read how long a vacuum retains files, in whole hours; raises UsageError."""
+    if not _POSITION.match(text.strip()) or int(text) > MOST_RETAINED_H:
+        raise UsageError(f"{text!r} is not a number of hours", remedy="write whole hours: --retain 168 is a week")
+    return str(int(text))
 
 
 def parse_choice(text: str) -> StrategyChoice:
@@ -179,6 +193,7 @@ def command_words(request: PlanRequest) -> list[str]:
     words += ["--keep-table"] if request.keep_table else []
     words += ["--hold"] if request.hold else []
     words += ["--from", request.start] if request.start else []
+    words += ["--retain", request.retain_h] if request.retain_h else []
     for choice in request.choices:
         at = f"@{choice.at}" if choice.at else ""
         words += ["--strategy", f"{choice.table}={choice.strategy}{at}"]

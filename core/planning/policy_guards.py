@@ -136,6 +136,8 @@ def _time(case: GuardInput) -> Guard | None:
 
 
 def _disk(case: GuardInput) -> Guard:
+    if any(node.action is Action.OPTIMIZE for node in case.nodes):
+        return Guard("disk", OK, "small files are stored twice until a vacuum")
     if not case.rebuilt:
         return Guard("disk", OK, "no table is stored twice")
     needed, unknown = _sum(case.rebuilt, _disk_bytes)
@@ -206,6 +208,7 @@ def _approval(case: GuardInput) -> Guard | None:
     deleted = [node.table for node in case.nodes if node.action is Action.DELETE]
     rebuilt = [node.table for node in case.nodes if node.action is Action.REBUILD]
     retired = [node.table for node in case.nodes if node.action is Action.RETIRE]
+    vacuumed = [node.table for node in case.nodes if node.action is Action.VACUUM]
     why = []
     if "all" in asked and case.steps:
         why.append("the policy requires it for every plan")
@@ -213,12 +216,16 @@ def _approval(case: GuardInput) -> Guard | None:
         why.append(f"it deletes {_named(deleted)}")
     if "delete" in asked and retired:
         why.append(f"it retires versions of {_named(retired)}")
+    if "delete" in asked and vacuumed:
+        why.append(f"it deletes files of {_named(vacuumed)}")
     if "rebuild" in asked and rebuilt:
         why.append(f"it rebuilds {_named(rebuilt)}")
     if "swap" in asked and any(step.do is StepKind.SWAP for step in case.steps):
         why.append("it swaps pointers")
     back = [node.table for node in case.nodes if node.action is Action.ROLLBACK]
-    if protected := [table for table in (*deleted, *rebuilt, *back, *retired) if table in policy.protected_tables]:
+    if protected := [
+        table for table in (*deleted, *rebuilt, *back, *retired, *vacuumed) if table in policy.protected_tables
+    ]:
         why.append(f"protected: {_named(sorted(protected))}")
     if lowered := [node.table for node in case.nodes if node.lowered]:
         why.append(f"less severe than the default: {_named(lowered)}")

@@ -177,3 +177,16 @@ class Analysis(Protocol):
 
     def clear(self) -> None:
         """Drop what was made for the questions so far."""
+
+
+class TableUpkeep(Protocol):
+    """What looks after the files of tables; each may take long, and whoever gives a tag can end it by that."""
+
+    def optimize(self, name: str, tag: str) -> None:
+        """Write the small files of a table into large ones; one that is ended has changed nothing."""
+
+    def vacuum(self, name: str, retain_h: str, tag: str) -> None:
+        """Delete the files of a table that versions before so many hours hold alone; empty is as the table says."""
+
+    def end(self, tag: str) -> None:
+        """End what runs under a tag, on the server too; nothing where there is none."""

@@ -9,6 +9,7 @@ from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.aligned_positions import BatchHistory
 from core.observed.log_history import LogHistory
+from core.observed.table_statistics import TableStatistics
 from core.sql.log_starts import LogStart
 
 
@@ -75,6 +76,28 @@ class FolderContents:
     """When the oldest file was written, epoch seconds; None while there is none."""
     newest: float | None = None
     """When the newest one was."""
+    small_files: int | None = None
+    """Files of less than `SMALL_FILE`; None where no log of versions says so."""
+    log_entries: int | None = None
+    """Versions since the last checkpoint of the log; None where there is no such log."""
+    log_bytes: int | None = None
+    """What these are written in; None where they are too many to be looked at."""
+
+    def as_statistics(self, at: float, gone: int | None, history: LogHistory | None) -> TableStatistics:
+        """Return what is recorded of a table that was looked at then, with how many files its statement misses."""
+        return TableStatistics(
+            at,
+            self.rows,
+            self.exact,
+            self.bytes,
+            self.files,
+            self.earliest,
+            gone,
+            small_files=self.small_files,
+            log_entries=self.log_entries,
+            log_bytes=self.log_bytes,
+            log=history.as_text() if history is not None else "",
+        )
 
 
 class OriginRows(Enum):
@@ -131,6 +154,16 @@ class SeenLog:
     """What stands for it in a checkpoint's offsets."""
     version: int = 0
     """The first one that is not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What OPTIMIZE or VACUUM has done, as the log of a table says."""
+
+    files: int
+    """Files that were written into others, or deleted."""
+    made: int = 0
+    """Files that were written of them."""
 
 
 class Checkpoints(Protocol):
@@ -217,6 +250,19 @@ class Checkpoints(Protocol):
         """Count the rows of the files that a written table has got since a moment, epoch seconds.
 
         None where they are too many to be counted at once, or cannot be.
+        """
+
+    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
+        """Return what the newest whole `OPTIMIZE` or `VACUUM` of a table since a moment has done; None without one."""
+
+    def kept_h(self, folder: str, format: str) -> float | None:
+        """Return for how many hours a table keeps files of older versions; None where that cannot be read."""
+
+    def unread_before(
+        self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
+    ) -> int | None:
+        """Return the first version of a source whose files a statement has not read and that was replaced before a
+        moment, so that a vacuum deletes them; None where there is none. The source is given as for `lag`.
         """
 
     def gone(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:

@@ -12,11 +12,12 @@ from itertools import islice
 from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
 from core.observed.log_history import NEWEST_COMMITS, LogHistory
-from core.ports.storage import FolderContents, SourceLag
+from core.ports.storage import FolderContents, SourceLag, Upkeep
 from core.sql.log_starts import AT_VERSION, LogStart
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog
 from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog, is_elsewhere
 from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
+from pipelines.formats.delta_upkeep import since_checkpoint, unread_before, upkeep_since
 from pipelines.storage.file_stream_logs import local_path
 
 _DELTA = TABLE_FORMATS["delta"]
@@ -131,8 +132,18 @@ class DeltaTables:
     def contents(self, folder: str) -> FolderContents | None:
         """Return what the newest version holds; None where there is no table."""
         with self._lock, suppress(NoDeltaLog, CommitsGone):
-            held = self._log(folder).active()
-            return FolderContents(held.files, held.bytes, held.rows, held.rows is not None, held.earliest)
+            log = self._log(folder)
+            held, (entries, size) = log.active(), since_checkpoint(log)
+            return FolderContents(
+                held.files,
+                held.bytes,
+                held.rows,
+                held.rows is not None,
+                held.earliest,
+                small_files=held.small,
+                log_entries=entries,
+                log_bytes=size,
+            )
         return None
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
@@ -227,6 +238,29 @@ class DeltaTables:
             return sum(known) if len(known) == len(since) else None
         return None
 
+    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
+        """Return what the newest OPTIMIZE or VACUUM since a moment has done; None without one."""
+        with self._lock, suppress(NoDeltaLog):
+            return upkeep_since(self._log(folder, newest=True), operation, since)
+        return None
+
+    def kept_h(self, folder: str) -> float | None:
+        """Return for how many hours a table keeps files of older versions; None where it says so unreadably."""
+        with self._lock, suppress(NoDeltaLog):
+            return _DELTA.kept_h(self._log(folder, newest=True).configuration)
+        return None
+
+    def unread_before(
+        self, offset: DeltaOffset, folder: str, moment: float, *, takes_changes: bool = False
+    ) -> int | None:
+        """Return the first version that a query has not read and of which a file was replaced before a moment.
+
+        None where there is none, and of another table, or where the log does not say what is to be read.
+        """
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            return unread_before(self._log(folder, newest=True), offset, moment, takes_changes=takes_changes)
+        return None
+
     def is_there(self, folder: str) -> bool:
         """Return whether a version's folder holds a table with a log."""
         return os.path.isdir(f"{_DELTA.place_in(local_path(folder.rstrip('/')))}/_delta_log")
@@ -292,11 +326,16 @@ def _version_at(log: DeltaLog, first: int, moment: str) -> int:
 
 def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> str:
     """Explain why files that are read below a table's folder do not give its rows; empty where they do."""
-    if log.maps_columns:
+    if _maps_columns(log):
         return "columns have other names"
     if any(file.deleted for file in files):
         return "rows that were deleted are still there"
     return "some are those of another version" if any(is_elsewhere(file) for file in files) else ""
+
+
+def _maps_columns(log: DeltaLog) -> bool:
+    """Return whether columns have other names in the files."""
+    return log.configuration.get("delta.columnMapping.mode", "none") != "none"
 
 
 def _changed(log: DeltaLog, version: int) -> bool:

@@ -7,7 +7,7 @@ be made to end as by `kill -9`. What a step does follows `pipelines.agent.runs`,
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from core.model.actions import StepKind
+from core.model.actions import UPKEEP, StepKind
 from core.model.names import TableName as T
 from core.model.states import State, WantedState
 from core.observed.deployment import Binding, ObservedDeployment
@@ -248,6 +248,8 @@ class Agent:
         if step.do is StepKind.HOLD:
             bad = [key for key in self._targets(step) if key not in self.world.queries or key[0] in self.world.stopped]
             return StepFailed(step.n, f"{bad} do not run") if bad else StepDone(step.n, "the word was given")
+        if step.do in UPKEEP:
+            return StepDone(step.n)
         if step.do is StepKind.SWAP:
             again = self.perform(step)
             return GatePolled(step.n, again.note) if isinstance(again, GateOpened) else again
@@ -507,6 +509,10 @@ class Agent:
         self.world.update(version, wanted=WantedState.STOPPED, state=State.STOPPED, drop_after=None, trash="")
         return StepDone(step.n)
 
+    def _look_after(self, step: Step) -> RunEvidence:
+        self._deployed(step)
+        return GateOpened(step.n)
+
     _acts: "dict[StepKind, Callable[[Agent, Step], RunEvidence]]" = field(
         init=False,
         repr=False,
@@ -531,6 +537,8 @@ class Agent:
             StepKind.UNPOINT: Agent._unpoint,
             StepKind.TOMBSTONE: Agent._tombstone,
             StepKind.RESTORE: Agent._restore,
+            StepKind.OPTIMIZE: Agent._look_after,
+            StepKind.VACUUM: Agent._look_after,
         },
     )
 

@@ -13,7 +13,8 @@ from state.row_types import Deployment, Measurement
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.statement_output import check_fail_on, short_or_dash, statement_as_json
-from tui.presentation.styling.value_formatting import long_duration, rate, short_duration, short_number, short_size
+from tui.presentation.styling.value_formatting import long_duration, rate, short_duration, short_number
+from tui.presentation.view.table_files import file_words, log_words
 
 
 def show(context: CommandContext) -> int:
@@ -92,7 +93,7 @@ def _holds(figures: TableStatistics, rows_total: int | None, now: float) -> str:
     mark = "" if rows_total is not None or figures.exact else "~"
     parts = [f"{'?' if rows is None else mark + short_number(rows)} rows"]
     if figures.files is not None:
-        parts.append(f"{short_size(figures.bytes or 0)} in {counted(figures.files, 'file')}")
+        parts.append(file_words(figures))
     if figures.earliest is not None:
         parts.append(f"oldest {long_duration(now - figures.earliest)}")
     if figures.gone:
@@ -119,6 +120,8 @@ def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int
         field("writes", f"{d.folder}  ({d.format}, {d.mode}{f', a clone of v{d.clone_of}' if d.clone_of else ''})"),
         field("holds", _holds(found.statistics, m.rows_total if m else None, now)),
     ]
+    if log := log_words(found.statistics):
+        lines.append(field("log", log))
     if not d.external:
         lines.append(field("checkpoint", f"{d.checkpoint}  id {d.checkpoint_id or '-'}  trigger {d.trigger}"))
     if d.error:

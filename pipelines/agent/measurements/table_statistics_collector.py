@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 from core.model.errors import HeadgateError
 from core.model.names import TableName
@@ -114,8 +113,7 @@ class TableStatisticsCollector:
             return {}
         if held is None:
             return {key: TableStatistics(at=now, exact=False, gone=gone)}
-        found = TableStatistics(now, held.rows, held.exact, held.bytes, held.files, held.earliest, gone)
-        return {key: replace(found, log=history.as_text()) if history is not None else found}
+        return {key: held.as_statistics(now, gone, history)}
 
     def _headroom(self) -> Headroom:
         pool, now = self._world.layout.environment.pool, self._world.clock()

@@ -16,6 +16,7 @@ from pipelines.agent.runs import (
     rewrite_steps,
     seam_steps,
     starting_steps,
+    upkeep_steps,
     validation_step,
 )
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
@@ -41,6 +42,8 @@ _EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
     StepKind.UNPOINT: pointer_steps.unpoint,
     StepKind.TOMBSTONE: ending_steps.tombstone,
     StepKind.RESTORE: ending_steps.restore,
+    StepKind.OPTIMIZE: upkeep_steps.look_after,
+    StepKind.VACUUM: upkeep_steps.look_after,
 }
 """What performs each kind of step; a gate, CATCH_UP, is opened by the executor, which polls it."""
 
@@ -104,6 +107,7 @@ class StepExecutor:
     def end_waits(self, waiting: Collection[int] = ()) -> None:
         """End what is done in the background for steps that do not wait any more, all but those by number."""
         validation_step.end_comparisons(self._run, waiting)
+        upkeep_steps.end_upkeep(self._run, waiting)
 
     def _look(self, step: Step) -> RunEvidence:
         match step.do:
@@ -113,6 +117,8 @@ class StepExecutor:
                 return validation_step.look_for_verdict(self._run, step)
             case StepKind.HOLD:
                 return held_steps.look_at_held(self._run, step)
+            case StepKind.OPTIMIZE | StepKind.VACUUM:
+                return upkeep_steps.look_for_end(self._run, step)
             case StepKind.SEAM if seam_steps.has_moved(self._run, step):
                 return starting_steps.look_for_proof(self._run, step)
             case StepKind.SWAP | StepKind.SEAM:

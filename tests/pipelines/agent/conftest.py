@@ -17,8 +17,29 @@ from core.model.names import TableName, query_name
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.observed.log_history import LogHistory
-from core.ports.spark import Analysis, FileView, Pointer, Queries, QueryStart, ReportedQuery, Tables, unheard, unnoticed
-from core.ports.storage import CheckpointState, Cut, FolderTaken, OriginRows, SeenFile, SourceLag, VersionFolders
+from core.ports.spark import (
+    Analysis,
+    FileView,
+    Pointer,
+    Queries,
+    QueryStart,
+    ReportedQuery,
+    Tables,
+    TableUpkeep,
+    unheard,
+    unnoticed,
+)
+from core.ports.storage import (
+    CheckpointState,
+    Cut,
+    FolderContents,
+    FolderTaken,
+    OriginRows,
+    SeenFile,
+    SourceLag,
+    Upkeep,
+    VersionFolders,
+)
 from core.project.model import Environment
 from core.sql.log_starts import LogStart
 from pipelines.agent.context import AgentContext, PoolConnection
@@ -65,6 +86,10 @@ class ScriptedPool:
     """Whether a query over files goes on until it is ended."""
     ended_reads: set[str] = field(default_factory=set)
     """Tags by which they were ended."""
+    looked_after: list[str] = field(default_factory=list)
+    """What OPTIMIZE and VACUUM were asked for."""
+    looks_after: Callable[[str], object] = field(default=lambda sql: None)
+    """Called with each: what it does, or raises."""
     cloned: list[tuple[str, str, int, str]] = field(default_factory=list)
     """Each clone: its name, the folder and version of what it is a clone of, and its own folder."""
     recorded: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -88,6 +113,7 @@ class _Connection:
         self.queries: Queries = _Queries(pool)
         self.tables: Tables = _Tables(pool)
         self.analysis: Analysis = _Analysis(pool)
+        self.upkeep: TableUpkeep = _Upkeep(pool)
 
     def call(self, seconds: float, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._pool.reachable:
@@ -193,6 +219,24 @@ class _Tables:
 
 
 @dataclass
+class _Upkeep:
+    pool: ScriptedPool
+
+    def optimize(self, name: str, tag: str) -> None:
+        self._look_after(f"optimize {name}")
+
+    def vacuum(self, name: str, retain_h: str, tag: str) -> None:
+        self._look_after(f"vacuum {name} {retain_h}".rstrip())
+
+    def _look_after(self, what: str) -> None:
+        self.pool.looked_after.append(what)
+        self.pool.looks_after(what)
+
+    def end(self, tag: str) -> None:
+        self.pool.ended_reads.add(tag)
+
+
+@dataclass
 class _Analysis:
     pool: ScriptedPool
 
@@ -253,6 +297,29 @@ class ScriptedFiles:
     """Tables with rows that no statement has written: the version, and what did it."""
     seeded: list[tuple[str, int | None, str]] = field(default_factory=list)
     """Checkpoints that were seeded, each with its batch and the one that it is like."""
+
+    upkept: dict[str, Upkeep] = field(default_factory=dict)
+    """What OPTIMIZE or VACUUM has done since whenever, by the name of the folder."""
+    unread: dict[str, int] = field(default_factory=dict)
+    """Versions that were not read and that a vacuum deletes, by checkpoint."""
+    kept: float | None = 168.0
+
+    held: FolderContents | None = None
+    """What every table holds."""
+
+    def contents(self, folder: str, format: str) -> FolderContents | None:
+        return self.held
+
+    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
+        return self.upkept.get(Path(folder).name)
+
+    def kept_h(self, folder: str, format: str) -> float | None:
+        return self.kept
+
+    def unread_before(
+        self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
+    ) -> int | None:
+        return self.unread.get(Path(checkpoint).name)
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         before = self.folders.setdefault(folder, note)

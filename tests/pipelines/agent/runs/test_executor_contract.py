@@ -305,6 +305,29 @@ def with_more_columns() -> dict[str, str]:
     return files | {path: files[path].replace("kind STRING", "kind STRING, loud STRING")}
 
 
+def looked_after(verb: str) -> tuple[dict[str, str], PlanRequest]:
+    return small_project.on_delta(small_project.texts()), PlanRequest(verb=verb, tables=(T("a"), T("b")))
+
+
+def upkeep(side: Side) -> list[Any]:
+    files, request = looked_after("optimize")
+    found = [side.apply(side.plan(files, EVERYTHING))]
+    for verb in ("optimize", "vacuum"):
+        plan = side.plan(files, replace(request, verb=verb))
+        found += [(step.do, step.table, said(side.perform(plan, step))) for step in plan.steps for _ in range(2)]
+        again = side.plan(files, replace(request, verb=verb, nonce="again"))
+        found += [side.apply(again), side.steps(again), side.picture()]
+    return found
+
+
+def upkeep_beside_an_operators_stop(side: Side) -> list[Any]:
+    files, request = looked_after("vacuum")
+    side.apply(side.plan(files, EVERYTHING))
+    plan = side.plan(files, request)
+    side.stop_by_operator("a")
+    return [[said(side.perform(plan, step)) for step in plan.steps], side.picture()]
+
+
 def another_column(side: Side) -> list[Any]:
     return deployed(side, (with_more_columns(), EVERYTHING))
 
@@ -438,6 +461,8 @@ SCRIPTS: dict[str, Script] = {
         a_rewrite_step_by_step_twice,
         an_undelete,
         an_undelete_step_by_step_twice,
+        upkeep,
+        upkeep_beside_an_operators_stop,
         every_step_twice,
         a_start_after_an_operators_stop,
         a_restart_after_an_operators_stop,
@@ -461,6 +486,7 @@ def test_simulation_and_executor_do_the_same(
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(world.files, "identity", lambda folder, format: f"id of {folder}")
     simulated, real = SCRIPTS[name](Simulation()), SCRIPTS[name](Real(world, pool))
     for number, (one, other) in enumerate(zip(simulated, real, strict=True)):
         assert one == other, number
@@ -479,4 +505,8 @@ def test_the_scripts_perform_every_kind_of_step() -> None:
     plans.append(with_keys.plan(keyed(UPPER), REWRITE_A))
     deployed(side, CHANGES["a delete of a leaf"])
     plans.append(side.plan(small_project.texts(), PlanRequest(verb="undelete", tables=(T("b"),))))
+    lake = Simulation()
+    for files, request in ((looked_after("optimize")[0], EVERYTHING), looked_after("optimize"), looked_after("vacuum")):
+        plans.append(lake.plan(files, request))
+        lake.apply(plans[-1])
     assert {step.do for plan in plans for step in plan.steps} == set(StepKind)
