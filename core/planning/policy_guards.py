@@ -259,7 +259,7 @@ def _begins(node: PlanNode, case: GuardInput) -> bool:
     if node.action is Action.ROLLBACK:
         # A former version may run on beside what replaced it.
         return any(step.do is StepKind.RESUME and step.table == node.table for step in case.steps)
-    if node in case.rebuilt or node.action is Action.UNDELETE:
+    if node.action is Action.UNDELETE or (node.action is Action.REBUILD and node.version != node.from_version):
         return True
     goes_on = (Action.START, Action.RESUME, Action.RESTART, Action.REBUILD)
     return node.action in goes_on and node.table not in case.running
