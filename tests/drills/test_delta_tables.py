@@ -32,6 +32,7 @@ def test_doctor_shows_what_the_pool_was_given(tiny: Tiny) -> None:
     assert checks["jars"]["ok"] and "delta: jars from" in checks["jars"]["summary"]
 
 
+@pytest.mark.long
 def test_a_rebuild_is_undone_by_a_rollback_to_the_version_that_served(tiny: Tiny) -> None:
     until(lambda: arrived(tiny, "marked", 1), 60, "the first rows are in marked")
     tiny.write(kept=DML["kept"].replace("kind FROM", "concat(kind, '!') AS kind FROM"))
