@@ -80,6 +80,8 @@ def _change_words(node: PlanNode) -> str:
 
 def action_words(node: PlanNode) -> str:
     """Return the action with its versions: `rebuild v3→v4`."""
+    if node.action is Action.REBUILD and node.version == node.from_version:
+        return f"rewrite v{node.version}"
     if node.action is Action.REBUILD:
         return f"rebuild v{node.from_version}→v{node.version}"
     if node.action is Action.ROLLBACK:

@@ -16,7 +16,7 @@ from core.text.wording import counted
 
 OK, UNKNOWN, WARN, NEEDS_APPROVAL, DENY = "ok", "unknown", "warn", "approve", "deny"
 
-WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST})
+WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST, Strategy.KEYED})
 """Strategies of a rebuild that read all that there ever was."""
 
 
@@ -36,7 +36,7 @@ class GuardInput:
     @cached_property
     def rebuilt(self) -> tuple[PlanNode, ...]:
         """Nodes that get a new version beside the old one."""
-        return tuple(node for node in self.nodes if node.action is Action.REBUILD)
+        return tuple(n for n in self.nodes if n.action is Action.REBUILD and n.version != n.from_version)
 
     @cached_property
     def replaying(self) -> tuple[PlanNode, ...]:
@@ -78,7 +78,8 @@ def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
 
 def _history(case: GuardInput) -> Guard:
     """Compare what is read again with what is still there: a file that is gone takes its rows along."""
-    if not case.rebuilt:
+    replayed = [node for node in case.nodes if node.action is Action.REBUILD]
+    if not replayed:
         return Guard("history", OK, "nothing is replayed")
     short = [f"{node.table}: {_words(node.retention)}" for node in case.nodes if _is_short(node.retention)]
     if short and case.request.start == EARLIEST:
@@ -86,7 +87,7 @@ def _history(case: GuardInput) -> Guard:
     if short:
         remedy = "restore the files, accept what is left with --from earliest, or start later with --from TIME"
         return Guard("history", DENY, f"{'; '.join(short)}; a rebuild misses their rows", remedy)
-    whole = [node for node in case.rebuilt if node.strategy in WHOLE_HISTORY]
+    whole = [node for node in replayed if node.strategy in WHOLE_HISTORY]
     if not whole:
         return Guard("history", OK, "everything that is replayed is still available")
     unknown = sum(node.retention != OK for node in whole)
@@ -205,7 +206,7 @@ def _approval(case: GuardInput) -> Guard | None:
     """Find what another must approve: by the policy, or because it is protected or less severe than it should be."""
     asked, policy = frozenset(case.policy.approve), case.policy
     deleted = [node.table for node in case.nodes if node.action is Action.DELETE]
-    rebuilt = [node.table for node in case.rebuilt]
+    rebuilt = [node.table for node in case.nodes if node.action is Action.REBUILD]
     retired = [node.table for node in case.nodes if node.action is Action.RETIRE]
     vacuumed = [node.table for node in case.nodes if node.action is Action.VACUUM]
     why = []
@@ -258,9 +259,10 @@ def _begins(node: PlanNode, case: GuardInput) -> bool:
     if node.action is Action.ROLLBACK:
         # A former version may run on beside what replaced it.
         return any(step.do is StepKind.RESUME and step.table == node.table for step in case.steps)
-    if node.action in (Action.REBUILD, Action.UNDELETE):
+    if node in case.rebuilt or node.action is Action.UNDELETE:
         return True
-    return node.action in (Action.START, Action.RESUME, Action.RESTART) and node.table not in case.running
+    goes_on = (Action.START, Action.RESUME, Action.RESTART, Action.REBUILD)
+    return node.action in goes_on and node.table not in case.running
 
 
 def _disk_bytes(node: PlanNode) -> int | None:

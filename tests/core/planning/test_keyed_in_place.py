@@ -7,6 +7,7 @@ import pytest
 import small_project
 
 from core.model.names import TableName as T
+from core.plan.descriptions import action_words
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.keyed_in_place import KEYS_KEPT, KEYS_STAY
@@ -53,9 +54,17 @@ def test_it_is_one_step_on_a_new_checkpoint_and_ends_when_all_is_read_again() ->
     assert not found.refusals and not found.warnings and not found.approvals
     node = node_of(found, "a")
     assert (str(node.action), node.version, node.from_version, node.lowered) == ("rebuild", 1, 1, False)
-    assert node.evidence[-1] == KEYS_KEPT
+    assert node.evidence[-1] == KEYS_KEPT and action_words(node) == "rewrite v1"
     (way,) = found.undo
     assert way.act == "plan undo", "the old text over what is there, as any edit is undone"
+
+
+def test_nothing_is_stored_or_run_twice_and_all_history_is_asked_for() -> None:
+    found = planned(declared(), declared(A.replace("kind,", "upper(kind) AS kind,")))
+    said = {guard.name: (guard.verdict, guard.summary) for guard in found.guards}
+    assert said["disk"] == ("ok", "no table is stored twice")
+    assert said["pool"] == ("ok", "no additional statements on local")
+    assert said["history"] == ("unknown", "1 rebuild from the earliest row; how far back that reaches is unknown")
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,7 @@ def written_again(lake: Any, select: str) -> Any:
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_a_table_that_is_written_again_in_place_is_as_one_that_was_built_anew(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     happened(lake, (1, "a", 1, False), (2, "x", 4, False), (3, "y", 1, False), (4, "n", 2, True))
