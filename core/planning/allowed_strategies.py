@@ -25,9 +25,6 @@ REBUILDS = frozenset(
 )  # fmt: skip
 """Strategies that make the table's rows anew, or its version."""
 
-_SETS_POSITIONS = frozenset({Strategy.FORK, Strategy.SEEDED, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
-"""Strategies that begin or go on at a position that is written for them."""
-
 _NEVER_IN_PLACE = {
     Reason.ASKED: "a rebuild was requested",
     Reason.UNPROVEN: "what changed is unknown",
@@ -136,19 +133,12 @@ def _instead_of_earliest(
 
 
 def not_positioned(tables: Mapping[TableName, Table], table: Table, strategy: str) -> str:
-    """Explain why a statement cannot begin or go on where a strategy sets it; empty where its tables' formats can."""
-    if strategy not in _SETS_POSITIONS:
-        return ""
-    reads = table.parsed.reads if table.parsed else ()
-    streamed = [read.table for read in reads if read.streaming]
-    formats = {n: table_format(tables[n].parsed_ddl.format) for n in (table.name, *streamed) if n in tables}
-    if strategy == Strategy.SEAM:
-        mixed = len({*formats.values()}) > 1 and any(format.transaction_log for format in formats.values())
-        each = ", ".join(f"{name} ({format.name})" for name, format in formats.items())
-        return f"it writes and streams tables of different formats: {each}" if mixed else ""
+    """Explain why a statement cannot begin where a strategy sets it; empty where the formats of what it reads can."""
     if strategy != Strategy.SEEDED or table.parsed is None or not table.parsed.stateful:
         return ""
-    found = [f"{n} ({formats[n].name})" for n in streamed if n in formats and not formats[n].read_before_first_batch]
+    streamed = [read.table for read in table.parsed.reads if read.streaming and read.table in tables]
+    formats = {name: table_format(tables[name].parsed_ddl.format) for name in streamed}
+    found = [f"{n} ({format.name})" for n, format in formats.items() if not format.read_before_first_batch]
     return f"it keeps state, and a batch that has read {', '.join(found)} would have kept none" if found else ""
 
 

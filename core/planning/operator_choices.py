@@ -13,7 +13,6 @@ from core.planning.allowed_strategies import (
     REBUILDS,
     not_chained,
     not_in_place,
-    not_positioned,
     not_seamed,
     strategies_of,
     why_not,
@@ -70,9 +69,7 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
     if declared is None:
         return decision
     if strategy == Strategy.SEAM:
-        wrong = not_positioned(walk.context.declared.tables, declared, strategy) or not_seamed(
-            walk.context.observed, walk.context.changes, declared, decision
-        )
+        wrong = not_seamed(walk.context.observed, walk.context.changes, declared, decision)
     else:
         wrong = not_in_place(walk.context.observed, walk.context.changes, walk.found.by_table, declared, decision)
     if wrong:

@@ -325,12 +325,16 @@ def _version_at(log: DeltaLog, first: int, moment: str) -> int:
 
 
 def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> str:
-    """Explain why files that are read below a table's folder do not give its rows; empty where they do."""
+    """Explain why files that are read by themselves do not give a table's rows; empty where they do.
+
+    Values of partitions are in the folders below one place, and those of a clone lie in several.
+    """
     if _maps_columns(log):
         return "columns have other names"
     if any(file.deleted for file in files):
         return "rows that were deleted are still there"
-    return "some are those of another version" if any(is_elsewhere(file) for file in files) else ""
+    elsewhere = any(is_elsewhere(file) and "=" in os.path.dirname(file.path) for file in files)
+    return "some are partitions of another version" if elsewhere else ""
 
 
 def _maps_columns(log: DeltaLog) -> bool:

@@ -33,8 +33,6 @@ _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
 """What Delta says of a table of the catalog whose files are gone: a drop has nothing to delete (4.4.0)."""
-_CLONED = "DELTA_UNSUPPORTED_NON_EMPTY_CLONE"
-"""What Delta says of the place of a clone that holds files already (4.4.0)."""
 NO_FILES = "/_headgate_no_files"
 """Where a partitioned table is created, below its own place: a folder that is never made."""
 _WORD = re.compile(r"\w+")
@@ -114,7 +112,7 @@ class SparkTables:
         try:
             self._run(f"CREATE OR REPLACE TABLE {_quoted(name)} SHALLOW CLONE {of} LOCATION {place}")
         except EngineRefused as error:
-            if error.error_class != _CLONED:
+            if error.error_class != "DELTA_UNSUPPORTED_NON_EMPTY_CLONE":
                 raise
         self._names().add(name.lower())
 
@@ -382,7 +380,9 @@ def _view_of_files(session: Session, view: FileView) -> None:
     if view.files:
         format = table_format(view.format)
         reader = session.spark.read.format(format.data_files or view.format).schema(schema)
-        reader = reader.option("basePath", format.place_in(view.folder))
+        place = format.place_in(view.folder)
+        if all(file.startswith(f"{place}/") for file in view.files):
+            reader = reader.option("basePath", place)
         frame = reader.load([_PATTERN.sub(r"\\\g<0>", file) for file in view.files])
     else:
         frame = session.spark.createDataFrame([], schema)

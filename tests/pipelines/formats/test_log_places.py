@@ -82,7 +82,7 @@ def test_files_that_are_not_there_any_more_are_told(tmp_path: Path) -> None:
     assert why(written(tmp_path).folder, "2") == "p lacks files of version 2: VACUUM has deleted them"
 
 
-def test_a_clone_names_files_elsewhere_which_do_not_make_its_rows_below_its_folder(tmp_path: Path) -> None:
+def test_a_clone_names_files_elsewhere_and_values_of_partitions_are_not_read_from_their_folders(tmp_path: Path) -> None:
     log, files = WrittenLog(tmp_path / "g__v2"), TableCheckpoints("ledger")
     log.add("file:///data/tables/c%20__v1/delta/k=a%2520b/part-1.parquet", batch=("q", 0))
     log.add("k=a%2520b/part-2.parquet", batch=("q", 1))
@@ -93,5 +93,5 @@ def test_a_clone_names_files_elsewhere_which_do_not_make_its_rows_below_its_fold
         f"{log.folder}/delta/k=a%20b/part-2.parquet",
     ]
     assert read.place_of(DataFile("/data/x.parquet", 1, 1, 0.0)) == "/data/x.parquet"
-    with pytest.raises(TryAgain, match="in its files some are those of another version"):
+    with pytest.raises(TryAgain, match="in its files some are partitions of another version"):
         files.written_files(str(log.folder), 1)
