@@ -47,6 +47,7 @@ def test_a_rebuild_is_undone_by_a_rollback_to_the_version_that_served(tiny: Tiny
 
 
 def test_lag_is_told_in_versions_while_a_statement_is_stopped(tiny: Tiny) -> None:
+    until(lambda: arrived(tiny, "marked", 1), 60, "all rows so far were read")
     tiny.done("stop", "marked", "--confirm", "yes")
     for _ in range(2):
         tiny.land(5)
