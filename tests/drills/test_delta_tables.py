@@ -83,7 +83,7 @@ def test_a_table_that_is_gone_is_not_made_anew_by_a_new_server(tiny: Tiny) -> No
     shutil.move(tiny.root / "moved", folder)
     until(lambda: tiny.run("start", "marked", "--confirm", "yes").returncode == 0, 60, "it starts once it is back")
     tiny.land(5)
-    until(lambda: arrived(tiny, "marked", 1), 60, "and has lost nothing")
+    until(lambda: arrived(tiny, "marked", 1), 120, "and has lost nothing")
 
 
 def test_a_table_that_is_replaced_under_its_statement_stops_it_in_words(tiny: Tiny) -> None:

@@ -69,6 +69,7 @@ def test_a_clone_goes_on_where_its_table_stood_while_that_goes_on_as_well(lake: 
     assert lake.files.identity(lake.place("g"), "delta") != lake.files.identity(lake.place("c"), "delta")
 
 
+@pytest.mark.long
 def test_a_clone_is_made_as_of_the_batch_however_far_its_table_has_come_since(lake: Any) -> None:
     select = streams(lake)
     lake.table("g")
@@ -90,6 +91,7 @@ def test_what_is_carried_over_has_each_row_after_the_cut_once(lake: Any) -> None
     assert ids(lake, "g") == list(range(200, 210))
 
 
+@pytest.mark.long
 def test_what_begins_now_has_each_row_that_comes_once_also_where_none_had_come(lake: Any) -> None:
     select = streams(lake)
     lake.table("g")
@@ -165,6 +167,7 @@ def test_a_version_begins_with_the_rows_of_a_version_or_of_a_time(lake: Any) -> 
         assert ids(lake, name) == [*range(100, 110), *range(200, 210)]
 
 
+@pytest.mark.long
 def test_a_place_to_begin_at_is_heeded_in_a_first_batch_alone(lake: Any) -> None:
     streams(lake)
     lake.run("g", begun_at(lake, "g", LogStart(TableName("p"), AT_VERSION, "2")))

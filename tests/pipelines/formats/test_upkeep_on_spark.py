@@ -34,6 +34,7 @@ def unread(lake: Any, child: str, parent: str, **more: Any) -> int | None:
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_what_optimize_and_vacuum_have_done_is_in_the_log(lake: Any) -> None:
     name, place, began = many_files(lake, "p"), lake.place("p"), time.time()
     assert lake.files.kept_h(place, "delta") == 0.0 and lake.files.upkeep(place, "OPTIMIZE", 0.0) is None
@@ -123,6 +124,7 @@ def test_an_optimize_that_is_ended_has_changed_nothing(lake: Any) -> None:
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_a_merge_fails_over_files_that_are_written_anew_meanwhile(lake: Any) -> None:
     name = many_files(lake, "p", 2)
     slow = (

@@ -154,6 +154,7 @@ def test_a_table_that_is_written_again_in_place_is_as_one_that_was_built_anew(la
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_rows_of_keys_that_the_new_text_does_not_give_stay_in_a_table_that_is_written_again(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     happened(lake, (1, "a", 1, False), (2, "x", 4, False))
@@ -163,6 +164,7 @@ def test_rows_of_keys_that_the_new_text_does_not_give_stay_in_a_table_that_is_wr
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_a_row_that_was_written_by_hand_stands_beside_the_keys_own_and_is_told(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     happened(lake, (1, "a", 1, False), (2, "x", 1, True))
