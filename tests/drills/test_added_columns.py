@@ -115,9 +115,10 @@ def test_a_column_is_added_under_readers_and_rows_that_land(tiny: Tiny) -> None:
     as_wanted(tiny, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "at", "server_too"),
-    [pytest.param(2, "alter stopped", False, marks=pytest.mark.long), (3, "alter done", True)],
+    [(2, "alter stopped", False), (3, "alter done", True)],
     ids=["before the column", "after it, with the server"],
 )
 def test_an_agent_killed_around_the_column_ends_the_same(tiny: Tiny, columns: int, at: str, server_too: bool) -> None:
