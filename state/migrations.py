@@ -280,6 +280,20 @@ _TABLE_IDS = """
 ALTER TABLE deployment ADD COLUMN table_id TEXT NOT NULL DEFAULT '';
 """
 
+_CLONES = """
+ALTER TABLE deployment ADD COLUMN clone_of INTEGER NOT NULL DEFAULT 0;
+"""
+
+_LOG_HISTORIES = """
+ALTER TABLE figure ADD COLUMN log TEXT NOT NULL DEFAULT '';
+"""
+
+_FILE_SIZES = """
+ALTER TABLE figure ADD COLUMN small_files INTEGER;
+ALTER TABLE figure ADD COLUMN log_entries INTEGER;
+ALTER TABLE figure ADD COLUMN log_bytes INTEGER;
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -339,6 +353,9 @@ MIGRATIONS: tuple[Migration, ...] = (
     _OLDER_ROWS,
     _ROWS_BEFORE,
     _TABLE_IDS,
+    _CLONES,
+    _LOG_HISTORIES,
+    _FILE_SIZES,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

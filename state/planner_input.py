@@ -109,6 +109,7 @@ def _observe(
         pool=serving.pool,
         engine=serving.engine,
         begins_after=serving.begins_after,
+        clones=tuple(sorted((d.version, d.clone_of) for d in every if d.clone_of and not d.deleted)),
         rows_before=bool(serving.before_ddl),
         statistics=statistics.get((serving.table, serving.version)),
     )

@@ -145,6 +145,10 @@ class RegistryReads(TableActReads):
         """List all versions of a table, newest first, deleted ones included."""
         return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
 
+    def clones(self, table: TableName, version: int) -> tuple[Deployment, ...]:
+        """List the versions that are clones of one, deleted ones too as long as their files exist."""
+        return tuple(d for d in self.versions(table) if 0 < d.clone_of == version and (not d.deleted or d.trash))
+
     def deleted_tables(self) -> tuple[TableName, ...]:
         """List the tables of which every version was deleted, by name."""
         sql = 'SELECT "table" FROM deployment GROUP BY "table" HAVING min(drop_after IS NOT NULL) ORDER BY "table"'

@@ -85,6 +85,8 @@ class Deployment:
     there are none."""
     table_id: str = ""
     """The id that the table itself had when it was made; empty where its format knows none."""
+    clone_of: int = 0
+    """The version of the same table in whose files rows of it lie, as a clone; 0 where all lie in its own."""
 
     @property
     def deleted(self) -> bool:

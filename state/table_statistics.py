@@ -9,16 +9,19 @@ from state.transactions import LedgerReads, LedgerWrites, upsert
 
 _TABLE_STATISTICS = """
 SELECT d."table", d.version, f.at, f.rows, f.exact IS NOT 0, f.bytes, f.files, f.earliest, f.gone, m.fastest_rows_s,
-  m.state_rows, m.state_bytes, m.batch_ms / 1000.0
+  m.state_rows, m.state_bytes, m.batch_ms / 1000.0, f.small_files, f.log_entries, f.log_bytes, coalesce(f.log, '')
 FROM deployment d LEFT JOIN figure f ON f.deployment = d.id LEFT JOIN measurement m ON m.deployment = d.id
 WHERE d.drop_after IS NULL AND (?1 IS NULL OR d."table" = ?1)
   AND (f.deployment IS NOT NULL OR m.deployment IS NOT NULL)"""
 
 _PUT = """
-INSERT INTO figure (deployment, at, rows, exact, bytes, files, earliest, gone)
-SELECT id, ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM deployment WHERE "table" = ?1 AND version = ?2
+INSERT INTO figure (deployment, at, rows, exact, bytes, files, earliest, gone, small_files, log_entries, log_bytes,
+  log)
+SELECT id, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13 FROM deployment WHERE "table" = ?1 AND version = ?2
 ON CONFLICT (deployment) DO UPDATE SET at = excluded.at, rows = excluded.rows, exact = excluded.exact,
-  bytes = excluded.bytes, files = excluded.files, earliest = excluded.earliest, gone = excluded.gone"""
+  bytes = excluded.bytes, files = excluded.files, earliest = excluded.earliest, gone = excluded.gone,
+  small_files = excluded.small_files, log_entries = excluded.log_entries, log_bytes = excluded.log_bytes,
+  log = excluded.log"""
 
 
 class TableStatisticsReads(LedgerReads):
@@ -49,10 +52,11 @@ class TableStatisticsWrites(TableStatisticsReads, LedgerWrites):
             connection.executemany(
                 _PUT,
                 [
-                    (table, version, f.at, f.rows, f.exact, f.bytes, f.files, f.earliest, f.gone)
+                    (table, version, f.at, f.rows, f.exact, f.bytes, f.files, f.earliest, f.gone, f.small_files,
+                     f.log_entries, f.log_bytes, f.log)
                     for (table, version), f in measured.items()
                 ],
-            )
+            )  # fmt: skip
 
     def put_headroom(self, headroom: Headroom) -> None:
         """Write the headroom of the environment over what was there."""

@@ -19,6 +19,8 @@ class Action(StrEnum):
     ROLLBACK = "rollback"
     UNDELETE = "undelete"
     RETIRE = "retire"
+    OPTIMIZE = "optimize"
+    VACUUM = "vacuum"
 
 
 class StepKind(StrEnum):
@@ -46,6 +48,8 @@ class StepKind(StrEnum):
     """Move the pointers of `tables` (sinks first) to their new versions: CREATE VIEW when absent, else ALTER VIEW."""
     RESTART = "restart"
     """Stop, then start the new revision on the same checkpoint."""
+    REWRITE = "rewrite"
+    """Stop, then write every row again into the same table by its key, on a new checkpoint, with the new revision."""
     SEAM = "seam"
     """Stop, then go on in the same table over another version of the upstream table, where that had read the same."""
     ALTER = "alter"
@@ -62,9 +66,16 @@ class StepKind(StrEnum):
     """Take a version's table from the catalog and set its files and checkpoint aside until `drop_after`."""
     RESTORE = "restore"
     """Put a version's files and checkpoint back from the trash, and its table into the catalog; it does not run yet."""
+    OPTIMIZE = "optimize"
+    """Write the small files of a version's table into large ones; no row changes."""
+    VACUUM = "vacuum"
+    """Delete the files that the newest version of a version's table does not hold, once their time is over."""
 
 
-BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART, StepKind.SEAM})
+UPKEEP = frozenset({StepKind.OPTIMIZE, StepKind.VACUUM})
+"""Steps that look after the files of a table: they may take long, and nothing relies on them."""
+
+BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART, StepKind.REWRITE, StepKind.SEAM})
 """Steps that wait, once their query has started, until it has proved that it works."""
 
 READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
@@ -91,11 +102,11 @@ STRATEGIES: Mapping[Strategy, str] = {
     Strategy.FIRST: "a first start, from the earliest row",
     Strategy.EARLIEST: "a new version beside the old one, from the earliest row",
     Strategy.IN_PLACE: "a restart on the same checkpoint and table",
-    Strategy.PARTIAL: "a new version from a time, a version or a partition on",
+    Strategy.PARTIAL: "a new version from a time, a partition, or (Delta) a version or committed:TIME on",
     Strategy.FORK: "a new version with the rows, positions and state of the old one",
-    Strategy.SEEDED: "a new version that begins now (@now); positions wait for Delta tables and Kafka topics",
+    Strategy.SEEDED: "a new version that begins with what comes from now on (@now)",
     Strategy.CARRY_OVER: "a new version that begins where the old one has read to; no state, same upstream tables",
-    Strategy.KEYED: "the same table, upserted again by its primary key",
+    Strategy.KEYED: "the same table, from the earliest row, upserted again by its primary key",
     Strategy.CHAIN: "a new version that holds only new rows; the pointer is the union of both",
     Strategy.SEAM: "the statement keeps its table across a rebuilt upstream table, from the batch that had read as far",
 }
@@ -107,7 +118,7 @@ FORKS = frozenset({Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN})
 EXECUTABLE = frozenset(
     {
         "", Strategy.FIRST, Strategy.EARLIEST, Strategy.IN_PLACE, Strategy.PARTIAL, Strategy.SEAM, Strategy.FORK,
-        Strategy.SEEDED, Strategy.CARRY_OVER, Strategy.CHAIN,
+        Strategy.SEEDED, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.KEYED,
     }
 )  # fmt: skip
 """Strategies that an agent carries out; the others are planned, and refused by name when they are applied."""

@@ -48,6 +48,8 @@ class Reason(StrEnum):
     ROLLED_BACK = "what served before serves again"
     UNDELETED = "is taken out of the trash"
     RETIRED = "what it replaced goes into the trash"
+    OPTIMIZED = "its small files are to become large ones"
+    VACUUMED = "files that it does not hold any more are to be deleted"
 
 
 _WORDS: Mapping[str, str] = {
@@ -89,6 +91,8 @@ _WORDS: Mapping[str, str] = {
     Reason.ROLLED_BACK: "the version that served before serves again",
     Reason.UNDELETED: "is taken out of the trash, and resumes from its checkpoint",
     Reason.RETIRED: "what was replaced goes into the trash",
+    Reason.OPTIMIZED: "its small files are written into large ones",
+    Reason.VACUUMED: "files that only older versions of it hold are deleted",
 }
 _PREDICATES = frozenset(("is", "was", "keeps", "moves", "reads", "belongs", "still"))
 """First words of those that are said of the statement; the others are sentences of their own."""

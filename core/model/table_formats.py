@@ -5,6 +5,7 @@ File tables are file sources of Spark: a table that a query writes names its fil
 (`_delta_log`) has an id, versions and a record of what each query has written.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -42,16 +43,23 @@ class TableFormat:
     repeated_by_new_checkpoint: bool = False
     """What a new checkpoint on a table does that holds rows: True writes them once more, False loses new ones."""
 
-    positions_can_be_set: bool = True
-    """Whether a version can be made to go on at a position of another one's, as writer and as what is read."""
-    moves_to_other_version: bool = True
-    """Whether a statement over tables of it alone can go on in another version of the one that it streams."""
+    read_before_first_batch: bool = True
+    """Whether what it holds can count as read before a first batch; else a batch has read it, and has kept no state."""
+    starts_at_versions: bool = False
+    """Whether a stream can begin at a version of it, or with what was committed from a time on."""
+    clones: bool = False
+    """Whether a version begins with the rows of another one by naming its files, which then have to stay."""
     keyed: bool = False
     """Whether the rows of a statement can replace others by their key."""
     keyed_properties: tuple[tuple[str, str], ...] = ()
     """Of a table whose rows do so, from its creation: what was not recorded then is never told to readers."""
     subfolder: str = ""
     """Where a version's table lies within its folder: Delta creates none beside our own files (4.4.0)."""
+
+    retention_property: str = ""
+    """How long files stay that the newest version does not hold, as a property of a table; empty where none do."""
+    retention_h: float = 0.0
+    """How long that is where a table does not say it, in hours."""
 
     data_files: str = ""
     """The format of the files that hold its rows; empty where it is its own."""
@@ -60,10 +68,29 @@ class TableFormat:
         """Return where the table of a version's folder lies."""
         return f"{folder}/{self.subfolder}" if self.subfolder else folder
 
+    def kept_h(self, properties: Mapping[str, str]) -> float | None:
+        """Return for how many hours a table keeps files that its newest version does not hold; None if unreadable."""
+        said = properties.get(self.retention_property)
+        return self.retention_h if said is None else _hours(said)
+
     @property
     def counts_rows_exactly(self) -> bool:
         """Return whether its rows are counted, not estimated."""
         return self.row_counting in (RowCounting.FOOTERS, RowCounting.LOG)
+
+
+_HOURS_BY_UNIT = {"week": 168.0, "day": 24.0, "hour": 1.0, "minute": 1 / 60, "second": 1 / 3600}
+
+
+def _hours(interval: str) -> float | None:
+    """Read `interval 7 days`, also without its first word; None for what is written in another way."""
+    words = interval.lower().removeprefix("interval").split()
+    found = 0.0
+    for number, unit in zip(words[::2], words[1::2], strict=False):
+        if not number.isdigit() or unit.removesuffix("s") not in _HOURS_BY_UNIT:
+            return None
+        found += int(number) * _HOURS_BY_UNIT[unit.removesuffix("s")]
+    return found if words and len(words) % 2 == 0 else None
 
 
 _FORMATS = (
@@ -75,9 +102,10 @@ _FORMATS = (
     TableFormat(
         "delta", written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
         added_column_stops_readers=True, columns_are_fixed=True,
-        repeated_by_new_checkpoint=True, positions_can_be_set=False, keyed=True,
+        repeated_by_new_checkpoint=True, read_before_first_batch=False, starts_at_versions=True,
+        clones=True, keyed=True,
         keyed_properties=(("delta.enableChangeDataFeed", "true"),), subfolder="delta",
-        data_files="parquet",
+        data_files="parquet", retention_property="delta.deletedFileRetentionDuration", retention_h=168.0,
     ),
 )  # fmt: skip
 TABLE_FORMATS = {format.name: format for format in _FORMATS}

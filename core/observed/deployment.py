@@ -123,6 +123,8 @@ class ObservedDeployment:
     """Version of Spark that it was started on last; empty where it is not known."""
     begins_after: str = ""
     """What came before the first row of `version`, where that is not nothing: `batch 12 of orders@v1`."""
+    clones: tuple[tuple[int, int], ...] = ()
+    """Versions that exist, each with the version in whose files rows of it lie: those have to stay."""
     rows_before: bool = False
     """Whether its pointer serves rows from before the first of `version` as well, in a table of their own."""
     statistics: TableStatistics | None = None

@@ -29,7 +29,7 @@ FIELD_BY_KEY = {_KEYS.get(field.name, field.name): field.name for field in field
 document as exact as the ledger."""
 
 _FLAGS = frozenset(("exact",))
-_TEXTS = frozenset(("engine",))
+_TEXTS = frozenset(("engine", "log"))
 _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
 """Figures that are no whole numbers."""
 
@@ -70,6 +70,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         pool=_pool(given),
         engine=given.text("engine"),
         begins_after=given.text("begins_after"),
+        clones=_clones(given),
         rows_before=given.flag("rows_before", default=False),
         statistics=_statistics(given),
     )
@@ -91,7 +92,10 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
     entry["pool"] = {**asdict(seen.pool), "conf": dict(seen.pool.conf)} if seen.pool is not None else None
     entry["figures"] = known_fields(seen.statistics) if seen.statistics is not None else None
     usual = {key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()}
-    usual |= {key: [] for key in ("bindings", "spare", "runs_on", "begins_where", "retained", "kept", "tickets")}
+    entry["clones"] = [list(pair) for pair in seen.clones]
+    usual |= {
+        key: [] for key in ("bindings", "spare", "runs_on", "begins_where", "retained", "kept", "tickets", "clones")
+    }
     return {key: plain_value(value) for key, value in entry.items() if key == "state" or value != usual[key]}
 
 
@@ -206,6 +210,17 @@ def _versions(given: EntryReader, key: str, what: str, kind: type[Any]) -> tuple
     for part in parts:
         part.only(tuple(field.name for field in fields(kind)))
     return tuple(parts)
+
+
+def _clones(given: EntryReader) -> tuple[tuple[int, int], ...]:
+    value = given.values.get("clones")
+    if value is None:
+        return ()
+    pairs: list[Any] = value if isinstance(value, list) else [None]
+    if not all(isinstance(p, list) and len(p) == 2 and all(type(n) is int and n > 0 for n in p) for p in pairs):
+        given.wrong("clones must be a list of pairs of versions", "write clones: [[2, 1]] where v2 is a clone of v1")
+        return ()
+    return tuple(sorted((clone, base) for clone, base in pairs))
 
 
 def _replaced(given: EntryReader) -> tuple[ReplacedVersion, ...]:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+SMALL_FILE = 16_000_000
+"""Bytes below which a file of a table is a small one: opening it costs more than reading it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:
@@ -27,6 +30,14 @@ class TableStatistics:
     state_bytes: int | None = None
     batch_s: float | None = None
     """How long its last batch took."""
+    small_files: int | None = None
+    """Files of less than SMALL_FILE; None where the format has no log that says so."""
+    log_entries: int | None = None
+    """Of a table with a log of versions, the versions since its last checkpoint: each is read apart by whoever opens
+    the table."""
+    log_bytes: int | None = None
+    log: str = ""
+    """What its log says of versions, as `core.observed.log_history` writes it; empty where it has none."""
 
 
 @dataclass(frozen=True, slots=True)

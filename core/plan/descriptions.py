@@ -24,6 +24,8 @@ GLYPH_BY_ACTION = {
     Action.ROLLBACK: "<",
     Action.UNDELETE: "+",
     Action.RETIRE: "-",
+    Action.OPTIMIZE: "*",
+    Action.VACUUM: "-",
     Action.KEEP: "=",
 }
 """One character before each table of a plan, in every screen and on paper."""
@@ -65,7 +67,7 @@ def _change_words(node: PlanNode) -> str:
         return _CHANGE_BY_REASON[Reason(node.reason)]
     if node.action is Action.DELETE:
         return "delete requested"
-    if node.action in (Action.ROLLBACK, Action.UNDELETE, Action.RETIRE):
+    if node.action in (Action.ROLLBACK, Action.UNDELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM):
         return f"{node.action} requested"
     if node.action is Action.START:
         return "new"
@@ -78,6 +80,8 @@ def _change_words(node: PlanNode) -> str:
 
 def action_words(node: PlanNode) -> str:
     """Return the action with its versions: `rebuild v3→v4`."""
+    if node.action is Action.REBUILD and node.version == node.from_version:
+        return f"rewrite v{node.version}"
     if node.action is Action.REBUILD:
         return f"rebuild v{node.from_version}→v{node.version}"
     if node.action is Action.ROLLBACK:
@@ -246,10 +250,17 @@ def step_words(step: Step) -> str:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
         case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.STOP:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
-        case StepKind.SEAM:
+        case StepKind.SEAM | StepKind.REWRITE:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
         case (
-            StepKind.CREATE | StepKind.FORK | StepKind.SEED | StepKind.ALTER | StepKind.TOMBSTONE | StepKind.RESTORE
+            StepKind.CREATE
+            | StepKind.FORK
+            | StepKind.SEED
+            | StepKind.ALTER
+            | StepKind.TOMBSTONE
+            | StepKind.RESTORE
+            | StepKind.OPTIMIZE
+            | StepKind.VACUUM
         ) if step.version:
             return f"{act_words(step.do)} {physical_name(step.table, step.version)}"
         case _:

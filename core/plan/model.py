@@ -18,6 +18,14 @@ UNDO_D = 90.0
 """Days after its run for which the ledger keeps a plan, and with it the texts from before."""
 
 
+_NOTHING_FOR_SPARK = frozenset(
+    {
+        Action.KEEP, Action.DELETE, Action.ROLLBACK, Action.UNDELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM,
+    }
+)  # fmt: skip
+"""Actions without a text that is new or changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class StrategyOffer:
     """A strategy that is allowed for a node, with its price; None is what is not known."""
@@ -101,7 +109,7 @@ class PlanNode:
     @property
     def for_spark(self) -> bool:
         """Return whether Spark has something to say of it: SQL that is new or changed."""
-        if self.action in (Action.KEEP, Action.DELETE, Action.ROLLBACK, Action.UNDELETE, Action.RETIRE):
+        if self.action in _NOTHING_FOR_SPARK:
             return False
         begins = self.action is Action.START or (self.old.dml, self.old.ddl) != (self.texts.dml, self.texts.ddl)
         return begins and bool(self.texts.dml.strip())

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from core.model.actions import BEGINS, NEEDS_PROOF, READABLE_ONCE_STARTED, StepKind
+from core.model.actions import BEGINS, NEEDS_PROOF, READABLE_ONCE_STARTED, UPKEEP, StepKind
 from core.model.names import TableName
 from core.model.triggers import trigger_s
 from core.observed.step_durations import Seconds, StepDurations
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import PlanNode, Step
 
-WAITED_FOR = BEGINS | {StepKind.CATCH_UP, StepKind.VALIDATE, StepKind.HOLD}
+WAITED_FOR = BEGINS | UPKEEP | {StepKind.CATCH_UP, StepKind.VALIDATE, StepKind.HOLD}
 """Their effect is waited for beside what is done meanwhile; all other steps of a run are done one after the other."""
 
 _AT_ONCE = {do: Seconds(0.0, 1.0) for do in (StepKind.RECORD, StepKind.SOAK)}

@@ -27,7 +27,7 @@ class PlanRequest:
     """What was asked for; all tuples sorted, so that the same request has the same bytes."""
 
     verb: str = "deploy"
-    """deploy, delete, rollback, undelete or retire."""
+    """deploy, delete, or one of BY_NAME."""
     tables: tuple[TableName, ...] = ()
     products: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
@@ -52,20 +52,29 @@ class PlanRequest:
     hold: bool = False
     """Whether the run waits before its swap until somebody gives the word: headgate release swap RUN."""
     start: str = ""
-    """Where a new or rebuilt statement begins to read: earliest (the default), now, a time, or a position."""
+    """Where a new or rebuilt statement begins to read: earliest (the default), now, a time, or a version."""
     choices: tuple[StrategyChoice, ...] = ()
     """What the operator chose instead of the default, sorted by table."""
     nonce: str = ""
     """Makes the same request at another time another plan, because each is applied once; empty offline."""
     continues: str = ""
     """Id of the failed run that this goes on from: what that run has made is used, or set aside."""
+    retain_h: str = ""
+    """Of a vacuum, for how many hours files of older versions stay; empty for what each table says."""
     undoes: str = ""
     """Hash of the executed plan whose tables are planned with their texts from before it."""
 
 
+BY_NAME = ("rollback", "undelete", "retire", "optimize", "vacuum")
+"""Verbs that take tables by name and nothing else that says which are meant."""
+
 EARLIEST, NOW = "earliest", "now"
+COMMITTED = "committed:"
+"""Before a time: that at which a table's log got rows, whatever time they tell themselves."""
 CHILDREN = ("none", "product", "all")
 """Words of `--children` that stand alone; anything else is a list of products."""
+
+MOST_RETAINED_H = 100 * 365 * 24
 
 _POSITION = re.compile(r"[0-9]{1,18}\Z")
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
@@ -101,7 +110,7 @@ def parse_children(text: str) -> str:
 
 
 def parse_start(text: str) -> str:
-    """Read where to begin: `earliest`, `now`, a time (UTC where it names no zone), or a position as a whole number.
+    """Read where to begin: `earliest`, `now`, a time (UTC where it names no zone), `committed:TIME`, or a version.
 
     A time comes out as `2026-01-02T03:04:05Z`; raises UsageError.
     """
@@ -110,14 +119,21 @@ def parse_start(text: str) -> str:
         return word
     if _POSITION.match(word):
         return str(int(word))
-    moment = _moment(text.strip())
-    if moment:
-        return moment
+    if place := _place(text.strip()):
+        return place
     near = _near(word, (EARLIEST, NOW))
     raise UsageError(
         f"{text!r} is not a start position",
-        remedy=near or "use earliest, now, a time such as 2026-01-02T03:04Z, or an offset as a whole number",
+        remedy=near
+        or "use earliest, now, a time such as 2026-01-02T03:04Z, committed:TIME, or a version as a whole number",
     )
+
+
+def parse_retention(text: str) -> str:
+    """Read how long a vacuum retains files, in whole hours; raises UsageError."""
+    if not _POSITION.match(text.strip()) or int(text) > MOST_RETAINED_H:
+        raise UsageError(f"{text!r} is not a number of hours", remedy="write whole hours: --retain 168 is a week")
+    return str(int(text))
 
 
 def parse_choice(text: str) -> StrategyChoice:
@@ -136,7 +152,7 @@ def parse_choice(text: str) -> StrategyChoice:
         )
     if not _PLAIN.match(at or "-"):
         raise UsageError(f"{text!r} is not a valid --strategy", remedy="write a time, a version or a partition after @")
-    return StrategyChoice(parse_table_name(name), strategy, _moment(at) or at)
+    return StrategyChoice(parse_table_name(name), strategy, _place(at) or at)
 
 
 def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
@@ -177,6 +193,7 @@ def command_words(request: PlanRequest) -> list[str]:
     words += ["--keep-table"] if request.keep_table else []
     words += ["--hold"] if request.hold else []
     words += ["--from", request.start] if request.start else []
+    words += ["--retain", request.retain_h] if request.retain_h else []
     for choice in request.choices:
         at = f"@{choice.at}" if choice.at else ""
         words += ["--strategy", f"{choice.table}={choice.strategy}{at}"]
@@ -193,6 +210,13 @@ def _near(word: str, known: Iterable[str]) -> str:
     from core.text.wording import did_you_mean
 
     return did_you_mean(word, known)
+
+
+def _place(text: str) -> str:
+    """Write a time, of rows or of commits, in UTC; empty where the text is none."""
+    committed = text[: len(COMMITTED)].lower() == COMMITTED
+    moment = _moment(text[len(COMMITTED) :].strip() if committed else text)
+    return f"{COMMITTED if committed else ''}{moment}" if moment else ""
 
 
 def _moment(text: str) -> str:

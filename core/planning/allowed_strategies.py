@@ -10,9 +10,10 @@ from core.model.names import TableName
 from core.model.reasons import Reason
 from core.model.table_formats import table_format
 from core.planning.context import ObservedTables, PlanningContext, TableChanges
-from core.planning.decisions import TableDecision
-from core.planning.event_time import EventTime, event_time_of, is_time, partition_of
+from core.planning.decisions import TableDecision, recreated_parents
+from core.planning.keyed_in_place import not_keyed, rows_that_stay
 from core.planning.scope import PlanScope
+from core.planning.starting_places import partial_notes
 from core.project.model import Table
 from core.sql.statement import TableDdl
 
@@ -23,12 +24,6 @@ REBUILDS = frozenset(
     }
 )  # fmt: skip
 """Strategies that make the table's rows anew, or its version."""
-
-_SETS_POSITIONS = frozenset({Strategy.FORK, Strategy.SEEDED, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
-"""Strategies that begin or go on at a position that is written for them."""
-
-COMPATIBLE, TOLERANT = "compatible", "tolerant"
-"""Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
 
 _NEVER_IN_PLACE = {
     Reason.ASKED: "a rebuild was requested",
@@ -89,6 +84,15 @@ def _instead_of_restart(
 ) -> Iterator[tuple[str, str]]:
     yield from _begun_later(context.declared.tables, table, decisions)
     yield from _with_what_is_there(context, table, decision, decisions)
+    yield from _written_again(context, table, decision, decisions)
+
+
+def _written_again(
+    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+) -> Iterator[tuple[str, str]]:
+    if not_keyed(context, table, decision, decisions) == "":
+        until = "until it has caught up, readers see old and new rows in any order"
+        yield Strategy.KEYED, f"{rows_that_stay(context, table)}; {until}"
 
 
 def _with_what_is_there(
@@ -96,7 +100,9 @@ def _with_what_is_there(
 ) -> Iterator[tuple[str, str]]:
     """Return the new versions that go on with the old one's state or positions."""
     if not not_forked(context, table, decision, decisions):
-        yield Strategy.FORK, "rows, positions and state are those of the old version, which is kept as a fallback"
+        note = "rows, positions and state are those of the old version, which is kept as a fallback"
+        cloned = "; the new table is a clone: files of the old one stay as long as it is there"
+        yield Strategy.FORK, note + (cloned if table_format(table.parsed_ddl.format).clones else "")
     if not not_carried_over(context, table, decision, decisions):
         yield Strategy.CARRY_OVER, "has no rows from before the start"
 
@@ -113,8 +119,7 @@ def _instead_of_earliest(
     stays = not recreated_parents(table, decisions)
     if not_chained(context, scope, table, decision, decisions) == "":
         yield Strategy.CHAIN, "the pointer becomes the union of both versions"
-    if not_keyed(context, table, decision) == "":
-        yield Strategy.KEYED, "until it has caught up, readers see old and new rows in any order"
+    yield from _written_again(context, table, decision, decisions)
     if not_seamed(context.observed, context.changes, table, decision) == "":
         yield (
             Strategy.SEAM,
@@ -128,22 +133,19 @@ def _instead_of_earliest(
 
 
 def not_positioned(tables: Mapping[TableName, Table], table: Table, strategy: str) -> str:
-    """Explain why a statement cannot begin or go on where a strategy sets it; empty where its tables' formats can."""
-    if strategy not in _SETS_POSITIONS:
+    """Explain why a statement cannot begin where a strategy sets it; empty where the formats of what it reads can."""
+    if strategy != Strategy.SEEDED or table.parsed is None or not table.parsed.stateful:
         return ""
-    reads = table.parsed.reads if table.parsed else ()
-    names = (table.name, *(read.table for read in reads if read.streaming))
-    formats = {name: table_format(tables[name].parsed_ddl.format) for name in names if name in tables}
-    if strategy == Strategy.SEAM and len({*formats.values()}) == 1 and formats[table.name].moves_to_other_version:
-        return ""
-    found = [f"{name} ({format.name})" for name, format in formats.items() if not format.positions_can_be_set]
-    return f"positions cannot be set yet in {', '.join(found)}" if found else ""
+    streamed = [read.table for read in table.parsed.reads if read.streaming and read.table in tables]
+    formats = {name: table_format(tables[name].parsed_ddl.format) for name in streamed}
+    found = [f"{n} ({format.name})" for n, format in formats.items() if not format.read_before_first_batch]
+    return f"it keeps state, and a batch that has read {', '.join(found)} would have kept none" if found else ""
 
 
 def _begun_later(
     tables: Mapping[TableName, Table], table: Table, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
-    yield from _partial(tables, table)
+    yield from partial_notes(tables, table)
     if not recreated_parents(table, decisions):
         note = (
             "windows that are open at that point lack their earlier rows"
@@ -151,59 +153,6 @@ def _begun_later(
             else ""
         )
         yield Strategy.SEEDED, note
-
-
-def _partial(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, str]]:
-    event = event_time_of(table, tables)
-    if event is not None:
-        where = f"by {', '.join(f'{parent}.{column}' for parent, column in event.columns)}"
-        yield Strategy.PARTIAL, where + _at_the_edge(table, event)
-    elif partitions := partitions_of(tables, table):
-        yield Strategy.PARTIAL, f"by partition: {', '.join(partitions)}"
-
-
-def _at_the_edge(table: Table, event: EventTime) -> str:
-    """Return what is to be known of where a part begins; a window that reaches over it lacks rows."""
-    if event.slide and event.slide >= event.length:
-        return ", aligned to the start of a window"
-    if event.slide:
-        return ", aligned to the start of a window; windows that began before and end after it lack their earlier rows"
-    stateful = table.parsed is not None and table.parsed.stateful
-    return "; what its state would hold from before is missing" if stateful else ""
-
-
-def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> str:
-    """Explain why a statement cannot begin at a place; empty where it can."""
-    if not at:
-        return "it needs a time or a partition: partial@2026-01-02T03:04Z"
-    if is_time(at):
-        found = event_time_of(table, tables)
-        return (
-            ""
-            if found is not None
-            else "its event time is unknown: it has no watermark, no window and not exactly one timestamp column"
-        )
-    pair = partition_of(at)
-    if pair is None:
-        return f"{at} is neither a time nor a partition, and table versions are not supported for this table format"
-    known = partitions_of(tables, table)
-    return "" if pair[0].lower() in known else f"none of the tables that it streams is partitioned by {pair[0]}"
-
-
-def partitions_of(tables: Mapping[TableName, Table], table: Table) -> tuple[str, ...]:
-    """Return the columns by which all tables that it streams are partitioned, in lower case."""
-    streamed = {read.table for read in table.parsed.reads if read.streaming} if table.parsed else set()
-    found = [
-        {c.lower() for c in tables[name].parsed_ddl.partitioning} if name in tables else set() for name in streamed
-    ]
-    return tuple(sorted(set.intersection(*found))) if found else ()
-
-
-def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
-    """Return what it streams that is made anew in the same plan: positions of now mean nothing there."""
-    streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
-    known = ((name, decisions[name]) for name in streamed if name in decisions)
-    return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
 
 
 def not_carried_over(
@@ -219,7 +168,7 @@ def not_forked(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> str:
     """Explain why a new version cannot take rows, positions and state of the old one; empty where it can."""
-    if not decision.change.kind.definition.state_may_be_copied:
+    if not decision.change.kind.definition.state_may_be_copied and not _is_cloned_to_go_on(table, decision):
         return _other_positions(context, table, decision, decisions) or _why_nothing_to_fork(table, decision)
     if context.observed.deployment(table.name).rows_before:
         return _ROWS_BEFORE
@@ -233,10 +182,18 @@ def _why_nothing_to_fork(table: Table, decision: TableDecision) -> str:
     return "its state does not fit the new query" if stateful else "it keeps no state that could be taken along"
 
 
+def _is_cloned_to_go_on(table: Table, decision: TableDecision) -> bool:
+    """Return whether a version without state may begin with the old rows: that costs nothing where they are cloned."""
+    stateless = table.parsed is not None and not table.parsed.stateful
+    return stateless and decision.change.kind.definition.leaves_seam and table_format(table.parsed_ddl.format).clones
+
+
 def _other_positions(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> str:
     """Explain why positions of the old version mean nothing in a new one; empty where they do."""
+    if table.settings.upserts:
+        return "its table is upserted by a key, and remembers deleted keys"
     if not context.observed.deployment(table.name).checkpoint_ok:
         return str(Reason.CHECKPOINT_LOST)
     if decision.reason in _MOVED or recreated_parents(table, decisions):
@@ -248,6 +205,9 @@ def _other_positions(
     edits = _kinds(context.changes, table.name)
     if before != declared or not edits.isdisjoint(_OTHER_SOURCES):
         return "its upstream tables change"
+    old = context.revisions.deployed(table.name)
+    if old is not None and old.ddl.format != table.parsed_ddl.format:
+        return f"its format changes from {old.ddl.format} to {table.parsed_ddl.format}"
     own = context.changes.of(table.name)
     return "" if own.kind is ChangeKind.NONE or (edits and own.classified) else "what changed is unknown"
 
@@ -281,24 +241,6 @@ def not_chained(
         if why := _not_moved(context.observed, context.changes, declared):
             return f"{reader} streams it and could not go on in the new version: {why}"
     return _other_positions(context, table, decision, decisions)
-
-
-def not_keyed(context: PlanningContext, table: Table, decision: TableDecision) -> str:
-    """Explain why its rows cannot be upserted again into the same table; empty where they can."""
-    if table.settings.mode != "upsert" or not table.settings.key:
-        return "its table is not upserted by a key"
-    old = context.revisions.deployed(table.name)
-    if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
-        return "its primary key changes"
-    if COMPATIBLE not in table.settings.tags or any(
-        k.definition.needs_another_table for k in _kinds(context.changes, table.name)
-    ):
-        return f"its tags do not include {COMPATIBLE}"
-    for reader in context.bindings.readers(table.name):
-        declared = context.declared.tables.get(reader)
-        if declared is None or TOLERANT not in declared.settings.tags:
-            return f"the tags of {reader} do not include {TOLERANT}, and it would get rows again in any order"
-    return "" if decision.reason not in _MOVED else "an upstream table is re-created"
 
 
 def not_in_place(
@@ -368,7 +310,7 @@ def why_not(
         case Strategy.CHAIN:
             return not_chained(context, scope, declared, decision, decisions)
         case Strategy.KEYED:
-            return not_keyed(context, declared, decision)
+            return not_keyed(context, declared, decision, decisions)
         case Strategy.SEAM:
             return not_seamed(context.observed, context.changes, declared, decision)
         case Strategy.IN_PLACE if decision.action is Action.REBUILD:

@@ -13,6 +13,7 @@ from core.plan.model import LeftBehind, PlanRefusal, PlanWarning
 from core.plan.request import StrategyChoice
 from core.planning.context import PlanningContext
 from core.planning.scope import PlanScope
+from core.project.model import Table
 
 BEGINS = frozenset({Action.START, Action.RESUME, Action.RESTART, Action.REBUILD})
 """Actions that start a query."""
@@ -56,6 +57,8 @@ class TableDecision:
     at: str = ""
     begins_where: tuple[str, ...] = ()
     """Conditions of its streams, where its strategy begins at a time or a partition."""
+    keeps_rows: bool = False
+    """Whether its table, written again in place, may keep rows that no rebuild would have."""
     before_choice: "TableDecision | None" = None
     """What it would be by default, where the operator chose a strategy."""
 
@@ -72,7 +75,7 @@ class TableDecision:
     @property
     def lowered(self) -> bool:
         """Return whether less is done than by default: the table is kept where it would be made anew."""
-        return self.action is Action.RESTART and self.default.action is Action.REBUILD
+        return self.keeps_rows or (self.action is Action.RESTART and self.default.action is Action.REBUILD)
 
     @property
     def makes_version(self) -> bool:
@@ -97,6 +100,13 @@ class TableDecision:
 
 
 _OUTCOMES = {str(Strategy.KEYED): DownstreamOutcome.REWRITTEN, str(Strategy.CHAIN): DownstreamOutcome.CHAINED}
+
+
+def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
+    """Return what it streams that is made anew in the same plan: positions of now mean nothing there."""
+    streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
+    known = ((name, decisions[name]) for name in streamed if name in decisions)
+    return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
 
 
 @dataclass(slots=True)

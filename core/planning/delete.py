@@ -38,7 +38,9 @@ def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         for table in order
     }
     steps = StepBuilder()
-    steps.delete(nodes, running, existing, {table: context.bindings.readers(table) for table in order})
+    readers = {table: context.bindings.readers(table) for table in order}
+    clones = {table: context.observed.deployment(table).clones for table in order}
+    steps.delete(nodes, running, existing, readers, clones)
     for version in old:
         if not version.readers:
             steps.stop(version, context.bindings.readers(version.table), (), why="only deleted tables read it")
@@ -167,7 +169,10 @@ def _warn_of_ways_back(observed: ObservedTables, table: TableName, found: Delete
     """Warn of the other versions that go with a table."""
     seen = observed.deployment(table)
     never_served = {orphan.version for orphan in seen.orphan_versions}
-    kept = [f"v{version}" for version in seen.kept if version not in never_served]
+    stays, bases = {seen.version}, dict(seen.clones)
+    while missing := {bases[version] for version in stays if version in bases} - stays:
+        stays |= missing
+    kept = [f"v{version}" for version in seen.kept if version not in never_served | stays]
     if kept:
         goes = "does not serve, and goes" if len(kept) == 1 else "do not serve, and go"
         found.warn(table, f"{', '.join(kept)} {goes} with it: an undelete brings back only what serves")

@@ -62,12 +62,10 @@ def _protecting(declared: DeclaredTables, policy: Policy) -> Policy:
 def _checkpoints(case: GuardInput) -> Guard:
     created = {(step.table, step.version) for step in case.steps if step.do is StepKind.CREATE}
     used = {(node.table, node.from_version) for node in case.nodes if node.from_version}
-    keyed = {node.table for node in case.nodes if node.strategy == Strategy.KEYED}
     wrong = sorted(
         physical_name(step.table, step.version)
         for step in case.steps
         if step.do is StepKind.START
-        and step.table not in keyed
         and ((step.table, step.version) not in created or (step.table, step.version) in used)
     )
     if wrong:

@@ -7,23 +7,24 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.plan.request import EARLIEST, NOW, StrategyChoice
+from core.observed.log_history import history_of
+from core.plan.request import COMMITTED, EARLIEST, NOW, StrategyChoice
 from core.planning.allowed_strategies import (
     REBUILDS,
     not_chained,
     not_in_place,
-    not_keyed,
-    not_partial,
-    not_positioned,
     not_seamed,
-    recreated_parents,
     strategies_of,
     why_not,
     why_not_in_place,
 )
-from core.planning.decisions import DeployWalk, TableDecision
+from core.planning.decisions import DeployWalk, TableDecision, recreated_parents
 from core.planning.event_time import event_time_of, is_time
+from core.planning.keyed_in_place import KEYS_STAY, not_keyed, rows_that_stay
+from core.planning.log_starts import is_log_start, log_starts, why_not_kept
 from core.planning.requested_tables import rebuild_as_asked
+from core.planning.starting_places import not_partial
+from core.project.model import Table
 from core.sql.tokens.data_types import quoted_name, quoted_string_literal
 
 _NOT_HERE = "it does not apply to this change"
@@ -45,7 +46,17 @@ def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDeci
         return decision
     if decision.action is not Action.REBUILD:
         decision = rebuild_as_asked(walk, table, decision.change, decision.because_of)
+    if choice.strategy == Strategy.KEYED:
+        return _in_the_same_table(walk, table, decision, choice)
     return decision if choice.strategy == EARLIEST else _with(decision, choice)
+
+
+def _in_the_same_table(
+    walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
+) -> TableDecision:
+    """Return a rebuild that is written into the table that is there, with what stays in it."""
+    words = rows_that_stay(walk.context, walk.context.declared.tables[table])
+    return _saying(replace(_with(decision, choice), keeps_rows=words == KEYS_STAY), words)
 
 
 def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
@@ -58,9 +69,7 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
     if declared is None:
         return decision
     if strategy == Strategy.SEAM:
-        wrong = not_positioned(walk.context.declared.tables, declared, strategy) or not_seamed(
-            walk.context.observed, walk.context.changes, declared, decision
-        )
+        wrong = not_seamed(walk.context.observed, walk.context.changes, declared, decision)
     else:
         wrong = not_in_place(walk.context.observed, walk.context.changes, walk.found.by_table, declared, decision)
     if wrong:
@@ -78,7 +87,7 @@ def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strat
         return False
     if strategy == Strategy.CHAIN:
         return not not_chained(walk.context, walk.scope, declared, decision, walk.found.by_table)
-    return strategy != Strategy.KEYED or not not_keyed(walk.context, declared, decision)
+    return strategy != Strategy.KEYED or not not_keyed(walk.context, declared, decision, walk.found.by_table)
 
 
 def apply_start(walk: DeployWalk) -> None:
@@ -95,7 +104,7 @@ def apply_start(walk: DeployWalk) -> None:
         if streamed == set(recreated_parents(declared, walk.found.by_table)):
             # What it reads is begun there itself, or has nothing of before.
             continue
-        strategy = Strategy.PARTIAL if is_time(start) else Strategy.SEEDED
+        strategy = Strategy.PARTIAL if is_time(start) or is_log_start(start) else Strategy.SEEDED
         walk.found.put(table, _with(decision, StrategyChoice(table, strategy, start)))
     for table, decision in walk.found.by_table.items():
         if decision.chosen_strategy in (Strategy.PARTIAL, Strategy.SEEDED):
@@ -123,6 +132,8 @@ def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> Tabl
         return _saying(decision, words)
     if not_partial(walk.context.declared.tables, declared, decision.at):
         return decision
+    if is_log_start(decision.at):
+        return _begun_in_log(decision, declared)
     event = event_time_of(declared, walk.context.declared.tables)
     if event is None or not is_time(decision.at):
         column, _, value = decision.at.partition("=")
@@ -138,6 +149,16 @@ def _begun(decision: TableDecision, conditions: Mapping[TableName, str], words: 
     """Return a decision whose version streams only what meets the conditions."""
     where = tuple(f"{table}.{condition}" for table, condition in sorted(conditions.items()))
     return _saying(replace(decision, begins_where=where), f"{words}: WHERE {' AND '.join(where)}")
+
+
+def _begun_in_log(decision: TableDecision, declared: Table) -> TableDecision:
+    """Return a decision whose version streams what the logs of its sources have got from a place on."""
+    starts, at = log_starts(declared, decision.at), decision.at
+    tables = ", ".join(start.table for start in starts)
+    since = f"what was committed to {tables} from {at.removeprefix(COMMITTED)} on"
+    place = f"version {at} of {tables}" if at.isdecimal() else since
+    words = f"starts with {place}: rows from before it are not replayed"
+    return _saying(replace(decision, begins_where=tuple(map(str, starts))), words)
 
 
 def _saying(decision: TableDecision, words: str) -> TableDecision:
@@ -168,8 +189,10 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
     wrong = ""
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = not_partial(context.declared.tables, declared, choice.at)
+        if not wrong and is_log_start(choice.at):
+            wrong = _why_not_in_log(walk, declared, choice.at)
     elif choice.strategy == Strategy.SEEDED and choice.at.isdigit():
-        wrong = "files have no positions to begin at but now (seeded@now); Delta tables and Kafka topics will"
+        wrong = f"a version is a place to begin at, not what is there now: partial@{choice.at}"
     elif choice.strategy == Strategy.SEEDED and choice.at != NOW:
         wrong = "it needs a position: seeded@now"
     elif choice.at and choice.strategy not in (Strategy.PARTIAL, Strategy.SEEDED):
@@ -184,6 +207,13 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
             f"{choice.strategy.replace('_', '-')} cannot be used for {table}: {wrong}",
             f"use {words}" if words else "leave out this --strategy",
         )
+
+
+def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> str:
+    """Explain why the logs of what a statement streams do not hold all from a place on, as far as they are known."""
+    if recreated := recreated_parents(declared, walk.found.by_table):
+        return f"what the log of {', '.join(recreated)} says is meaningless in a new version of it"
+    return why_not_kept(declared, at, lambda table: history_of(walk.context.observed.statistics(table).log))
 
 
 def _refuse_other_tables(walk: DeployWalk) -> None:

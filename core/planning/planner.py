@@ -27,6 +27,7 @@ from core.planning.retired_and_orphan_versions import without_orphans
 from core.planning.rollback import rollback_body, undelete_body
 from core.planning.scope import PlanScope, normal_request, resolve_scope
 from core.planning.strategy_prices import not_executable_warnings
+from core.planning.upkeep import upkeep_body
 from core.planning.way_back import ways_back, with_undo_words
 from core.policy.model import Policy
 from core.project.model import Project
@@ -88,6 +89,8 @@ _BODIES: Mapping[str, Callable[[PlanningContext, PlanScope], PlanBody]] = {
     "rollback": rollback_body,
     "undelete": undelete_body,
     "retire": retire_body,
+    "optimize": upkeep_body,
+    "vacuum": upkeep_body,
 }
 
 

@@ -16,7 +16,7 @@ from core.text.wording import counted
 
 OK, UNKNOWN, WARN, NEEDS_APPROVAL, DENY = "ok", "unknown", "warn", "approve", "deny"
 
-WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST})
+WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST, Strategy.KEYED})
 """Strategies of a rebuild that read all that there ever was."""
 
 
@@ -36,7 +36,7 @@ class GuardInput:
     @cached_property
     def rebuilt(self) -> tuple[PlanNode, ...]:
         """Nodes that get a new version beside the old one."""
-        return tuple(node for node in self.nodes if node.action is Action.REBUILD)
+        return tuple(n for n in self.nodes if n.action is Action.REBUILD and n.version != n.from_version)
 
     @cached_property
     def replaying(self) -> tuple[PlanNode, ...]:
@@ -78,7 +78,8 @@ def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
 
 def _history(case: GuardInput) -> Guard:
     """Compare what is read again with what is still there: a file that is gone takes its rows along."""
-    if not case.rebuilt:
+    replayed = [node for node in case.nodes if node.action is Action.REBUILD]
+    if not replayed:
         return Guard("history", OK, "nothing is replayed")
     short = [f"{node.table}: {_words(node.retention)}" for node in case.nodes if _is_short(node.retention)]
     if short and case.request.start == EARLIEST:
@@ -86,7 +87,7 @@ def _history(case: GuardInput) -> Guard:
     if short:
         remedy = "restore the files, accept what is left with --from earliest, or start later with --from TIME"
         return Guard("history", DENY, f"{'; '.join(short)}; a rebuild misses their rows", remedy)
-    whole = [node for node in case.rebuilt if node.strategy in WHOLE_HISTORY]
+    whole = [node for node in replayed if node.strategy in WHOLE_HISTORY]
     if not whole:
         return Guard("history", OK, "everything that is replayed is still available")
     unknown = sum(node.retention != OK for node in whole)
@@ -135,6 +136,8 @@ def _time(case: GuardInput) -> Guard | None:
 
 
 def _disk(case: GuardInput) -> Guard:
+    if any(node.action is Action.OPTIMIZE for node in case.nodes):
+        return Guard("disk", OK, "small files are stored twice until a vacuum")
     if not case.rebuilt:
         return Guard("disk", OK, "no table is stored twice")
     needed, unknown = _sum(case.rebuilt, _disk_bytes)
@@ -203,8 +206,9 @@ def _approval(case: GuardInput) -> Guard | None:
     """Find what another must approve: by the policy, or because it is protected or less severe than it should be."""
     asked, policy = frozenset(case.policy.approve), case.policy
     deleted = [node.table for node in case.nodes if node.action is Action.DELETE]
-    rebuilt = [node.table for node in case.rebuilt]
+    rebuilt = [node.table for node in case.nodes if node.action is Action.REBUILD]
     retired = [node.table for node in case.nodes if node.action is Action.RETIRE]
+    vacuumed = [node.table for node in case.nodes if node.action is Action.VACUUM]
     why = []
     if "all" in asked and case.steps:
         why.append("the policy requires it for every plan")
@@ -212,12 +216,16 @@ def _approval(case: GuardInput) -> Guard | None:
         why.append(f"it deletes {_named(deleted)}")
     if "delete" in asked and retired:
         why.append(f"it retires versions of {_named(retired)}")
+    if "delete" in asked and vacuumed:
+        why.append(f"it deletes files of {_named(vacuumed)}")
     if "rebuild" in asked and rebuilt:
         why.append(f"it rebuilds {_named(rebuilt)}")
     if "swap" in asked and any(step.do is StepKind.SWAP for step in case.steps):
         why.append("it swaps pointers")
     back = [node.table for node in case.nodes if node.action is Action.ROLLBACK]
-    if protected := [table for table in (*deleted, *rebuilt, *back, *retired) if table in policy.protected_tables]:
+    if protected := [
+        table for table in (*deleted, *rebuilt, *back, *retired, *vacuumed) if table in policy.protected_tables
+    ]:
         why.append(f"protected: {_named(sorted(protected))}")
     if lowered := [node.table for node in case.nodes if node.lowered]:
         why.append(f"less severe than the default: {_named(lowered)}")
@@ -251,9 +259,10 @@ def _begins(node: PlanNode, case: GuardInput) -> bool:
     if node.action is Action.ROLLBACK:
         # A former version may run on beside what replaced it.
         return any(step.do is StepKind.RESUME and step.table == node.table for step in case.steps)
-    if node.action in (Action.REBUILD, Action.UNDELETE):
+    if node.action is Action.UNDELETE or (node.action is Action.REBUILD and node.version != node.from_version):
         return True
-    return node.action in (Action.START, Action.RESUME, Action.RESTART) and node.table not in case.running
+    goes_on = (Action.START, Action.RESUME, Action.RESTART, Action.REBUILD)
+    return node.action in goes_on and node.table not in case.running
 
 
 def _disk_bytes(node: PlanNode) -> int | None:

@@ -15,6 +15,7 @@ from core.planning.nodes import PlanBody, kept_node, plan_levels
 from core.planning.retired_and_orphan_versions import RetiredVersion
 from core.planning.scope import PlanScope
 from core.planning.steps import StepBuilder
+from core.sql.log_starts import read_log_start, words_of
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         _take(context.observed, table, found)
     for table in found.by_table:
         _refuse_under_readers(context, table, found)
+        _refuse_under_clones(context.observed, table, found)
     serving = {table: context.observed.deployment(table).version for table in found.by_table}
     bindings = {table: context.bindings.of(table) for table in found.by_table}
     levels = plan_levels(context.declared, bindings, serving, every_version=True)
@@ -45,7 +47,7 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         if context.observed.deployment(table).former is not None:
             found.warn(table, "no rollback leads back to what is retired")
         seen = context.observed.deployment(table)
-        begins = [f"WHERE {condition}" for condition in seen.begins_where]
+        begins = [f"with {words_of(each)}" if read_log_start(each) else f"WHERE {each}" for each in seen.begins_where]
         begins += [f"after {seen.begins_after}"] if seen.begins_after else []
         if begins and not seen.rows_before:
             where = " and ".join(begins)
@@ -94,6 +96,17 @@ def _refuse_under_readers(context: PlanningContext, table: TableName, found: Rep
             found.refuse(table, f"{ticket.reader} has an open ticket on {going[table, ticket.version]}", closed)
 
 
+def _refuse_under_clones(observed: ObservedTables, table: TableName, found: ReplacedVersions) -> None:
+    """Refuse what a clone that stays has rows in: it names their files."""
+    going = found.by_table[table]
+    for clone, base in observed.deployment(table).clones:
+        if base in going and clone not in going:
+            words = (
+                f"{physical_name(table, clone)} is a clone of {physical_name(table, base)}, whose files hold its rows"
+            )
+            found.refuse(table, words, f"rebuild it first, into files of its own: headgate plan {table} --rebuild")
+
+
 def _read(bindings: Iterable[Binding], going: Mapping[tuple[TableName, int], str]) -> list[str]:
     """Return the physical tables among those that go which bindings are about."""
     return [going[b.parent, b.version] for b in bindings if (b.parent, b.version) in going]
@@ -120,9 +133,13 @@ def _steps(context: PlanningContext, order: list[TableName], going: Mapping[Tabl
     stopped = {(step.table, step.version): step.n for step in steps.all}
     for table in order:
         readers = [n for reader in context.bindings.readers(table) for n in aside.get(reader, ())]
+        done: dict[int, int] = {}
         for version in going[table]:
             own = [stopped[table, version]] if (table, version) in stopped else []
             name = physical_name(table, version)
             why = f"{name} and its checkpoint are in the trash"
-            aside.setdefault(table, []).append(steps.add(StepKind.TOMBSTONE, table, version, (*own, *readers), why=why))
+            clones = (done[c] for c, base in context.observed.deployment(table).clones if base == version and c in done)
+            after = (*own, *readers, *clones)
+            done[version] = steps.add(StepKind.TOMBSTONE, table, version, after, why=why)
+            aside.setdefault(table, []).append(done[version])
     return steps

@@ -260,6 +260,12 @@ def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
         found.warn(TableName(""), words)
 
 
+UPKEEP_WAYS = {
+    "optimize": "nothing is to be undone: every row stays as it is",
+    "vacuum": "no command brings back the files; the newest version keeps all of its rows",
+}
+"""Why nothing undoes what looks after files, by verb."""
+
 TO_FORMER = ("rollback", "undelete", "delete")
 """Acts that lead from one plan to what was before it by versions that are there, not by texts."""
 
@@ -286,6 +292,8 @@ def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode
     if verb == "retire":
         when = purged_after(context.declared.environment)
         return (WayBack("", tables, f"no command takes a retired version out of the trash; it is purged {when}"),)
+    if verb in UPKEEP_WAYS:
+        return (WayBack("", tables, UPKEEP_WAYS[verb]),)
     if verb == "undelete":
         return (_way_to_former("delete", tables, "they are in the trash again"),)
     if verb == "rollback" and all(map(_serves, seen.values())):

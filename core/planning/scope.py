@@ -7,7 +7,7 @@ from typing import TypeVar
 from core.lineage.table_graph import TableEdge, TableGraph, edges_of, reach
 from core.model.names import TableName
 from core.plan.model import PlanRefusal, PlanWarning
-from core.plan.request import CHILDREN, PlanRequest
+from core.plan.request import BY_NAME, CHILDREN, PlanRequest
 from core.planning.context import DeclaredTables, ObservedTables, PlanningContext, TableBindings
 from core.project.model import Layer, Project, Table
 from core.project_files.manifest import MANIFEST_PATH as MANIFEST
@@ -142,8 +142,10 @@ def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
     if not (any(scopes) or request.everything or request.changed_since):
         yield PlanRefusal("", "the request names no tables", "name tables, a product, or everything")
     wide = any(scopes[1:]) or request.everything or request.exclude
-    if request.verb in ("rollback", "undelete", "retire") and wide:
+    if request.verb in BY_NAME and wide:
         yield PlanRefusal("", f"{request.verb} takes tables by name", "name tables alone")
+    if request.retain_h and request.verb != "vacuum":
+        yield PlanRefusal("", "--retain is only for a vacuum", "leave it out")
     if request.verb != "deploy":
         only_deploys = {
             "--changed-since": request.changed_since,

@@ -9,6 +9,11 @@ from core.observed.deployment import FormerVersion, OrphanVersion
 from core.plan.model import PlanNode, Step
 from core.planning.retired_and_orphan_versions import RetiredVersion
 
+Clones = tuple[tuple[int, int], ...]
+"""Versions of a table, each with the one of which it is a clone."""
+
+_CAUGHT_UP = "the pointer moves only to a version that has caught up with its inputs"
+
 
 class StepBuilder:
     """Steps as they are numbered, with what later ones wait for."""
@@ -70,7 +75,7 @@ class StepBuilder:
             case Action.UNDELETE:
                 self._restore(node)
             case Action.REBUILD if node.strategy == Strategy.KEYED:
-                self._rewrite(node)
+                self._rewrite(node, needs_pointer=needs_pointer)
             case Action.REBUILD:
                 self._rebuild(node)
             case Action.RESTART if node.strategy == Strategy.SEAM:
@@ -168,8 +173,12 @@ class StepBuilder:
         running: Mapping[TableName, Sequence[int]],
         existing: Mapping[TableName, Sequence[int]],
         readers_of: Mapping[TableName, Sequence[TableName]],
+        clones: Mapping[TableName, Clones],
     ) -> None:
-        """Add stops sinks to sources, then pointers, then every version that exists; nodes come sinks first."""
+        """Add stops sinks to sources, then pointers, then every version that exists; nodes come sinks first.
+
+        `existing` has versions newest first: a clone is newer than what it was cloned from, and goes before it.
+        """
         stops = self._stopped
         for node in nodes:
             behind = [n for reader in readers_of[node.table] for n in stops.get(reader, ())]
@@ -193,12 +202,14 @@ class StepBuilder:
             for node in nodes
         }
         for node in nodes:
+            aside: dict[int, int] = {}
             for version in existing[node.table]:
-                self.add(
+                cloned = (aside[clone] for clone, base in clones[node.table] if base == version and clone in aside)
+                aside[version] = self.add(
                     StepKind.TOMBSTONE,
                     node.table,
                     version,
-                    (pointers[node.table], *stops[node.table]),
+                    (pointers[node.table], *stops[node.table], *cloned),
                     why=f"{physical_name(node.table, version)} and its checkpoint are in the trash",
                 )
 
@@ -268,27 +279,14 @@ class StepBuilder:
         self._ready[node.table, node.version] = start
         return start
 
-    def _rewrite(self, node: PlanNode) -> None:
+    def _rewrite(self, node: PlanNode, *, needs_pointer: bool) -> None:
         """Begin again in the same table: each row is upserted by its key."""
-        stop = self._stop_before(node, "it starts over in the same table")
-        self._ready[node.table, node.version] = self.add(
-            StepKind.START,
-            node.table,
-            node.version,
-            (stop, *self._needs(node)),
-            why="with a new checkpoint, every row is upserted again by its key",
-        )
-
-    def _stop_before(self, node: PlanNode, why: str) -> int:
-        n = self.add(
-            StepKind.STOP,
-            node.table,
-            node.from_version,
-            (),
-            why=why,
-        )
-        self._stopped.setdefault(node.table, []).append(n)
-        return n
+        why = "on a new checkpoint, from the earliest row, every row is upserted again by its key"
+        n = self.add(StepKind.REWRITE, node.table, node.version, self._needs(node), why=why)
+        self._ready[node.table, node.version] = self._restarted[node.table] = n
+        self._catch_up(node, (n,), why="until then readers see old and new rows in any order")
+        if needs_pointer:
+            self._point(node, n)
 
     def _restore(self, node: PlanNode) -> None:
         """Go on with a version that was in the trash."""
@@ -315,7 +313,7 @@ class StepBuilder:
             before = (resume,)
         self._catch_up(node, before)
 
-    def _catch_up(self, node: PlanNode, after: tuple[int, ...]) -> None:
+    def _catch_up(self, node: PlanNode, after: tuple[int, ...], *, why: str = _CAUGHT_UP) -> None:
         above = [
             self._caught_up[b.parent, b.version] for b in node.bindings if (b.parent, b.version) in self._caught_up
         ]
@@ -324,7 +322,7 @@ class StepBuilder:
             node.table,
             node.version,
             (*after, *above),
-            why="the pointer moves only to a version that has caught up with its inputs",
+            why=why,
         )
 
     def _restart(self, node: PlanNode, *, needs_pointer: bool, pauses_readers: bool) -> None:

@@ -12,13 +12,15 @@ from core.model.actions import EXECUTABLE, Action, Strategy
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.observed.log_history import LogHistory, history_of
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import Plan, PlanNode, PlanWarning, StrategyOffer
 from core.plan.request import NOW
 from core.planning.allowed_strategies import strategies_of
 from core.planning.context import PlanningContext
-from core.planning.decisions import TableDecision
+from core.planning.decisions import TableDecision, recreated_parents
 from core.planning.event_time import epoch_of
+from core.planning.log_starts import is_log_start, rows_from
 from core.planning.scope import PlanScope
 from core.text.wording import counted
 
@@ -166,11 +168,22 @@ class StrategyPrices:
         return _LOSES.get(strategy, ())
 
     def _to_read(self, statement: _PricedStatement, strategy: str) -> tuple[int | None, int | None]:
+        if strategy == Strategy.PARTIAL == statement.decision.strategy and is_log_start(statement.decision.at):
+            return self._rows_in_log(statement), None
         if strategy in _WHOLE:
             return statement.rows, statement.bytes
         if strategy in _READS_NOTHING or (strategy == Strategy.SEEDED and statement.decision.at in ("", NOW)):
             return 0, 0
         return None, None
+
+    def _rows_in_log(self, statement: _PricedStatement) -> int | None:
+        declared = self._context.declared.tables.get(statement.table)
+        if declared is None or recreated_parents(declared, self._decisions):
+            return None
+        return rows_from(declared, statement.decision.at, self._history)
+
+    def _history(self, table: TableName) -> LogHistory | None:
+        return history_of(self._context.observed.statistics(table).log)
 
     def _eta_of(self, statement: _PricedStatement, strategy: str, rows: int | None) -> float | None:
         """Return the seconds until it has read what it replays; nothing is known of how long a restart takes."""
@@ -199,6 +212,8 @@ class StrategyPrices:
         ]
         if decision.action is Action.START or not sources or (decision.strategy, decision.at) == (Strategy.SEEDED, NOW):
             return "ok"
+        if decision.strategy == Strategy.PARTIAL and is_log_start(decision.at):
+            return "ok" if all(self._history(source) is not None for source in sources) else "unknown"
         earliest = [self._context.observed.statistics(source).earliest for source in sources]
         begins = epoch_of(decision.at)
         if begins is not None and all(each is not None and each <= begins for each in earliest):

@@ -10,8 +10,10 @@ from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
 from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
+from core.planning.keyed_in_place import KEYS_STAY
 from core.planning.multiplied_rows import warn_of_multiplied_rows
 from core.planning.requested_tables import is_at_rest, stale_bindings, would_end
+from core.sql.log_starts import words_of
 from core.text.wording import counted
 
 _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED})
@@ -48,11 +50,16 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.WATERMARK_DELAY:
         found.warn(table, "keeps windows that its old watermark closed, and drops rows that arrive for them")
     if decision.action is Action.RESTART and seen.begins_where:
-        where = " and ".join(seen.begins_where)
+        where = " and ".join(map(words_of, seen.begins_where))
         found.warn(table, f"goes on without what it was begun without: it streams only {where}")
+    if decision.strategy in (Strategy.FORK, Strategy.CHAIN) and _is_cloned(walk, table):
+        base = physical_name(table, seen.version)
+        found.warn(table, f"begins with a clone of {base}, whose files hold its rows: that stays as long as the clone")
     if decision.strategy == Strategy.SEAM:
         words = "from the batch at which both upstream versions had read the same; it waits for one, and fails without"
         found.warn(table, f"keeps the rows that the old upstream version made, and adds those of the new one, {words}")
+    elif decision.keeps_rows:
+        found.warn(table, f"is written again in place: {KEYS_STAY}, and no rebuild would have them")
     elif decision.lowered:
         found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
     declared = walk.context.declared.tables.get(table)
@@ -63,6 +70,11 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         if not decision.change.kind.definition.same_statement:
             warn_of_multiplied_rows(walk, table)
         _check_readers(walk, table, decision)
+
+
+def _is_cloned(walk: DeployWalk, table: TableName) -> bool:
+    declared = walk.context.declared.tables.get(table)
+    return declared is not None and table_format(declared.parsed_ddl.format).clones
 
 
 def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:

@@ -96,8 +96,6 @@ def _stop(tables: Sequence[TableName], more: str) -> WayBack:
 
 
 def _why_none(node: PlanNode, back: Sequence[WayBack]) -> str:
-    if node.strategy == Strategy.KEYED:
-        return "rows under the same keys are overwritten"
     if node.action is Action.START:
         return "it is only registered, and no command takes it out of the catalog"
     if not node.old.ddl:
@@ -105,6 +103,7 @@ def _why_none(node: PlanNode, back: Sequence[WayBack]) -> str:
     if node.old == node.texts:
         outside = node.change is not None and node.change.definition.is_of_the_environment
         more = _OLD_VERSION if node.action is Action.REBUILD else _OF_THE_ENVIRONMENT if outside else ""
+        more = "rows under the same keys are overwritten" if node.strategy == Strategy.KEYED else more
         return f"{_SAME_TEXT}; {more}" if more else _SAME_TEXT
     return next((way.words for way in back if not way.act), "nothing would change")
 
@@ -118,7 +117,7 @@ def _back(
     durations: StepDurations,
 ) -> tuple[WayBack, ...]:
     """Plan the old texts over what the plan leaves; without an act where that is refused."""
-    edited = tuple(node for node in edited_nodes(nodes) if node.strategy != Strategy.KEYED)
+    edited = edited_nodes(nodes)
     if not edited:
         return ()
     tables = tuple(node.table for node in edited)

@@ -129,6 +129,15 @@ class Tables(Protocol):
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add (name, type) columns that are not there yet."""
 
+    def clone(self, name: str, source: str, version: int, location: str) -> None:
+        """Make a table of the rows of a version of another, which lies in a folder, in place of an empty one.
+
+        It names the files of that one, which have to stay. One that holds rows was made before, and stays.
+        """
+
+    def record_batch(self, location: str, query: str, batch: int) -> None:
+        """Have the log of the table in a folder say that it has a batch of a query; one that it has is none."""
+
     def forget(self, name: str) -> None:
         """Drop from the catalog; files stay."""
 
@@ -168,3 +177,16 @@ class Analysis(Protocol):
 
     def clear(self) -> None:
         """Drop what was made for the questions so far."""
+
+
+class TableUpkeep(Protocol):
+    """What looks after the files of tables; each may take long, and whoever gives a tag can end it by that."""
+
+    def optimize(self, name: str, tag: str) -> None:
+        """Write the small files of a table into large ones; one that is ended has changed nothing."""
+
+    def vacuum(self, name: str, retain_h: str, tag: str) -> None:
+        """Delete the files of a table that versions before so many hours hold alone; empty is as the table says."""
+
+    def end(self, tag: str) -> None:
+        """End what runs under a tag, on the server too; nothing where there is none."""

@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.aligned_positions import BatchHistory
+from core.observed.log_history import LogHistory
+from core.observed.table_statistics import TableStatistics
+from core.sql.log_starts import LogStart
 
 
 class FolderTaken(Refused):
@@ -73,6 +76,28 @@ class FolderContents:
     """When the oldest file was written, epoch seconds; None while there is none."""
     newest: float | None = None
     """When the newest one was."""
+    small_files: int | None = None
+    """Files of less than `SMALL_FILE`; None where no log of versions says so."""
+    log_entries: int | None = None
+    """Versions since the last checkpoint of the log; None where there is no such log."""
+    log_bytes: int | None = None
+    """What these are written in; None where they are too many to be looked at."""
+
+    def as_statistics(self, at: float, gone: int | None, history: LogHistory | None) -> TableStatistics:
+        """Return what is recorded of a table that was looked at then, with how many files its statement misses."""
+        return TableStatistics(
+            at,
+            self.rows,
+            self.exact,
+            self.bytes,
+            self.files,
+            self.earliest,
+            gone,
+            small_files=self.small_files,
+            log_entries=self.log_entries,
+            log_bytes=self.log_bytes,
+            log=history.as_text() if history is not None else "",
+        )
 
 
 class OriginRows(Enum):
@@ -127,6 +152,18 @@ class SeenLog:
 
     offset: str
     """What stands for it in a checkpoint's offsets."""
+    version: int = 0
+    """The first one that is not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What OPTIMIZE or VACUUM has done, as the log of a table says."""
+
+    files: int
+    """Files that were written into others, or deleted."""
+    made: int = 0
+    """Files that were written of them."""
 
 
 class Checkpoints(Protocol):
@@ -155,6 +192,12 @@ class Checkpoints(Protocol):
 
     def identity(self, folder: str, format: str) -> str:
         """Return the id that a table itself has; empty where it has none, or its format knows none."""
+
+    def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
+        """Return the newest version of a table whose rows no statement has written, with its operation.
+
+        None where there is none, or the format has no versions.
+        """
 
     def why_other_source(
         self,
@@ -209,6 +252,19 @@ class Checkpoints(Protocol):
         None where they are too many to be counted at once, or cannot be.
         """
 
+    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
+        """Return what the newest whole `OPTIMIZE` or `VACUUM` of a table since a moment has done; None without one."""
+
+    def kept_h(self, folder: str, format: str) -> float | None:
+        """Return for how many hours a table keeps files of older versions; None where that cannot be read."""
+
+    def unread_before(
+        self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
+    ) -> int | None:
+        """Return the first version of a source whose files a statement has not read and that was replaced before a
+        moment, so that a vacuum deletes them; None where there is none. The source is given as for `lag`.
+        """
+
     def gone(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:
         """Count the files that a statement has read, of sources as for `lag`, and that are no longer there.
 
@@ -230,7 +286,8 @@ class Checkpoints(Protocol):
         """Have a version begin after the newest committed batch of another, which may be running: positions, state.
 
         Its checkpoint is a copy with an id of its own, its table's record of batches ends with the same batch, and
-        the origin is only read. `copy` was prepared by the run that `note` names; doing it twice is doing it once.
+        the origin is only read. `copy` was prepared by the run that `note` names; doing it twice is doing it once. Of
+        a table with a transaction log only the checkpoint is made: rows and record are the catalog's (`Tables.clone`).
         Raises FolderTaken where a query was started in it already, TryAgain where no whole copy could be had.
         """
 
@@ -248,6 +305,17 @@ class Checkpoints(Protocol):
         Without a batch its own first one has them behind it, whatever state it keeps. With one it goes on after that
         batch, which has kept no state, with the settings that the checkpoint `like` has pinned; the record of batches
         in its table is made where there is none. Prepared, twice and taken as for `fork`.
+        """
+
+    def log_history(self, folder: str, format: str) -> LogHistory | None:
+        """Return what a table's log says of its versions; None where it has none."""
+
+    def why_not_from(self, folder: str, format: str, start: LogStart, *, takes_changes: bool) -> str:
+        """Explain why a stream of a table cannot begin at a place in its log now; empty where it can."""
+
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        """Return the version of a table that holds a query's batches up to one, and no later one; None where its log
+        does not say it any more, and of a table without versions.
         """
 
     def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...] | SeenLog:

@@ -61,6 +61,7 @@ _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
     StepKind.VALIDATE: ReleaseState.VALIDATING,
     StepKind.CATCH_UP: ReleaseState.HYDRATING,
     StepKind.START: ReleaseState.HYDRATING,
+    StepKind.REWRITE: ReleaseState.HYDRATING,
     StepKind.RESUME: ReleaseState.HYDRATING,
 }
 """What a step that is begun says of its release; the latest in the order of this table decides."""

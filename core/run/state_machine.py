@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-from core.model.actions import BEGINS, NEEDS_PROOF, READABLE_ONCE_STARTED, StepKind
+from core.model.actions import BEGINS, NEEDS_PROOF, READABLE_ONCE_STARTED, UPKEEP, StepKind
 from core.plan.model import Step
 from core.run.model import FINISHED, SATISFIED, Run, RunState, StepProgress, StepState
 
@@ -168,11 +168,11 @@ def why_not_skipped(do: StepKind, state: StepState) -> str:
 
     What comes after a step relies on its effect: skipping a swap would stop the version that serves, skipping a stop
     would let two versions write, skipping a tombstone would leave a table without a pointer. Only waiting can
-    be skipped, and the verdict of a comparison: who skips it has looked at the differences.
+    be skipped, the verdict of a comparison, because who skips it has looked at the differences, and upkeep.
     """
     if state not in (StepState.GATE, StepState.FAILED, StepState.WAITS):
         return f"it is {state}"
-    if do in (StepKind.CATCH_UP, StepKind.VALIDATE) or (do in BEGINS and state is StepState.GATE):
+    if do in UPKEEP | {StepKind.CATCH_UP, StepKind.VALIDATE} or (do in BEGINS and state is StepState.GATE):
         return ""
     if do is StepKind.HOLD:
         return "it waits for a word, which headgate release swap gives"

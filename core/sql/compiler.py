@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from core.model.names import TableName
+from core.sql.log_starts import LogStart
 from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clauses
 from core.sql.statement import TAKES_CHANGES, ParsedStatement, TableDdl, TableRead
 from core.sql.tokens.data_types import quoted_name, quoted_string_literal
@@ -12,23 +13,30 @@ from core.sql.tokens.lexer import open_sql, tokens_of
 
 
 def compile_select(
-    parsed: ParsedStatement, physical: Mapping[TableName, str], where: Mapping[TableName, str] = MappingProxyType({})
+    parsed: ParsedStatement,
+    physical: Mapping[TableName, str],
+    where: Mapping[TableName, str] = MappingProxyType({}),
+    starts: Mapping[TableName, LogStart] = MappingProxyType({}),
 ) -> str:
     """Replace the name of every table read by its physical one; raises KeyError for a read without one.
 
     Where a table's own name qualifies a column (`orders.id`), it is written as alias too; where a table streams without
     STREAM, and where it takes changes without the option, that is written; a stream with a condition in `where`, over
-    the table's own columns, is filtered below all that the statement does with it; nothing else changes.
+    the table's own columns, is filtered below all that the statement does with it, and one in `starts` begins there in
+    its first batch; nothing else changes.
     """
     edits = [(read.start, read.end, 0, _bound(read, physical[read.table])) for read in parsed.reads]
     edits += [(r.alias_at, r.alias_at, 2, f" AS {r.table}") for r in parsed.reads if r.alias_at is not None]
-    marked = bool(where) or any(read.changes_implied for read in parsed.reads)
+    marked = bool(where or starts) or any(read.changes_implied for read in parsed.reads)
     clauses = extract_stream_clauses(tokens_of(open_sql(parsed.select, ""))).by_start if marked else {}
     for read in parsed.reads:
         mark = next((each for at, each in clauses.items() if read.start <= at < read.end), StreamClauses())
         begin, end = mark.begin if mark.begin >= 0 else read.start, mark.source_end or read.end
-        if read.changes_implied:
-            edits.append(_taking_changes(parsed.select, read, begin, end))
+        options = [TAKES_CHANGES] if read.changes_implied else []
+        if read.streaming and read.table in starts:
+            options.append((starts[read.table].option, starts[read.table].value))
+        if options:
+            edits.append(_with_options(parsed.select, read, begin, end, tuple(options)))
         if read.streaming and read.table in where:
             edits += [(begin, begin, 0, "(SELECT * FROM "), (end, end, 1, f" WHERE {where[read.table]})")]
     text = parsed.select
@@ -62,9 +70,11 @@ def _bound(read: TableRead, physical: str) -> str:
     return f"STREAM {quoted_name(physical)}" if read.implied else quoted_name(physical)
 
 
-def _taking_changes(select: str, read: TableRead, begin: int, end: int) -> tuple[int, int, int, str]:
-    """Return the edit that writes the option for changes: into the options that are there, else behind the name."""
-    option = f"{quoted_string_literal(TAKES_CHANGES[0])}={quoted_string_literal(TAKES_CHANGES[1])}"
+def _with_options(
+    select: str, read: TableRead, begin: int, end: int, added: tuple[tuple[str, str], ...]
+) -> tuple[int, int, int, str]:
+    """Return the edit that writes options of a stream: into those that are there, else behind the name."""
+    option = _pairs(added)
     if (options := re.search(r"\bWITH\s*\(", select[read.end : end], re.I)) is not None:
         at = read.end + options.end()
         return at, at, 0, f"{option}, "

@@ -10,7 +10,7 @@ from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
 from core.observed.serving import serving_version
 from core.policy.model import ALLOW
-from core.ports.spark import Analysis, Queries, Tables
+from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
 from core.ports.storage import Checkpoints
 from pipelines.agent.checked_clock import Uptime, machine_uptime
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -35,6 +35,7 @@ class PoolConnection(Protocol):
     queries: Queries
     tables: Tables
     analysis: Analysis
+    upkeep: TableUpkeep
 
     def call(self, seconds: float, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what `fn` returns; raises PoolUnreachable where the pool does not answer within `seconds`."""

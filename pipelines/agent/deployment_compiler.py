@@ -16,6 +16,7 @@ from core.project.revision import RevisionTexts
 from core.project_files.table_settings import read_settings
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
+from core.sql.log_starts import read_log_start
 from core.sql.statement import ParsedStatement, TableDdl, TableRead, taking_changes
 from core.sql.statement_reader import read_any, read_statements
 from state.row_types import Deployment
@@ -56,8 +57,12 @@ class EnvironmentLayout:
         """Absolute folder of the checkpoint on which a version goes on over another parent, after its own batch."""
         return f"{self.checkpoint_folder(table, version)}.{physical_name(*parent)}.{batch}"
 
+    def rewrite_folder(self, table: TableName, version: int, run: str) -> str:
+        """Absolute folder of the checkpoint on which a run has a version write its table again."""
+        return f"{self.checkpoint_folder(table, version)}.rewrite.{run}"
+
     def is_checkpoint(self, path: str, table: TableName, version: int) -> bool:
-        """Return whether a path is that of a version's checkpoint: its first, or one that a seam has made."""
+        """Return whether a path is that of a version's checkpoint: its first, or one made by a seam or a rewrite."""
         first = self.checkpoint_folder(table, version)
         return path == first or (path.startswith(f"{first}.") and "/" not in path[len(first) :])
 
@@ -115,8 +120,9 @@ def compile_statement(statement: ParsedStatement, node: PlanNode, layout: Enviro
     The declared text never holds the conditions: they are the version's, and end with it.
     """
     physical = {b.parent: layout.catalog_name(b.parent, b.version) for b in node.bindings}
-    conditions = (each.partition(".") for each in node.begins_where)
-    return compile_select(statement, physical, {TableName(table): where for table, _, where in conditions})
+    starts = {start.table: start for start in map(read_log_start, node.begins_where) if start is not None}
+    conditions = (each.partition(".") for each in node.begins_where if read_log_start(each) is None)
+    return compile_select(statement, physical, {TableName(table): where for table, _, where in conditions}, starts)
 
 
 def compile_before(texts: RevisionTexts, table: TableName, name: str, folder: str) -> str:

@@ -153,7 +153,7 @@ def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
 
 def written_batch(world: AgentContext, deployment: Deployment) -> int | None:
     """Return the newest batch of its own statement that a version's table has; None where it has none."""
-    query = deployment.checkpoint_id or _query_of(world, deployment)
+    query = query_of(world, deployment)
     return world.files.sink_batch(deployment.folder, format=deployment.format, query=query)
 
 
@@ -187,8 +187,10 @@ def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owne
     return found.batch
 
 
-def _query_of(world: AgentContext, deployment: Deployment) -> str:
-    """Return the id of the query whose checkpoint this is, where the registry does not know it yet."""
+def query_of(world: AgentContext, deployment: Deployment) -> str:
+    """Return the id of the query whose checkpoint a version has; empty before its first start."""
+    if deployment.checkpoint_id:
+        return deployment.checkpoint_id
     found = world.files.read(deployment.checkpoint)
     return found.id if found else ""
 

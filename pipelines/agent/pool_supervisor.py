@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
-from core.ports.spark import Analysis, Queries, Tables
+from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
 from core.project.connectors import Connector
 from core.project.model import Pool
 from pipelines.agent.context import READ_CALL_S, PoolConnection
@@ -19,6 +19,7 @@ from pipelines.spark.catalog import SparkTables
 from pipelines.spark.error_translation import EngineStopped, SessionLost
 from pipelines.spark.session import UNTIMED_S, Session
 from pipelines.spark.streaming_queries import SparkQueries
+from pipelines.spark.table_upkeep import SparkUpkeep
 from pipelines.spark_analysis.analyzer import SparkAnalysis
 from state.ledger import Ledger
 from state.row_types import EventRow
@@ -50,6 +51,7 @@ class SparkConnection:
         self.queries: Queries = SparkQueries(session)
         self.tables: Tables = SparkTables(session, self._reader)
         self.analysis: Analysis = SparkAnalysis(session)
+        self.upkeep: TableUpkeep = SparkUpkeep(session)
 
     def close(self) -> None:
         """Close the sessions of this generation without waiting for the server, which may be frozen."""

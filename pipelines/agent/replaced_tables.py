@@ -1,11 +1,15 @@
-"""Statements whose tables are others than they were, while they run: stopped and named before Spark loses a row."""
+"""Statements whose tables are others than they were, while they run: stopped and named before Spark loses a row.
+
+Rows that somebody else writes into a keyed table are said once, and its statement goes on: it never sees them.
+"""
 
 import logging
 
 from core.model.errors import Busy, HeadgateError
-from core.model.names import query_name
+from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, WantedState
 from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import upsert_of
 from pipelines.agent.deployment_lifecycle import fail, stop
 from pipelines.agent.table_identities import why_other_table
 from state.row_types import Deployment
@@ -15,7 +19,7 @@ log = logging.getLogger(__name__)
 EVERY_S = 30.0
 """Between two comparisons."""
 
-REPLACED = "HEADGATE_TABLE_REPLACED"
+REPLACED, BY_HAND = "HEADGATE_TABLE_REPLACED", "HEADGATE_WRITTEN_BY_HAND"
 
 
 class ReplacedTables:
@@ -23,6 +27,8 @@ class ReplacedTables:
 
     def __init__(self, world: AgentContext) -> None:
         self._world = world
+        self._said: dict[tuple[TableName, int], int] = {}
+        """By deployment the version of its table of which was said that it was written by hand."""
 
     def round(self) -> None:
         """Stop each statement whose tables are others now, and say which."""
@@ -31,6 +37,8 @@ class ReplacedTables:
                 continue
             try:
                 self._compare(deployment)
+                if upsert_of(deployment) is not None:
+                    self._tell_of_other_writers(deployment)
             except Busy:
                 continue
             except HeadgateError as error:
@@ -42,3 +50,17 @@ class ReplacedTables:
         with self._world.locks.holding((deployment.table, deployment.version), by="a comparison of tables", wait_s=0):
             stop(self._world, deployment)
             fail(self._world, deployment, REPLACED, why)
+
+    def _tell_of_other_writers(self, deployment: Deployment) -> None:
+        key = (deployment.table, deployment.version)
+        found = self._world.files.written_by_hand(deployment.folder, deployment.format)
+        if found is None or self._said.get(key) == found[0]:
+            return
+        version, operation = found
+        by = f"were written by hand ({operation} in version {version}), not by its statement"
+        risk = f"a key may stand there twice, or be gone; headgate plan {deployment.table} --rebuild reads all again"
+        words = f"rows of {physical_name(*key)} {by}: {risk}"
+        known = self._world.ledger.events_of(deployment.table, "exception")
+        if not any((event.version, event.detail) == (deployment.version, words) for event in known):
+            self._world.event("exception", BY_HAND, about=key, detail=words, fingerprint=f"{BY_HAND} {version}")
+        self._said[key] = version

@@ -3,7 +3,9 @@
 from core.model.errors import Refused
 from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
-from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
+from core.ports.storage import VersionFolders
+from core.sql.statement import TableRead
+from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.version_tables import register
 from state.row_types import Deployment
@@ -17,13 +19,12 @@ def register_again(world: AgentContext, pool: PoolConnection, deployment: Deploy
 
     Without its log Delta would make an empty one in its place, and say nothing (4.4.0).
     """
-    name = world.layout.catalog_name(deployment.table, deployment.version)
     if not table_format(deployment.format).transaction_log:
         register(pool, world.layout, deployment)
         return
     if why := why_other_sink(world, deployment):
         raise Refused(why, remedy=f"headgate plan {deployment.table} --rebuild")
-    pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl, exists=True)
+    register(pool, world.layout, deployment, exists=True)
 
 
 def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:
@@ -52,7 +53,15 @@ def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
         return f"the table of {name} is gone: {deployment.folder} has no log"
     if deployment.table_id and found != deployment.table_id:
         return f"the table of {name} was re-created: its id is {found} and was {deployment.table_id}"
+    before = VersionFolders(deployment.folder, deployment.checkpoint).before
+    if deployment.before_ddl and not world.files.identity(before, deployment.format):
+        return f"the table of the rows from before {name} is gone: {before} has no log"
     return ""
+
+
+def takes_changes(read: TableRead) -> bool:
+    """Return whether a stream goes on over rows that were changed or taken out."""
+    return not _TAKE_CHANGES.isdisjoint(key.lower() for key, _ in read.options)
 
 
 def _why_other_source(world: AgentContext, deployment: Deployment) -> str:
@@ -64,7 +73,7 @@ def _why_other_source(world: AgentContext, deployment: Deployment) -> str:
         return ""
     reads = streamed_reads(deployment)
     sources = streamed_sources(deployment, reads, parents)
-    take_changes = frozenset(n for n, read in enumerate(reads) if _TAKE_CHANGES & {k.lower() for k, _ in read.options})
+    take_changes = frozenset(n for n, read in enumerate(reads) if takes_changes(read))
     other = world.files.why_other_source(deployment.checkpoint, sources, take_changes=take_changes)
     if other is None:
         return ""

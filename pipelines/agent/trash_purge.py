@@ -40,6 +40,9 @@ def purge_trash(world: AgentContext) -> None:
         ):
             if world.ledger.deployment(deployment.table, deployment.version) != deployment:
                 continue
+            if world.ledger.clones(deployment.table, deployment.version):
+                # Its files hold their rows; they go before it.
+                continue
             _take_back(world, deployment)
             if _removed(world, deployment, Path(folder), shared=shared):
                 waiting = [other for other in waiting if other is not deployment]

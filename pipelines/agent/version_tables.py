@@ -9,13 +9,13 @@ from pipelines.agent.deployment_compiler import EnvironmentLayout
 from state.row_types import Deployment
 
 
-def register(pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment) -> None:
-    """Put the tables of a version into the catalog; what is there stays."""
+def register(pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment, *, exists: bool = False) -> None:
+    """Put the tables of a version into the catalog; what is there stays, and what `exists` has its own columns."""
     name = layout.catalog_name(deployment.table, deployment.version)
-    pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl)
+    pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl, exists=exists)
     if deployment.before_ddl:
         before = layout.before_name(deployment.table, deployment.version)
-        pool.call(WRITE_CALL_S, pool.tables.create, before, deployment.before_ddl)
+        pool.call(WRITE_CALL_S, pool.tables.create, before, deployment.before_ddl, exists=exists)
 
 
 def forget(pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment) -> None:

@@ -9,7 +9,9 @@ from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.observed.aligned_positions import BatchHistory
-from core.ports.storage import FolderContents, SeenFile, SeenLog, SourceLag
+from core.observed.log_history import LogHistory
+from core.ports.storage import FolderContents, SeenFile, SeenLog, SourceLag, Upkeep
+from core.sql.log_starts import LogStart
 from pipelines.formats.delta_offsets import DeltaOffset, mark_of
 from pipelines.formats.delta_tables import DeltaTables
 from pipelines.storage.batch_histories import BatchHistories
@@ -44,6 +46,13 @@ class TableCheckpoints(FileCheckpoints):
             if not (found := self._delta.identity(folder)):
                 _refuse_unmounted(folder)
             return found
+
+    def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
+        """Return the newest version whose rows no statement has written, and by what; None where there is none."""
+        if not table_format(format).transaction_log:
+            return None
+        with _reading(folder):
+            return self._delta.written_by_hand(folder)
 
     def why_other_source(
         self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset()
@@ -95,6 +104,27 @@ class TableCheckpoints(FileCheckpoints):
         with _reading(folder):
             return self._delta.contents(folder)
 
+    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
+        """Return what the newest whole `OPTIMIZE` or `VACUUM` of a table since a moment has done; None without one."""
+        with _reading(folder):
+            return self._delta.upkeep(folder, operation, since)
+
+    def kept_h(self, folder: str, format: str) -> float | None:
+        """Return for how many hours a table keeps files of older versions; None where that cannot be read."""
+        with _reading(folder):
+            return self._delta.kept_h(folder) if table_format(format).transaction_log else None
+
+    def unread_before(
+        self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
+    ) -> int | None:
+        """Return the first version of a source that a statement has not read and that a vacuum of now deletes."""
+        ordinal, _, folder, _ = source
+        with _reading(checkpoint):
+            offset = self._delta_offsets(checkpoint).get(ordinal) or self._first_batch(checkpoint).get(ordinal)
+            if offset is None:
+                return None
+            return self._delta.unread_before(offset, folder, moment, takes_changes=takes_changes)
+
     def gone(self, checkpoint: str, sources: Sources) -> int | None:
         """Count the files that a statement has read, and that are no longer there; None where nobody can say."""
         logged = [source for source in sources if table_format(source[3]).transaction_log]
@@ -126,11 +156,42 @@ class TableCheckpoints(FileCheckpoints):
             offset = self._delta.after_batch(folder, upto)
         if offset is None:
             raise Refused(f"the log of {folder} no longer tells batch {upto} alone", remedy="choose another strategy")
-        return SeenLog(offset.line)
+        return SeenLog(offset.line, offset.version)
+
+    def log_history(self, folder: str, format: str) -> LogHistory | None:
+        """Return what a table's log says of its versions; None where it has none."""
+        if not table_format(format).transaction_log:
+            return None
+        with _reading(folder):
+            return self._delta.history(folder)
+
+    def why_not_from(self, folder: str, format: str, start: LogStart, *, takes_changes: bool) -> str:
+        """Explain why a stream of a table cannot begin at a place in its log now; empty where it can."""
+        if not table_format(format).transaction_log:
+            return super().why_not_from(folder, format, start, takes_changes=takes_changes)
+        with _reading(folder):
+            return self._delta.why_not_from(folder, start, takes_changes=takes_changes)
+
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        """Return the version of a table that holds a query's batches up to one, and no later one; None where its log
+        does not say it any more."""
+        with _reading(folder):
+            return self._delta.written_version(folder, query, batch)
+
+    def _has_log(self, table: str) -> bool:
+        return self._delta.is_there(table)
 
     def _known_to_table(self, table: str, like: str) -> str:
         found = self.read(like) if like and self._delta.is_there(table) else None
         return found.id if found else ""
+
+    def _first_batch(self, checkpoint: str) -> Mapping[int, DeltaOffset]:
+        """Return where a first batch begins that was planned and not committed: with the files of its version."""
+        planned = self._delta.offsets(checkpoint, self._newest(f"{checkpoint}/offsets"))
+        return {
+            ordinal: replace(end, version=end.version - int(not end.in_snapshot), index=-1, in_snapshot=True)
+            for ordinal, end in planned.items()
+        }
 
     def _delta_offsets(self, checkpoint: str) -> Mapping[int, DeltaOffset]:
         return self._delta.offsets(checkpoint, self._newest(f"{checkpoint}/commits"))

@@ -10,8 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow.parquet
+
+from core.observed.table_statistics import SMALL_FILE
+from pipelines.storage.file_stream_logs import local_path
 
 KEPT_COMMITS = 10_000
 """Commits of one table that are held, newest first; a reader that is farther behind has them read once more."""
@@ -24,6 +28,9 @@ _CHANGED_ROWS = (
     "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numUpdatedRows", "numDeletedRows",
 )  # fmt: skip
 """What MERGE, UPDATE and DELETE say of themselves: the files that they write hold rows that stayed as well (4.4.0)."""
+
+_BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE"})
+"""Operations that change rows, and that a statement never does without recording its batch in the same commit."""
 
 _CHECKPOINT_COLUMNS = (
     "add.path", "add.size", "add.modificationTime", "add.stats", "add.deletionVector.cardinality",
@@ -78,24 +85,26 @@ class Totals:
     """None where a file says nothing of its rows."""
     earliest: float | None = None
     """When the oldest was written; None where there is none."""
+    small: int = 0
+    """Files of less than SMALL_FILE."""
 
-    def plus(self, files: int, size: int, rows: int | None, at: float | None) -> "Totals":
+    def plus(self, files: int, size: int, rows: int | None, at: float | None, small: int = 0) -> "Totals":
         """Return these and more."""
         known = None if self.rows is None or rows is None else self.rows + rows
         times = [each for each in (self.earliest, at if files else None) if each is not None]
-        return Totals(self.files + files, self.bytes + size, known, min(times, default=None))
+        return Totals(self.files + files, self.bytes + size, known, min(times, default=None), self.small + small)
 
     @classmethod
     def of(cls, files: Iterable[DataFile]) -> "Totals":
         """Add up files."""
         found = cls()
         for file in files:
-            found = found.plus(1, file.size, file.rows, file.at)
+            found = found.plus(1, file.size, file.rows, file.at, int(file.size < SMALL_FILE))
         return found
 
 
 @dataclass(slots=True)
-class _Actions:
+class Actions:
     """One commit as it stands in its file."""
 
     at: float | None = None
@@ -106,11 +115,13 @@ class _Actions:
     removed: list[str] = field(default_factory=list)
     took_out: bool = False
     operation: str = ""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """What the operation says of itself."""
     changed_rows: int | None = None
     """As it says itself."""
     batches: dict[str, int] = field(default_factory=dict)
     id: str = ""
-    maps_columns: bool = False
+    configuration: Mapping[str, str] = field(default_factory=dict)
 
 
 class DeltaLog:
@@ -124,8 +135,8 @@ class DeltaLog:
 
     def _forget(self) -> None:
         self.id = ""
-        self.maps_columns = False
-        """Whether columns have other names in the files (`delta.columnMapping.mode`)."""
+        self.configuration: Mapping[str, str] = {}
+        """The properties of the table."""
         self.head = -1
         """Newest version."""
         self.batches: dict[str, int] = {}
@@ -133,6 +144,8 @@ class DeltaLog:
         self.batch_by_version: dict[int, tuple[str, int]] = {}
         self.produced = Totals()
         """All that was ever added, counted from the first state that was read."""
+        self.by_hand: tuple[int, str] | None = None
+        """The newest version whose rows no statement has written, as far as was read, with its operation."""
         self.newest_at: float | None = None
         """When rows were last added."""
         self.shrank = False
@@ -165,7 +178,7 @@ class DeltaLog:
         if not self._snapshot_used:
             self._snapshot = None
         self._snapshot_used = False
-        while (actions := self._read(self.head + 1)) is not None:
+        while (actions := self.read(self.head + 1)) is not None:
             self._take(self.head + 1, actions)
         if self.head < 0:
             raise NoDeltaLog(self.folder)
@@ -180,6 +193,14 @@ class DeltaLog:
         """Go through the commits from a version on; raises CommitsGone where the log begins later."""
         for each in range(version, self.head + 1):
             yield self._commits.get(each) or self._commit(each, self._there(each))
+
+    def first(self) -> int:
+        """Return the oldest version whose commit is there; raises CommitsGone where there is none."""
+        with os.scandir(self.place) as entries:
+            found = [int(e.name[:_DIGITS]) for e in entries if e.name.endswith(".json") and e.name[:_DIGITS].isdigit()]
+        if not found:
+            raise CommitsGone(f"no version of {self.folder} is in its log any more")
+        return min(found)
 
     def added_in(self, version: int) -> list[DataFile]:
         """Return the files with new rows of one commit, in the order in which a stream counts them."""
@@ -196,9 +217,16 @@ class DeltaLog:
             self._snapshot = (version, found)
         return self._snapshot[1]
 
+    def place_of(self, file: DataFile) -> str:
+        """Return where a file lies: a clone names those of what it was cloned from by a URI (4.4.0)."""
+        if file.path.startswith("file:"):
+            return local_path(file.path)
+        path = unquote(file.path)
+        return path if is_elsewhere(file) else f"{self.folder}/{path}"
+
     def _begin(self) -> None:
         """Begin with the newest checkpoint, or before the first version."""
-        newest = max((version for version, _ in self._checkpoints()), default=None)
+        newest = max((version for version, _ in self.checkpoints()), default=None)
         if newest is None:
             return
         state: dict[str, DataFile] = {}
@@ -206,23 +234,25 @@ class DeltaLog:
             state |= {file.path: file for file in _added_files(table.get("add"))}
             self.batches |= {str(txn["appId"]): int(txn["version"]) for txn in _structs(table.get("txn"))}
             for found in _structs(table.get("metaData")):
-                self.id, self.maps_columns = str(found["id"]), _maps_columns(dict(found["configuration"] or ()))
+                self.id, self.configuration = str(found["id"]), dict(found["configuration"] or ())
         self._active = self.produced = Totals.of(state.values())
         self.newest_at = max((file.at for file in state.values()), default=None)
         self.head, self._mark = newest, self._mark_of(newest)
 
-    def _take(self, version: int, actions: _Actions) -> None:
+    def _take(self, version: int, actions: Actions) -> None:
         commit = self._commit(version, actions)
         self._commits[version] = commit
         self._commits.pop(version - KEPT_COMMITS, None)
         self.head, self._mark = version, actions.mark
         if actions.id:
-            self.id, self.maps_columns = actions.id, actions.maps_columns
+            self.id, self.configuration = actions.id, actions.configuration
         self.produced = self.produced.plus(commit.files, commit.bytes, commit.rows, commit.at)
         for query, batch in actions.batches.items():
             self.batches[query] = batch
             self.batch_by_version[version] = (query, batch)
             self.batch_by_version.pop(version - KEPT_COMMITS, None)
+        if actions.operation in _BY_HAND and not actions.batches and (actions.added or actions.took_out):
+            self.by_hand = (version, actions.operation)
         if commit.files:
             self.newest_at = commit.at
         if actions.removed or actions.rewritten:
@@ -230,23 +260,23 @@ class DeltaLog:
         elif self._active is not None or version == 0:
             added = Totals.of(actions.added)
             before = self._active or Totals()
-            self._active = before.plus(added.files, added.bytes, added.rows, added.earliest)
+            self._active = before.plus(added.files, added.bytes, added.rows, added.earliest, added.small)
 
-    def _commit(self, version: int, actions: _Actions) -> Commit:
+    def _commit(self, version: int, actions: Actions) -> Commit:
         found = Totals.of(actions.added)
         at = actions.at if actions.at is not None else found.earliest or 0.0
         what = (actions.operation or "a commit") if actions.took_out else ""
         return Commit(version, at, found.files, found.bytes, actions.changed_rows if what else found.rows, what)
 
-    def _there(self, version: int) -> _Actions:
-        found = self._read(version)
+    def _there(self, version: int) -> Actions:
+        found = self.read(version)
         if found is None:
             raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
         return found
 
     def _state(self, version: int) -> dict[str, DataFile]:
         """Put a version together from the newest checkpoint up to it and the commits after that."""
-        begin = max((each for each, _ in self._checkpoints() if each <= version), default=-1)
+        begin = max((each for each, _ in self.checkpoints() if each <= version), default=-1)
         state: dict[str, DataFile] = {}
         if begin >= 0:
             for table in self._tables_of(begin):
@@ -258,7 +288,7 @@ class DeltaLog:
             state |= {file.path: file for file in (*actions.added, *actions.rewritten)}
         return state
 
-    def _checkpoints(self) -> list[tuple[int, str]]:
+    def checkpoints(self) -> list[tuple[int, str]]:
         """List the whole checkpoints by version; one in several parts is there once its last part is."""
         found: dict[int, list[str]] = {}
         with os.scandir(self.place) as entries:
@@ -270,7 +300,7 @@ class DeltaLog:
 
     def _tables_of(self, version: int) -> Iterator[dict[str, list[Any]]]:
         """Read the parts of a checkpoint, a few thousand rows at once."""
-        for each, name in self._checkpoints():
+        for each, name in self.checkpoints():
             if each != version:
                 continue
             with pyarrow.parquet.ParquetFile(f"{self.place}/{name}") as file:
@@ -286,15 +316,15 @@ class DeltaLog:
 
     def _mark_of(self, version: int) -> _Mark | None:
         with suppress(FileNotFoundError):
-            return _mark(os.stat(self._path(version)))
+            return _mark(os.stat(self.path(version)))
         return None
 
-    def _path(self, version: int) -> str:
+    def path(self, version: int) -> str:
         return f"{self.place}/{version:0{_DIGITS}}.json"
 
-    def _read(self, version: int) -> _Actions | None:
+    def read(self, version: int) -> Actions | None:
         """Read one commit; None where it is not there."""
-        path = self._path(version)
+        path = self.path(version)
         try:
             with open(path, encoding="utf-8") as file:
                 found, about = _actions(file), os.fstat(file.fileno())
@@ -306,12 +336,17 @@ class DeltaLog:
         return found
 
 
+def is_elsewhere(file: DataFile) -> bool:
+    """Return whether a table names a file that is not its own."""
+    return file.path.startswith(("/", "file:"))
+
+
 def _mark(about: os.stat_result) -> _Mark:
     return about.st_ino, about.st_size, about.st_mtime_ns
 
 
-def _actions(lines: Iterable[str]) -> _Actions:
-    found = _Actions()
+def _actions(lines: Iterable[str]) -> Actions:
+    found = Actions()
     for line in lines:
         if not line.strip():
             continue
@@ -324,19 +359,15 @@ def _actions(lines: Iterable[str]) -> _Actions:
         elif txn := action.get("txn"):
             found.batches[str(txn["appId"])] = int(txn["version"])
         elif meta := action.get("metaData"):
-            found.id, found.maps_columns = str(meta["id"]), _maps_columns(meta.get("configuration") or {})
+            found.id, found.configuration = str(meta["id"]), meta.get("configuration") or {}
         elif info := action.get("commitInfo"):
             found.operation = str(info.get("operation", ""))
-            metrics = info.get("operationMetrics") or {}
-            counts = [metrics[name] for name in _CHANGED_ROWS if name in metrics]
+            found.metrics = info.get("operationMetrics") or {}
+            counts = [found.metrics[name] for name in _CHANGED_ROWS if name in found.metrics]
             found.changed_rows = sum(map(int, counts)) if counts else None
             at = info.get("inCommitTimestamp") or info.get("timestamp")
             found.at = None if at is None else float(at) / 1000
     return found
-
-
-def _maps_columns(configuration: Mapping[str, str]) -> bool:
-    return configuration.get("delta.columnMapping.mode", "none") != "none"
 
 
 def _added_files(column: list[Any] | None) -> Iterator[DataFile]:

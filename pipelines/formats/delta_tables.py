@@ -6,15 +6,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import islice
-from urllib.parse import unquote
 
 from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
-from core.ports.storage import FolderContents, SourceLag
+from core.observed.log_history import NEWEST_COMMITS, LogHistory
+from core.ports.storage import FolderContents, SourceLag, Upkeep
+from core.sql.log_starts import AT_VERSION, LogStart
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog
-from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog
+from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog, is_elsewhere
 from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
+from pipelines.formats.delta_upkeep import since_checkpoint, unread_before, upkeep_since
 from pipelines.storage.file_stream_logs import local_path
 
 _DELTA = TABLE_FORMATS["delta"]
@@ -49,6 +52,12 @@ class DeltaTables:
         """Return the newest batch of a query that its table has; None where it has none."""
         with self._lock, suppress(NoDeltaLog):
             return self._log(folder, newest=True).batches.get(query)
+        return None
+
+    def written_by_hand(self, folder: str) -> tuple[int, str] | None:
+        """Return the newest version whose rows no statement has written, and by what; None where there is none."""
+        with self._lock, suppress(NoDeltaLog):
+            return self._log(folder, newest=True).by_hand
         return None
 
     def why_other(self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False) -> str:
@@ -123,8 +132,18 @@ class DeltaTables:
     def contents(self, folder: str) -> FolderContents | None:
         """Return what the newest version holds; None where there is no table."""
         with self._lock, suppress(NoDeltaLog, CommitsGone):
-            held = self._log(folder).active()
-            return FolderContents(held.files, held.bytes, held.rows, held.rows is not None, held.earliest)
+            log = self._log(folder)
+            held, (entries, size) = log.active(), since_checkpoint(log)
+            return FolderContents(
+                held.files,
+                held.bytes,
+                held.rows,
+                held.rows is not None,
+                held.earliest,
+                small_files=held.small,
+                log_entries=entries,
+                log_bytes=size,
+            )
         return None
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
@@ -138,10 +157,9 @@ class DeltaTables:
             if not at and upto >= 0:
                 return None
             files = log.files_at(at[-1]) if at else []
-            if log.maps_columns or any(file.deleted for file in files):
-                what = "columns have other names" if log.maps_columns else "rows that were deleted are still there"
-                raise ValueError(f"in its files {what}")
-            return tuple(f"{log.folder}/{unquote(file.path)}" for file in files)
+            if why := _why_other_rows(log, files):
+                raise ValueError(f"in its files {why}")
+            return tuple(log.place_of(file) for file in files)
         return None
 
     def after_batch(self, folder: str, upto: int | None) -> DeltaOffset | None:
@@ -157,6 +175,55 @@ class DeltaTables:
             return DeltaOffset(log.id, at[0] + 1, -1, False) if len(at) == 1 else None
         return None
 
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        """Return the newest version of a table without any batch of a query after one; None where its log does not say
+        it any more, and where it has not got as far."""
+        with self._lock, suppress(NoDeltaLog):
+            log = self._log(folder, newest=True)
+            newest = log.batches.get(query, -1)
+            if newest <= batch:
+                return log.head if newest == batch else None
+            known = sorted((n, version) for version, (of, n) in log.batch_by_version.items() if of == query)
+            later = [(n, version) for n, version in known if n > batch]
+            if later and (later[0][0] == batch + 1 or known[0][0] <= batch):
+                return later[0][1] - 1
+        return None
+
+    def history(self, folder: str) -> LogHistory | None:
+        """Return what a table's log says of its versions; None where there is no table, or no commit any more."""
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder)
+            first = log.first()
+            oldest = next(islice(log.since(first), 1))
+            newest = log.since(max(first, log.head + 1 - NEWEST_COMMITS))
+            return LogHistory(first, oldest.at, tuple((each.version, each.at, each.rows) for each in newest))
+        return None
+
+    def why_not_from(self, folder: str, start: LogStart, *, takes_changes: bool) -> str:
+        """Explain why a stream cannot begin at a place in a table's log now; empty where it can."""
+        with self._lock:
+            try:
+                log = self._log(folder, newest=True)
+                first = log.first()
+                version = int(start.value) if start.option == AT_VERSION else _version_at(log, first, start.value)
+                if version < first:
+                    return f"version {version} of {start.table} is no longer in its log, which begins with {first}"
+                if version > log.head:
+                    return f"{start.table} ends with version {log.head}, which is before {start.value}"
+                waits = list(log.since(version))
+                took_out = next((each for each in waits if each.took_out and not takes_changes), None)
+                if took_out is not None:
+                    how = f"{took_out.took_out} in version {took_out.version}"
+                    return f"{start.table} was changed by {how}: a stream of rows from before does not go on over that"
+                offset = DeltaOffset(log.id, version, -1, False)
+                if (gone := _first_without_files(log, offset, waits)) is not None:
+                    return f"{start.table} lacks files of version {gone}: VACUUM has deleted them"
+            except NoDeltaLog:
+                return f"{start.table} is gone: there is no _delta_log"
+            except CommitsGone as error:
+                return str(error)
+            return ""
+
     def rows_since(self, folder: str, moment: float) -> int | None:
         """Count the rows that were written since a moment; None where its log does not say it."""
         with self._lock, suppress(NoDeltaLog, CommitsGone):
@@ -169,6 +236,29 @@ class DeltaTables:
                 since.append(commit)
             known = [commit.rows for commit in since if commit.rows is not None]
             return sum(known) if len(known) == len(since) else None
+        return None
+
+    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
+        """Return what the newest OPTIMIZE or VACUUM since a moment has done; None without one."""
+        with self._lock, suppress(NoDeltaLog):
+            return upkeep_since(self._log(folder, newest=True), operation, since)
+        return None
+
+    def kept_h(self, folder: str) -> float | None:
+        """Return for how many hours a table keeps files of older versions; None where it says so unreadably."""
+        with self._lock, suppress(NoDeltaLog):
+            return _DELTA.kept_h(self._log(folder, newest=True).configuration)
+        return None
+
+    def unread_before(
+        self, offset: DeltaOffset, folder: str, moment: float, *, takes_changes: bool = False
+    ) -> int | None:
+        """Return the first version that a query has not read and of which a file was replaced before a moment.
+
+        None where there is none, and of another table, or where the log does not say what is to be read.
+        """
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            return unread_before(self._log(folder, newest=True), offset, moment, takes_changes=takes_changes)
         return None
 
     def is_there(self, folder: str) -> bool:
@@ -224,6 +314,34 @@ class DeltaTables:
         return known[1]
 
 
+def _version_at(log: DeltaLog, first: int, moment: str) -> int:
+    """Return the first version that was committed at a moment or after it; behind the newest one where none was."""
+    begins = datetime.fromisoformat(moment).timestamp()
+    for version in range(log.head, first - 1, -1):
+        (commit,) = islice(log.since(version), 1)
+        if commit.at < begins:
+            return version + 1
+    return first if first == 0 else first - 1
+
+
+def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> str:
+    """Explain why files that are read by themselves do not give a table's rows; empty where they do.
+
+    Values of partitions are in the folders below one place, and those of a clone lie in several.
+    """
+    if _maps_columns(log):
+        return "columns have other names"
+    if any(file.deleted for file in files):
+        return "rows that were deleted are still there"
+    elsewhere = any(is_elsewhere(file) and "=" in os.path.dirname(file.path) for file in files)
+    return "some are partitions of another version" if elsewhere else ""
+
+
+def _maps_columns(log: DeltaLog) -> bool:
+    """Return whether columns have other names in the files."""
+    return log.configuration.get("delta.columnMapping.mode", "none") != "none"
+
+
 def _changed(log: DeltaLog, version: int) -> bool:
     (commit,) = islice(log.since(version), 1)
     return bool(commit.files or commit.took_out)
@@ -243,4 +361,4 @@ def _first_without_files(log: DeltaLog, offset: DeltaOffset, waits: Sequence[Com
 
 
 def _are_there(log: DeltaLog, files: Sequence[DataFile]) -> bool:
-    return all(os.path.exists(f"{log.folder}/{unquote(file.path)}") for file in files[:LOOKED_AT])
+    return all(os.path.exists(log.place_of(file)) for file in files[:LOOKED_AT])

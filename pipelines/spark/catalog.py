@@ -106,6 +106,23 @@ class SparkTables:
         if new:
             self._run(f"ALTER TABLE {_quoted(name)} ADD COLUMNS ({', '.join(new)})")
 
+    def clone(self, name: str, source: str, version: int, location: str) -> None:
+        """Make a shallow clone of a Delta table's version, in one commit; one that holds files was made before."""
+        of, place = f"delta.{_quoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
+        try:
+            self._run(f"CREATE OR REPLACE TABLE {_quoted(name)} SHALLOW CLONE {of} LOCATION {place}")
+        except EngineRefused as error:
+            if error.error_class != "DELTA_UNSUPPORTED_NON_EMPTY_CLONE":
+                raise
+        self._names().add(name.lower())
+
+    def record_batch(self, location: str, query: str, batch: int) -> None:
+        """Append no row to the Delta table in a folder, as a batch of a query: what it has already it skips."""
+        with spark_errors():
+            record = self._session.spark.sql(f"SELECT * FROM delta.{_quoted(location)} WHERE false").write
+            record = record.format("delta").mode("append").option("txnAppId", query)
+            record.option("txnVersion", str(batch)).save(location)
+
     def forget(self, name: str) -> None:
         """Drop from the catalog; files stay. Refused for a table whose files Spark would delete with it."""
         try:
@@ -363,7 +380,9 @@ def _view_of_files(session: Session, view: FileView) -> None:
     if view.files:
         format = table_format(view.format)
         reader = session.spark.read.format(format.data_files or view.format).schema(schema)
-        reader = reader.option("basePath", format.place_in(view.folder))
+        place = format.place_in(view.folder)
+        if all(file.startswith(f"{place}/") for file in view.files):
+            reader = reader.option("basePath", place)
         frame = reader.load([_PATTERN.sub(r"\\\g<0>", file) for file in view.files])
     else:
         frame = session.spark.createDataFrame([], schema)

@@ -138,9 +138,9 @@ class Session:
         session_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.session_id}/reader"))
         return Session(self.url, self._token, session_id, conf=_READER_CONF)
 
-    def beside(self, session_id: str) -> "Session":
+    def beside(self, session_id: str, *, conf: Mapping[str, str] | None = None) -> "Session":
         """Open another session on the same pool, with its own connection and circuit breaker."""
-        return Session(self.url, self._token, session_id)
+        return Session(self.url, self._token, session_id, conf=conf)
 
     def idle_limit_s(self) -> float | None:
         """Return the server's limit for sessions without calls; None when there is none, as on a pool of ours."""

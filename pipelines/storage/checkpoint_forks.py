@@ -36,16 +36,25 @@ _HEADER = "v1\n"
 
 
 def fork(
-    prepare: Prepare, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], rows: OriginRows
+    prepare: Prepare,
+    origin: VersionFolders,
+    copy: VersionFolders,
+    note: Mapping[str, Any],
+    rows: OriginRows,
+    *,
+    logged: bool = False,
 ) -> Cut:
-    """Begin a version where another one stands, as `core.ports.storage.Checkpoints.fork` says."""
+    """Begin a version where another one stands, as `core.ports.storage.Checkpoints.fork` says.
+
+    A table that is `logged` has a transaction log, and gets rows and its record of batches from Spark.
+    """
     place = Path(copy.checkpoint)
     if (made := _made(prepare, place, note)) is not None:
         return made
     batch = max(_numbers(f"{origin.checkpoint}/commits"), default=None)
-    if rows is OriginRows.BEFORE:
+    if rows is OriginRows.BEFORE and not logged:
         os.makedirs(copy.before, exist_ok=True)
-    if batch is not None:
+    if batch is not None and not logged:
         _fork_log(origin.table, copy.table, batch, rows_into=copy.table if rows is OriginRows.INSIDE else "")
         if rows is OriginRows.BEFORE:
             _fork_log(origin.table, copy.before, batch, rows_into=copy.before)
@@ -67,10 +76,11 @@ def seed(
     batch: int | None = None,
     like: str = "",
     query: str = "",
+    logged: bool = False,
 ) -> Cut:
     """Begin a version after what its sources hold, as `core.ports.storage.Checkpoints.seed` says.
 
-    `query` is its id where its table's own record of batches goes on under it; else the record is Spark's.
+    `query` is its id where its table's own record of batches goes on under it; `logged` is as for `fork`.
     """
     if batch is None and any(isinstance(files, SeenLog) for files in seen):
         raise Refused(
@@ -80,7 +90,7 @@ def seed(
     if (made := _made(prepare, place, note)) is not None:
         return made
     conf = pinned(like)
-    if batch is not None and not query and not os.path.isdir(f"{version.table}/{TABLE_LOG_FOLDER}"):
+    if batch is not None and not logged and not os.path.isdir(f"{version.table}/{TABLE_LOG_FOLDER}"):
         _write_log(version.table, {str(number): () for number in range(batch + 1)})
 
     def fill(building: Path) -> None:

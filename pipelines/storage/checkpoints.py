@@ -17,6 +17,7 @@ from typing import Any
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.observed.aligned_positions import BatchHistory
+from core.observed.log_history import LogHistory
 from core.ports.storage import (
     CheckpointState,
     Cut,
@@ -28,6 +29,7 @@ from core.ports.storage import (
     SourceLag,
     VersionFolders,
 )
+from core.sql.log_starts import LogStart
 from pipelines.storage import checkpoint_forks, table_contents
 from pipelines.storage.batch_histories import BatchHistories
 from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
@@ -253,7 +255,8 @@ class FileCheckpoints:
     def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
         """Have a version begin after the newest committed batch of another, which may be running."""
         with reachable(copy.checkpoint):
-            return checkpoint_forks.fork(self.prepare, origin, copy, note, rows)
+            logged = self._has_log(copy.table)
+            return checkpoint_forks.fork(self.prepare, origin, copy, note, rows, logged=logged)
 
     def seed(
         self,
@@ -266,8 +269,26 @@ class FileCheckpoints:
     ) -> Cut:
         """Have a version begin as if the files of each of its sources had been read, with a batch or before all."""
         with reachable(version.checkpoint):
-            query = self._known_to_table(version.table, like)
-            return checkpoint_forks.seed(self.prepare, version, seen, note, batch=batch, like=like, query=query)
+            query, logged = self._known_to_table(version.table, like), self._has_log(version.table)
+            return checkpoint_forks.seed(
+                self.prepare, version, seen, note, batch=batch, like=like, query=query, logged=logged
+            )
+
+    def log_history(self, folder: str, format: str) -> LogHistory | None:
+        """Return what a table's log says of its versions: a table of files has none."""
+        return None
+
+    def why_not_from(self, folder: str, format: str, start: LogStart, *, takes_changes: bool) -> str:
+        """Explain why a stream of a table cannot begin at a place in its log: files have no versions."""
+        return f"{start.table} has no versions"
+
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        """Return the version of a table that holds a query's batches up to one: a table of files has no versions."""
+        return None
+
+    def _has_log(self, table: str) -> bool:
+        """Return whether a version's folder holds a table with a transaction log."""
+        return False
 
     def _known_to_table(self, table: str, like: str) -> str:
         """Return the query under which a table's own record goes on; empty where it names none."""

@@ -115,6 +115,7 @@ def test_a_column_is_added_under_readers_and_rows_that_land(tiny: Tiny) -> None:
     as_wanted(tiny, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "at", "server_too"),
     [(2, "alter stopped", False), (3, "alter done", True)],

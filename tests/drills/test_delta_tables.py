@@ -32,6 +32,7 @@ def test_doctor_shows_what_the_pool_was_given(tiny: Tiny) -> None:
     assert checks["jars"]["ok"] and "delta: jars from" in checks["jars"]["summary"]
 
 
+@pytest.mark.long
 def test_a_rebuild_is_undone_by_a_rollback_to_the_version_that_served(tiny: Tiny) -> None:
     until(lambda: arrived(tiny, "marked", 1), 60, "the first rows are in marked")
     tiny.write(kept=DML["kept"].replace("kind FROM", "concat(kind, '!') AS kind FROM"))
@@ -46,6 +47,7 @@ def test_a_rebuild_is_undone_by_a_rollback_to_the_version_that_served(tiny: Tiny
 
 
 def test_lag_is_told_in_versions_while_a_statement_is_stopped(tiny: Tiny) -> None:
+    until(lambda: arrived(tiny, "marked", 1), 60, "all rows so far were read")
     tiny.done("stop", "marked", "--confirm", "yes")
     for _ in range(2):
         tiny.land(5)
@@ -81,7 +83,7 @@ def test_a_table_that_is_gone_is_not_made_anew_by_a_new_server(tiny: Tiny) -> No
     shutil.move(tiny.root / "moved", folder)
     until(lambda: tiny.run("start", "marked", "--confirm", "yes").returncode == 0, 60, "it starts once it is back")
     tiny.land(5)
-    until(lambda: arrived(tiny, "marked", 1), 60, "and has lost nothing")
+    until(lambda: arrived(tiny, "marked", 1), 120, "and has lost nothing")
 
 
 def test_a_table_that_is_replaced_under_its_statement_stops_it_in_words(tiny: Tiny) -> None:

@@ -34,7 +34,8 @@ DML = {
     "marked": """INSERT INTO marked SELECT id, _change_type AS what, seq, _commit_version AS n
 FROM STREAM kept WHERE _change_type <> 'update_preimage';""",
 }
-KEYED = "mode: upsert\nkey: [id]\nsequence: seq\ndeletes: gone\n"
+KEYED = "mode: upsert\nkey: [id]\nsequence: seq\ndeletes: gone\ntags: [compatible]\n"
+YML = {"kept": KEYED, "marked": "tags: [tolerant]\n"}
 
 Held = dict[int, tuple[str, int]]
 
@@ -78,9 +79,7 @@ class Events:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
-    with tiny_that_runs(
-        tmp_path_factory.mktemp("keyed"), landed=0, format="delta", ddl=DDL, dml=DML, yml={"kept": KEYED}
-    ) as found:
+    with tiny_that_runs(tmp_path_factory.mktemp("keyed"), landed=0, format="delta", ddl=DDL, dml=DML, yml=YML) as found:
         yield found
 
 
@@ -181,6 +180,33 @@ def test_a_rebuild_is_compared_by_key_and_its_reader_of_changes_is_not(tiny: Tin
     assert back.returncode == 0, back.stdout + back.stderr
     tiny.write()
     assert kept(tiny) == wanted
+
+
+@pytest.mark.long
+def test_a_table_is_written_again_in_place_once_though_agent_and_server_are_killed(tiny: Tiny) -> None:
+    wanted, events = kept(tiny), Events(random.Random(SEED), newest=100_000, landed=1_000)
+    tiny.write(kept=DML["kept"].replace("id, v,", "id, upper(v) AS v,"))
+    plan = tiny.plan("kept", "--strategy", "kept=keyed")
+    assert [step["do"] for step in plan["steps"]] == ["rewrite", "catch_up"]
+    confirm = tiny.confirmation(plan)
+    kill(tiny.agent_pid())
+    tiny.done("up", HEADGATE_FAULT_AT="rewrite move kept")
+    agent = tiny.agent_pid()
+    tiny.run("apply", plan["hash"][:12], "--confirm", confirm)
+    until(lambda: not alive(agent), 60, "the agent has died between the ledger and the start")
+    tiny.done("up")
+    events.land(tiny.folder, 40)
+    kill(tiny.pool_pid())
+    events.land(tiny.folder, 40)
+    events.write(tiny.folder, events.late)
+    wanted |= {i: (v, seq) for i, (seq, v, gone) in events.last.items() if not gone}
+    wanted = {i: (v.upper(), seq) for i, (v, seq) in wanted.items() if not events.last.get(i, (0, "", False))[2]}
+    until(lambda: kept(tiny) == wanted, ARRIVES_S, "each key as the new text has it")
+    until(lambda: tiny.ledger("SELECT state FROM run ORDER BY started_at DESC")[0] == ("done",), 60, "the run is done")
+    sequences = {i: seq for i, (_, seq) in wanted.items()}
+    until(lambda: told(tiny) == sequences, ARRIVES_S, "its reader was told every change")
+    (row,) = tiny.ledger("SELECT version, checkpoint FROM deployment WHERE active AND \"table\" = 'kept'")
+    assert row[0] == 1 and ".rewrite." in str(row[1])
 
 
 def test_rows_without_a_key_end_the_statement_with_what_to_do(tiny: Tiny) -> None:

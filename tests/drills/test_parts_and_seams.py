@@ -6,10 +6,11 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as parquet
@@ -46,16 +47,18 @@ class Timed(Tiny):
         """Return the kind of each id that a version's table holds."""
         found: dict[int, str] = {}
         folder = self.folder / f"data/tables/{table}__v{version}"
-        for file in self._delta_files(folder) if self.format == "delta" else committed(folder):
+        for file in self._delta_files(folder) if self.format_of(table) == "delta" else committed(folder):
             rows = parquet.read_table(file, columns=["id", "kind"]).to_pydict()
             found |= dict(zip(rows["id"], rows["kind"], strict=True))
         return found
 
 
 @contextmanager
-def deployed(root: Path, format: str = "parquet", **dml: str) -> Iterator[Timed]:
+def deployed(
+    root: Path, format: str = "parquet", formats: Mapping[str, str] = MappingProxyType({}), **dml: str
+) -> Iterator[Timed]:
     """Return the project with 200 rows landed and everything deployed."""
-    found = Timed(root, {"HEADGATE_MEASURE_S": "1"}, format=format)
+    found = Timed(root, {"HEADGATE_MEASURE_S": "1"}, format=format, formats=formats)
     found.write(**dml)
     found.land(200)
     found.done("up")
@@ -185,6 +188,13 @@ def restarted(tiny: Timed, **environ: str) -> None:
 
 def test_on_delta_a_reader_keeps_its_table_across_a_rebuild_as_well(tmp_path: Path) -> None:
     with deployed(tmp_path, "delta") as tiny:
+        until(lambda: tiny.ids("marked", 1) == list(range(1, 201)), 90, "all rows are there")
+        keeps_its_table(tiny)
+
+
+@pytest.mark.parametrize("formats", [{"kept": "delta"}, {"marked": "delta"}], ids=str)
+def test_between_formats_a_reader_keeps_its_table_as_well(tmp_path: Path, formats: Mapping[str, str]) -> None:
+    with deployed(tmp_path, formats=formats) as tiny:
         until(lambda: tiny.ids("marked", 1) == list(range(1, 201)), 90, "all rows are there")
         keeps_its_table(tiny)
 

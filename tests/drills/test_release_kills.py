@@ -9,7 +9,7 @@ from live_project import until
 from release_lives import Life, Others, lived, one_point_per_step
 from release_project import DML, RELEASE, RELEASED, Released, released, releases_of, rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 
 @pytest.fixture(scope="module")

@@ -109,6 +109,7 @@ def adopt_lost(tiny: Tiny) -> None:
     assert tiny.plan("--all")["steps"] == [], "what is deployed is what is declared"
 
 
+@pytest.mark.long
 def test_a_ledger_that_is_lost_is_rebuilt_from_the_data_folder_and_no_row_is_lost_or_doubled(tiny: Tiny) -> None:
     tiny.done("down", "--confirm", "")
     lose_ledger(tiny)

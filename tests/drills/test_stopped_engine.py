@@ -19,7 +19,7 @@ from pipelines.local_pool.connect_server import LocalPool
 from pipelines.local_pool.java_check import find_java
 from pipelines.spark.session import Session
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 STOP = 'object Stop { def now(): String = { org.apache.spark.SparkContext.getOrCreate().stop(); "stopped" } }'
 NOTICED_S = 20.0

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from core.model.names import TableName
@@ -13,7 +14,18 @@ from state.planner_input import observe
 from state.row_types import Deployment, EnvironmentRow, Measurement
 
 ORDERS, LANDED = TableName("orders"), TableName("landed")
-MEASURED = TableStatistics(at=100.0, rows=40, exact=False, bytes=4000, files=4, earliest=12.5, gone=2)
+MEASURED = TableStatistics(
+    at=100.0,
+    rows=40,
+    exact=False,
+    bytes=4000,
+    files=4,
+    earliest=12.5,
+    gone=2,
+    small_files=3,
+    log_entries=9,
+    log_bytes=900,
+)
 
 
 def test_figures_of_a_version_join_what_its_batches_have_shown(
@@ -26,7 +38,7 @@ def test_figures_of_a_version_join_what_its_batches_have_shown(
     ledger.put_measurements(
         [Measurement(ORDERS, 2, 90.0, state_rows=7, state_bytes=700, fastest_rows_s=1234.5), Measurement(ORDERS, 1, 90)]
     )
-    whole = TableStatistics(100.0, 40, False, 4000, 4, 12.5, 2, 1234.5, 7, 700)
+    whole = replace(MEASURED, rate_rows_s=1234.5, state_rows=7, state_bytes=700)
     with_none = TableStatistics()
     expected = {(LANDED, 0): MEASURED, (ORDERS, 1): with_none, (ORDERS, 2): whole}
     assert ledger.table_statistics() == LedgerReader(path).table_statistics() == expected

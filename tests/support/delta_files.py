@@ -24,6 +24,7 @@ class WrittenLog:
         batch: tuple[str, int] | None = None,
         removes: tuple[str, ...] = (),
         metrics: Mapping[str, str] | None = None,
+        operation: str = "",
     ) -> list[str]:
         """Add one file for each number of rows, None for one without statistics; returns their paths."""
         paths = [f"part-{self.version + 1}-{n}.parquet" for n in range(len(rows))]
@@ -38,7 +39,7 @@ class WrittenLog:
             }
             actions.append({"add": add if count is None else add | {"stats": json.dumps({"numRecords": count})}})
         actions += [{"remove": {"path": path, "dataChange": True}} for path in removes]
-        self._write(actions, written, metrics)
+        self._write(actions, written, metrics, operation)
         return paths
 
     def add(self, path: str, *, batch: tuple[str, int], **more: Any) -> None:
@@ -46,9 +47,12 @@ class WrittenLog:
         about = {"path": path, "size": 100, "modificationTime": 0, "dataChange": True, "stats": '{"numRecords":1}'}
         self._write([{"txn": {"appId": batch[0], "version": batch[1]}}, {"add": about | more}], time.time())
 
-    def _write(self, actions: list[dict[str, Any]], at: float, metrics: Mapping[str, str] | None = None) -> None:
+    def _write(
+        self, actions: list[dict[str, Any]], at: float, metrics: Mapping[str, str] | None = None, operation: str = ""
+    ) -> None:
         self.version += 1
-        lines = [{"commitInfo": {"timestamp": int(at * 1000), "operationMetrics": dict(metrics or {})}}, *actions]
+        about: dict[str, Any] = {"timestamp": int(at * 1000), "operationMetrics": dict(metrics or {})}
+        lines = [{"commitInfo": about | ({"operation": operation} if operation else {})}, *actions]
         (self.log / f"{self.version:020}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 

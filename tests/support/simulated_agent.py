@@ -7,7 +7,7 @@ be made to end as by `kill -9`. What a step does follows `pipelines.agent.runs`,
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from core.model.actions import StepKind
+from core.model.actions import UPKEEP, StepKind
 from core.model.names import TableName as T
 from core.model.states import State, WantedState
 from core.observed.deployment import Binding, ObservedDeployment
@@ -248,6 +248,8 @@ class Agent:
         if step.do is StepKind.HOLD:
             bad = [key for key in self._targets(step) if key not in self.world.queries or key[0] in self.world.stopped]
             return StepFailed(step.n, f"{bad} do not run") if bad else StepDone(step.n, "the word was given")
+        if step.do in UPKEEP:
+            return StepDone(step.n)
         if step.do is StepKind.SWAP:
             again = self.perform(step)
             return GatePolled(step.n, again.note) if isinstance(again, GateOpened) else again
@@ -420,6 +422,20 @@ class Agent:
             self.passes()
         return self._start(step)
 
+    def _rewrite(self, step: Step) -> RunEvidence:
+        version, node = (step.table, step.version), self._nodes[step.table]
+        if step.table in self.world.stopped:
+            return StepFailed(step.n, "stopped by an operator during this run")
+        made = f"rewrite {self.plan.hash}.{step.n}"
+        if self.world.checkpoints[version] != made:
+            self.world.queries.pop(version, None)
+            self.passes()
+            self.world.checkpoints[version] = self.world.written_by[version] = made
+            known = {"revision": node.revision, "texts": node.texts, "bindings": node.bindings}
+            self.world.update(version, checkpoint_id=made, plan_hash=self.plan.hash, **known)
+            self.passes()
+        return self._start(step)
+
     def _alter(self, step: Step) -> RunEvidence:
         assert (step.table, step.version) in self.world.catalog
         return StepDone(step.n)
@@ -493,6 +509,10 @@ class Agent:
         self.world.update(version, wanted=WantedState.STOPPED, state=State.STOPPED, drop_after=None, trash="")
         return StepDone(step.n)
 
+    def _look_after(self, step: Step) -> RunEvidence:
+        self._deployed(step)
+        return GateOpened(step.n)
+
     _acts: "dict[StepKind, Callable[[Agent, Step], RunEvidence]]" = field(
         init=False,
         repr=False,
@@ -508,6 +528,7 @@ class Agent:
             StepKind.HOLD: Agent._hold,
             StepKind.SWAP: Agent._swap,
             StepKind.RESTART: Agent._restart,
+            StepKind.REWRITE: Agent._rewrite,
             StepKind.SEAM: Agent._seam,
             StepKind.ALTER: Agent._alter,
             StepKind.STOP: Agent._stop,
@@ -516,6 +537,8 @@ class Agent:
             StepKind.UNPOINT: Agent._unpoint,
             StepKind.TOMBSTONE: Agent._tombstone,
             StepKind.RESTORE: Agent._restore,
+            StepKind.OPTIMIZE: Agent._look_after,
+            StepKind.VACUUM: Agent._look_after,
         },
     )
 

@@ -41,6 +41,8 @@ class Tiny(Driven):
     landed: int = 0
     format: str = "parquet"
     """Of the tables that statements write."""
+    formats: Mapping[str, str] = field(default_factory=dict)
+    """Of those that have another one, by table."""
     ddl: Mapping[str, str] = field(default_factory=lambda: DDL)
     dml: Mapping[str, str] = field(default_factory=lambda: DML)
     yml: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class Tiny(Driven):
             layer = "sources" if table == "landed" else "facts"
             scripts = self.folder / f"pipelines/{layer}/p/{table}/sql-scripts"
             scripts.mkdir(parents=True, exist_ok=True)
-            (scripts / f"ddl.{table}.sql").write_text(ddl.replace("USING parquet", f"USING {self.format}"))
+            (scripts / f"ddl.{table}.sql").write_text(ddl.replace("USING parquet", f"USING {self.format_of(table)}"))
             if table in self.yml:
                 (scripts.parent / f"{table}.yml").write_text(self.yml[table])
             if table in self.dml:
@@ -75,10 +77,14 @@ class Tiny(Driven):
     def ids(self, table: str, version: int) -> list[int]:
         """Return the ids that a version's table holds, as its own log says: what Spark's readers see."""
         folder = self.folder / f"data/tables/{table}__v{version}"
-        files = self._delta_files(folder) if self.format == "delta" else committed(folder)
+        files = self._delta_files(folder) if self.format_of(table) == "delta" else committed(folder)
         return sorted(
             int(value) for file in files for value in parquet.read_table(file, columns=["id"])["id"].to_pylist()
         )
+
+    def format_of(self, table: str) -> str:
+        """Return the format of a table that a statement writes."""
+        return self.formats.get(table, self.format)
 
     def _delta_files(self, folder: Path) -> list[Path]:
         log = DeltaLog(f"{folder}/delta")
@@ -86,10 +92,14 @@ class Tiny(Driven):
             log.refresh()
         except NoDeltaLog:
             return []
-        return [folder / "delta" / file.path for file in log.files_at(log.head)]
+        return [Path(log.place_of(file)) for file in log.files_at(log.head)]
 
     def _connectors(self) -> str:
-        return f"connectors: {{delta: {{jars: ['{delta_jars()}']}}}}\n" if self.format == "delta" else ""
+        return (
+            f"connectors: {{delta: {{jars: ['{delta_jars()}']}}}}\n"
+            if "delta" in (self.format, *self.formats.values())
+            else ""
+        )
 
 
 @contextmanager

@@ -31,7 +31,7 @@ GOES_ON_BY_COMMAND = {
     "approve": "the approval may still have been recorded: headgate review ID shows it",
     "runs": "the run continues: headgate runs ID --follow follows it",
     "adopt": "the adoption may still have been recorded: headgate adopt shows what is in doubt",
-    **dict.fromkeys(("apply", "delete", "release", "rollback", "undelete"), _RUN),
+    **dict.fromkeys(("apply", "delete", "optimize", "release", "rollback", "undelete", "vacuum"), _RUN),
     **dict.fromkeys(("stop", "start", "restart"), _ACT),
 }
 """What a command that was interrupted leaves behind, and how to look at it again."""

@@ -74,6 +74,26 @@ def plan_retire(parser: CommandParser) -> None:
     _planned(parser)
 
 
+def plan_optimize(parser: CommandParser) -> None:
+    _optimized(parser)
+    _planned(parser)
+
+
+def plan_vacuum(parser: CommandParser) -> None:
+    _vacuumed(parser)
+    _planned(parser)
+
+
+def _optimized(parser: CommandParser) -> None:
+    parser.add_argument("tables", nargs="+", metavar="TABLE", help="tables on Delta; of each what serves")
+
+
+def _vacuumed(parser: CommandParser) -> None:
+    _optimized(parser)
+    told = "keep the files of versions of the last so many hours; by default as each table says, 168 h"
+    parser.add_argument("--retain", metavar="HOURS", default="", help=told)
+
+
 def _deleted(parser: CommandParser) -> None:
     parser.add_argument("tables", nargs="+", metavar="TABLE", help="deleted tables, with those of them that they read")
 
@@ -91,7 +111,7 @@ def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
         ("--rebuild", "rebuild the requested tables, changed or not", {"action": "store_true"}),
         ("--keep-table", "change only statements: no table is created, altered or swapped", {"action": "store_true"}),
         ("--hold", "let the run wait before its swap: headgate release swap RUN", {"action": "store_true"}),
-        ("--from", "begin to read at earliest, at now, or at a time (UTC)",
+        ("--from", "begin to read at earliest, at now, at a time (UTC), or at a version (Delta)",
          {"dest": "start", "metavar": "WHERE"}),
         ("--strategy", "how one table comes to its new revision instead of the default; may be repeated",
          {"action": "append", "default": [], "metavar": "T=WORD[@AT]"}),
@@ -210,6 +230,16 @@ def delete(parser: CommandParser) -> None:
 
 def rollback(parser: CommandParser) -> None:
     _released(parser)
+    _executed(parser)
+
+
+def optimize(parser: CommandParser) -> None:
+    _optimized(parser)
+    _executed(parser)
+
+
+def vacuum(parser: CommandParser) -> None:
+    _vacuumed(parser)
     _executed(parser)
 
 

@@ -1,4 +1,4 @@
-"""The commands `apply`, `delete`, `rollback` and `undelete`: execute a plan, given or made for it, and follow it."""
+"""The commands `apply`, `delete`, `rollback`, `undelete`, `optimize` and `vacuum`: execute a plan, and follow it."""
 
 import time
 from collections.abc import Sequence
@@ -48,11 +48,21 @@ def undelete(context: CommandContext) -> int:
     return execute_by_name(context, "undelete", context.args.tables)
 
 
-def execute_by_name(context: CommandContext, verb: str, words: Sequence[str]) -> int:
-    """Plan a rollback, an undelete or a retirement of tables or runs by name, show it, ask, and execute it."""
+def optimize(context: CommandContext) -> int:
+    """Plan small files of tables into large ones, show it, ask, and execute it."""
+    return execute_by_name(context, "optimize", context.args.tables)
+
+
+def vacuum(context: CommandContext) -> int:
+    """Plan files of older versions away, show it, ask, and execute it."""
+    return execute_by_name(context, "vacuum", context.args.tables, retain=context.args.retain)
+
+
+def execute_by_name(context: CommandContext, verb: str, words: Sequence[str], *, retain: str = "") -> int:
+    """Plan what takes tables, or runs, by name, show it, ask, and execute it."""
     context.announce()
     operations = context.operations
-    request = operations.back_request(verb, words)
+    request = operations.request_by_name(verb, words, retain=retain)
     refuse_unknown(operations.project(), planner_input.observe(operations.reader), request)
     submitted = operations.submit(request)
     context.voice.say("\n".join(plan_lines(submitted.plan)))

@@ -13,6 +13,7 @@ from core.model.problems import Problem
 from core.model.states import State
 from core.observed.deployment import PlannerInput
 from core.plan.model import Plan
+from core.plan.request import BY_NAME
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
 from tui.command_line.plan_request import PlanArguments, read_request
@@ -110,9 +111,10 @@ def _frozen(known: PlannerInput) -> str:
 
 
 def _asked(context: CommandContext, verb: str, said: "planner_input.ObservedDocument | None") -> PlanArguments:
-    if verb in ("rollback", "undelete", "retire"):
-        observed = said.known.observed if said else None
-        return PlanArguments(context.operations.back_request(verb, context.args.tables, observed), {})
+    if verb in BY_NAME:
+        observed, retain = said.known.observed if said else None, getattr(context.args, "retain", "")
+        found = context.operations.request_by_name(verb, context.args.tables, observed, retain=retain)
+        return PlanArguments(found, {})
     return read_request(context, verb)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from core.model.states import State
 from core.observed.table_statistics import TableStatistics
+from core.sql.log_starts import words_of
 from core.text.secrets import mask_literals
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
@@ -12,7 +13,8 @@ from state.row_types import Deployment, Measurement
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.statement_output import check_fail_on, short_or_dash, statement_as_json
-from tui.presentation.styling.value_formatting import long_duration, rate, short_duration, short_number, short_size
+from tui.presentation.styling.value_formatting import long_duration, rate, short_duration, short_number
+from tui.presentation.view.table_files import file_words, log_words
 
 
 def show(context: CommandContext) -> int:
@@ -79,6 +81,7 @@ def _version_as_json(deployment: Deployment) -> dict[str, Any]:
         "stops_at": deployment.stops_at,
         "served_at": deployment.served_at,
         "served_by": deployment.served_by,
+        "clone_of": deployment.clone_of or None,
     }
 
 
@@ -90,7 +93,7 @@ def _holds(figures: TableStatistics, rows_total: int | None, now: float) -> str:
     mark = "" if rows_total is not None or figures.exact else "~"
     parts = [f"{'?' if rows is None else mark + short_number(rows)} rows"]
     if figures.files is not None:
-        parts.append(f"{short_size(figures.bytes or 0)} in {counted(figures.files, 'file')}")
+        parts.append(file_words(figures))
     if figures.earliest is not None:
         parts.append(f"oldest {long_duration(now - figures.earliest)}")
     if figures.gone:
@@ -112,11 +115,13 @@ def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int
     lines = [
         field("table", f"{d.table} v{d.version}  {d.state} {long_duration(now - d.state_since)}  wanted {d.wanted}"),
         field("product", f"{d.product}  {d.layer}" + (f"  owner {d.owner}" if d.owner else "")),
-        field("reads", (reads or "nothing") + "".join(f"  only {where}" for where in d.begins_where)),
+        field("reads", (reads or "nothing") + "".join(f"  only {words_of(where)}" for where in d.begins_where)),
         field("read by", ", ".join(f"{table}@v{version}" for table, version in readers) or "nothing here"),
-        field("writes", f"{d.folder}  ({d.format}, {d.mode})"),
+        field("writes", f"{d.folder}  ({d.format}, {d.mode}{f', a clone of v{d.clone_of}' if d.clone_of else ''})"),
         field("holds", _holds(found.statistics, m.rows_total if m else None, now)),
     ]
+    if log := log_words(found.statistics):
+        lines.append(field("log", log))
     if not d.external:
         lines.append(field("checkpoint", f"{d.checkpoint}  id {d.checkpoint_id or '-'}  trigger {d.trigger}"))
     if d.error:

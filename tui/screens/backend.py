@@ -303,8 +303,8 @@ class ConsoleBackend:
         return f"run {found.id[:10]}: the ticket of {reader} is closed"
 
     def back(self, verb: str, words: tuple[str, ...]) -> str:
-        """Submit the plan of a rollback, an undelete or a retirement; return its hash. Raises Refused, UsageError."""
-        return self._service.submit(self._service.back_request(verb, words)).plan.hash
+        """Submit the plan of what takes tables by name; return its hash. Raises Refused, UsageError."""
+        return self._service.submit(self._service.request_by_name(verb, words)).plan.hash
 
     def continuation(self, run_id: str) -> str:
         """Submit the plan that goes on from a failed run; its hash, empty where no text has changed."""

@@ -45,6 +45,8 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _run(screen, rest)
         case "undo":
             _undo(screen, rest or screen.undone_by_default())
+        case "optimize" | "vacuum":
+            plan_back(screen, word, tuple(rest.split()) or screen.acted_on())
         case "rollback" | "undelete" | "retire":
             named = () if word == "undelete" else screen.rolled_back_by_default()
             plan_back(screen, word, tuple(rest.split()) or named)
@@ -112,8 +114,8 @@ def _undo(screen: StatementActionsScreen, word: str) -> None:
 
 
 def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...]) -> None:
-    """Plan what served before the release of some tables or of a run, deleted tables out of the trash, or the end of
-    what was replaced.
+    """Plan what served before the release of some tables or of a run, deleted tables out of the trash, the end of what
+    was replaced, or what looks after the files of tables.
     """
     backend = screen.state.backend
     if not words:
@@ -168,7 +170,7 @@ def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:
         action = next((one for one in actions_on_screen("home") if one.typed == word), None)
     if action is None:
         known = " ".join(name for name, _ in names(screen.screen_name) if len(name) > 1)
-        screen.state.notify(f":{word} is not a command here: {known}", Tone.CHANGING)
+        screen.state.notify(f":{word} is unknown: {known}", Tone.CHANGING)
         return
     if rest and word in TAKES_TABLES:
         _select(screen, action, tuple(rest.replace(",", " ").split()))

@@ -15,7 +15,7 @@ from core.model.errors import Refused, UsageError
 from core.model.names import TableName, parse_statement_name, parse_table_name, split_query
 from core.observed.serving import serving_versions
 from core.plan.model import Plan
-from core.plan.request import PlanRequest
+from core.plan.request import PlanRequest, parse_retention
 from core.run.model import RunState, StepState
 from state.ledger import LedgerReader
 from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
@@ -113,10 +113,15 @@ class EnvironmentService:
         """Find a run; raises UsageError."""
         return agent_commands.find_run(self.reader, id_prefix)
 
-    def back_request(
-        self, verb: str, words: Iterable[str], observed: "Mapping[TableName, ObservedDeployment] | None" = None
+    def request_by_name(
+        self,
+        verb: str,
+        words: Iterable[str],
+        observed: "Mapping[TableName, ObservedDeployment] | None" = None,
+        *,
+        retain: str = "",
     ) -> PlanRequest:
-        """Return the request of a rollback, an undelete or a retirement, from tables or from runs that swapped some in.
+        """Return the request of what takes tables by name; a rollback and a retirement take runs as well.
 
         Runs are those of the ledger, or of what a document says was `observed`. Raises BadName, UsageError, and
         Refused for a run of which nothing serves any more.
@@ -132,7 +137,8 @@ class EnvironmentService:
             is_run = is_run and ("-" in word or any(run.id.startswith(word) for run in self.reader.runs()))
             of_run = self._served_by if verb == "rollback" else self._replaced_by
             tables += of_run(word) if is_run else [parse_table_name(word)]
-        return normal_request(PlanRequest(verb=verb, tables=tuple(tables)))
+        retain_h = parse_retention(retain) if retain else ""
+        return normal_request(PlanRequest(verb=verb, tables=tuple(tables), retain_h=retain_h))
 
     def _served_by(self, id_prefix: str) -> tuple[TableName, ...]:
         run = self.run(id_prefix)

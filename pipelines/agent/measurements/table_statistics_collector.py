@@ -102,6 +102,7 @@ class TableStatisticsCollector:
         now = self._world.clock()
         try:
             held = files.contents(deployment.folder, deployment.format)
+            history = files.log_history(deployment.folder, deployment.format)
             gone = None
             if not deployment.external:
                 sources = streamed_sources(deployment, streamed_reads(deployment), by_version)
@@ -112,7 +113,7 @@ class TableStatisticsCollector:
             return {}
         if held is None:
             return {key: TableStatistics(at=now, exact=False, gone=gone)}
-        return {key: TableStatistics(now, held.rows, held.exact, held.bytes, held.files, held.earliest, gone)}
+        return {key: held.as_statistics(now, gone, history)}
 
     def _headroom(self) -> Headroom:
         pool, now = self._world.layout.environment.pool, self._world.clock()

@@ -186,7 +186,9 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
 def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> tuple[int, float]:
     """Return how many rows behind, or else seconds, count as caught up: what serves may itself be behind."""
     few = min(LAG_ROWS, (mine.rows_total or 0) // 100)
-    like_theirs = int(theirs.lag_rows * 1.1) if theirs and theirs.lag_rows is not None else 0
+    # What is written again in place is compared with nothing: it serves itself.
+    beside = theirs is not None and theirs.version != mine.version
+    like_theirs = int(theirs.lag_rows * 1.1) if theirs and beside and theirs.lag_rows is not None else 0
     return max(few, like_theirs), 2 * trigger_s(deployment.trigger) + 15
 
 

@@ -1,6 +1,5 @@
 """Step effects that end versions or bring them back: stop, soak, into the trash, out of it."""
 
-from core.model.actions import Strategy
 from core.model.errors import HeadgateError
 from core.model.names import physical_name
 from core.model.states import State, WantedState
@@ -20,8 +19,7 @@ def stop(run: OpenRun, step: Step) -> RunEvidence:
     if readers := run.running_readers(step):
         run.world.ledger.update_deployment(step.table, step.version, stops_at=run.world.clock())
         return StepKept(step.n, f"keeps running: {readers} reads it")
-    starts_over = run.node(step).strategy == Strategy.KEYED
-    if deployment.active and run.plan.request.verb != "delete" and not starts_over:
+    if deployment.active and run.plan.request.verb != "delete":
         return StepKept(step.n, "keeps running: it serves")
     run.world.ledger.update_deployment(step.table, step.version, wanted=WantedState.STOPPED, state=State.STOPPING)
     stop_query(run.world, deployment)
@@ -64,6 +62,9 @@ def tombstone(run: OpenRun, step: Step) -> RunEvidence:
     with run.world.locks.deleting((step.table, step.version)):
         if readers := run.running_readers(step):
             return StepFailed(step.n, f"{readers} reads it again; stop the reader, or plan again")
+        if clones := [d for d in run.world.ledger.clones(step.table, step.version) if not d.deleted]:
+            names = ", ".join(physical_name(d.table, d.version) for d in clones)
+            return StepFailed(step.n, f"its files hold rows of {names}, a clone of it; rebuild {step.table} first")
         set_aside(run.world, deployment)
         days = run.world.layout.environment.drop_after_d
         return StepDone(step.n, f"files kept until {days:g} days from now")

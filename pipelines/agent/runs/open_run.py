@@ -16,6 +16,7 @@ from state.plans import local_time
 from state.row_types import Deployment
 
 if TYPE_CHECKING:
+    from pipelines.agent.runs.upkeep_steps import OpenUpkeep
     from pipelines.agent.runs.validation_step import OpenValidation
 
 
@@ -38,6 +39,8 @@ class OpenRun:
         self.seams: dict[int, str] = {}
         """Where each restarted statement goes on, in words, by the number of its step."""
         self.validations: dict[int, OpenValidation] = {}
+        """By the number of the step."""
+        self.upkeep: dict[int, OpenUpkeep] = {}
         """By the number of the step."""
         self.half_moved: dict[int, bool] = {}
         """By the number of a swap whether some of its pointers may have moved, and others not."""

@@ -12,6 +12,7 @@ from core.plan.codec import plan_from_json
 from core.project.revision import RevisionTexts
 from core.run.model import StepState
 from core.sql.comparison.row_effects import RowEffect, RowSide
+from core.sql.log_starts import read_log_start, words_of
 from core.sql.tokens.data_types import quoted_name
 from core.validation.expectations import (
     ComparedStatement,
@@ -95,10 +96,11 @@ def of_release(
     if (old.begins_where, old.begins_after) == (new.begins_where, new.begins_after):
         return expected
     after = f"what follows {old.begins_after}" if old.begins_after else "the beginning"
-    name, where = query_name(old.table, old.version), " and ".join(old.begins_where) or after
+    name, where = query_name(old.table, old.version), " and ".join(map(words_of, old.begins_where)) or after
     words = f"{name} begins with {where}"
     whole = not (new.begins_where or old.begins_after or new.begins_after)
-    predicate = left_out_by(old.begins_where, _statement(new), ddls) if whole else ""
+    filtered = whole and not any(map(read_log_start, old.begins_where))
+    predicate = left_out_by(old.begins_where, _statement(new), ddls) if filtered else ""
     if predicate:
         return replace(expected, rows=(*expected.rows, RowEffect(RowSide.NEW, words, predicate)))
     begins = tuple(RowEffect(side, f"{words}, in any number") for side in RowSide)
@@ -118,7 +120,7 @@ def _earlier_texts(world: AgentContext, old: Deployment) -> tuple[RevisionTexts,
     """Return the other texts that a version ran with, by the plans of the runs that started and restarted it."""
     found: dict[tuple[str, str], RevisionTexts] = {}
     for run in world.ledger.runs_of(old.table):
-        began = {StepKind.CREATE, StepKind.RESTART}
+        began = {StepKind.CREATE, StepKind.RESTART, StepKind.REWRITE}
         if not any((s.table, s.version, s.state) == (old.table, old.version, StepState.DONE) and s.do in began
                    for s in run.steps):  # fmt: skip
             continue

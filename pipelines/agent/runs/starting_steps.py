@@ -9,11 +9,13 @@ from core.model.table_formats import table_format
 from core.plan.model import Step
 from core.ports.storage import FolderTaken
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
+from core.sql.log_starts import read_log_start
 from pipelines.agent.context import WRITE_CALL_S
-from pipelines.agent.deployment_compiler import column_types
+from pipelines.agent.deployment_compiler import column_types, streamed_reads
 from pipelines.agent.deployment_lifecycle import stop
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.paused_readers import paused_readers
+from pipelines.agent.table_identities import takes_changes
 from state.row_types import Deployment
 
 PENDING = "started, first batch pending"
@@ -37,6 +39,8 @@ def create(run: OpenRun, step: Step) -> RunEvidence:
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table))
     built = run.built(step)
+    if why := _why_not_begun(run, built):
+        return StepFailed(step.n, f"{why}; nothing was made: plan again")
     note = run.folder_note(built)
     try:
         run.world.files.prepare(built.folder, note)
@@ -51,6 +55,23 @@ def create(run: OpenRun, step: Step) -> RunEvidence:
         made = run.world.files.identity(built.folder, built.format)
         run.world.ledger.put_deployment(replace(built, made_by=run.id, table_id=made))
     return StepDone(step.n)
+
+
+def _why_not_begun(run: OpenRun, built: Deployment) -> str:
+    """Explain why a version cannot begin at its places in the logs of what it streams; empty where it can."""
+    starts = [start for start in map(read_log_start, built.begins_where) if start is not None]
+    if not starts or run.world.ledger.deployment(built.table, built.version) is not None:
+        return ""
+    versions = {b.parent: b.version for b in built.bindings if b.streamed}
+    reads = {read.table: read for read in streamed_reads(built)}
+    for start in starts:
+        parent = run.world.ledger.deployment(start.table, versions[start.table])
+        if parent is None:
+            return f"{start.table} is not there"
+        changes = takes_changes(reads[start.table])
+        if why := run.world.files.why_not_from(parent.folder, parent.format, start, takes_changes=changes):
+            return why
+    return ""
 
 
 def start(run: OpenRun, step: Step) -> RunEvidence:

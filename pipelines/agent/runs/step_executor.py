@@ -13,8 +13,10 @@ from pipelines.agent.runs import (
     fork_steps,
     held_steps,
     pointer_steps,
+    rewrite_steps,
     seam_steps,
     starting_steps,
+    upkeep_steps,
     validation_step,
 )
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
@@ -31,6 +33,7 @@ _EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
     StepKind.HOLD: held_steps.hold,
     StepKind.SWAP: pointer_steps.swap,
     StepKind.RESTART: starting_steps.restart,
+    StepKind.REWRITE: rewrite_steps.rewrite,
     StepKind.SEAM: seam_steps.seam,
     StepKind.ALTER: starting_steps.alter,
     StepKind.STOP: ending_steps.stop,
@@ -39,6 +42,8 @@ _EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
     StepKind.UNPOINT: pointer_steps.unpoint,
     StepKind.TOMBSTONE: ending_steps.tombstone,
     StepKind.RESTORE: ending_steps.restore,
+    StepKind.OPTIMIZE: upkeep_steps.look_after,
+    StepKind.VACUUM: upkeep_steps.look_after,
 }
 """What performs each kind of step; a gate, CATCH_UP, is opened by the executor, which polls it."""
 
@@ -102,15 +107,18 @@ class StepExecutor:
     def end_waits(self, waiting: Collection[int] = ()) -> None:
         """End what is done in the background for steps that do not wait any more, all but those by number."""
         validation_step.end_comparisons(self._run, waiting)
+        upkeep_steps.end_upkeep(self._run, waiting)
 
     def _look(self, step: Step) -> RunEvidence:
         match step.do:
-            case StepKind.START | StepKind.RESUME | StepKind.RESTART:
+            case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.REWRITE:
                 return starting_steps.look_for_proof(self._run, step)
             case StepKind.VALIDATE:
                 return validation_step.look_for_verdict(self._run, step)
             case StepKind.HOLD:
                 return held_steps.look_at_held(self._run, step)
+            case StepKind.OPTIMIZE | StepKind.VACUUM:
+                return upkeep_steps.look_for_end(self._run, step)
             case StepKind.SEAM if seam_steps.has_moved(self._run, step):
                 return starting_steps.look_for_proof(self._run, step)
             case StepKind.SWAP | StepKind.SEAM:

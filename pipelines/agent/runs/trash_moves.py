@@ -30,8 +30,8 @@ def set_aside(world: AgentContext, deployment: Deployment) -> None:
 def take_out(world: AgentContext, deployment: Deployment) -> None:
     """Move a version's files back from the trash and register its table; it is stopped.
 
-    Raises Refused where its time in the trash is over. The ledger comes last: until then it is in the trash, and an
-    undelete begins again.
+    What it is a clone of comes with it. Raises Refused where its time in the trash is over. The ledger comes last:
+    until then it is in the trash, and an undelete begins again.
     """
     if deployment.drop_after is None:
         return
@@ -40,6 +40,9 @@ def take_out(world: AgentContext, deployment: Deployment) -> None:
             f"the time of {deployment.table} v{deployment.version} in the trash is over",
             remedy=f"headgate plan {deployment.table} starts it anew",
         )
+    base = world.ledger.deployment(deployment.table, deployment.clone_of) if deployment.clone_of else None
+    if base is not None:
+        take_out(world, base)
     name = world.layout.catalog_name(deployment.table, deployment.version)
     world.files.put_back(_table_in(deployment.trash, name), deployment.folder)
     world.files.put_back(_checkpoint_in(deployment.trash, name), deployment.checkpoint)

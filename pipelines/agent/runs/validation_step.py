@@ -248,4 +248,6 @@ def _words(results: tuple[CheckResult, ...]) -> str:
     told = [result for result in expected if result.check in _TOLD]
     others = [result for result in expected if result.check != "rows"]
     words = "; ".join(f"{result.check}: {result.summary}" for result in told or others[:1])
-    return f"as expected: {figures(results)}{words}".removesuffix("; ")
+    # Rows come first: a note is cut on a narrow screen, and who gives the word for the swap has to see them there.
+    verdict = f"{figures(results).removesuffix('; ')}, as expected".removeprefix(", ")
+    return f"{verdict}: {words}" if words else verdict

@@ -128,7 +128,7 @@ def test_every_value_of_a_table_has_its_key() -> None:
     assert " ".join(FIELD_BY_KEY) == (
         "state revision deployed since version highest_version bindings checkpoint_id checkpoint_ok pointer table_id"
         " wanted serial retained kept spare served_by former runs_on in_trash tickets begun begins_where pool engine"
-        " begins_after rows_before figures"
+        " begins_after clones rows_before figures"
     )
 
 
@@ -158,6 +158,8 @@ def test_every_value_of_a_table_has_its_key() -> None:
         ({"tables": {"a": {"bindings": {"parent": "p"}}}},
          "a: bindings must be a list of the upstream tables that are read"),
         ({"tables": {"a": {"since": 3}}}, "a: since must be a string"),
+        ({"tables": {"a": {"clones": [[2, "1"]]}}}, "a: clones must be a list of pairs of versions"),
+        ({"tables": {"a": {"clones": 2}}}, "a: clones must be a list of pairs of versions"),
         ({"tables": {"a": {"version": 2**63}}}, "a: version must be a whole number"),
         ({"tables": {"a": {"figures": {"rows": 2**63}}}},
          "a: figures: rows must be a whole number, 0 or greater"),

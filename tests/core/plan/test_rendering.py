@@ -293,22 +293,22 @@ def test_what_is_not_known_is_told_from_what_is_nothing(parts: dict[str, Any], r
 def test_an_offer_has_its_price_and_says_whether_it_is_carried_out() -> None:
     offers = (
         StrategyOffer("earliest", 81_000_000, 870.0, 5, 3_100_000_000, ()),
-        StrategyOffer("keyed", None, None, None, None, ("table data from before",), "no old rows"),
+        StrategyOffer("later", None, None, None, None, ("table data from before",), "no old rows"),
     )
     seen = node("a", Action.REBUILD, strategy="earliest", offers=offers)
     earliest = "earliest (chosen): replays 81 M rows; reading 14 m at best; disk 3.1 GB; loses nothing"
     carried = "replays ? rows; reading ? at best; disk ?; loses table data from before; no old rows"
-    assert offer_lines(seen, every=True) == (earliest, f"keyed (not executable yet): {carried}")
+    assert offer_lines(seen, every=True) == (earliest, f"later (not executable yet): {carried}")
     assert offer_lines(seen) == (earliest,)
-    assert offer_lines(replace(seen, strategy="keyed"))[1:] == (f"keyed (chosen, not executable yet): {carried}",)
+    assert offer_lines(replace(seen, strategy="later"))[1:] == (f"later (chosen, not executable yet): {carried}",)
 
 
 def test_the_reasons_of_a_table_count_the_offers_that_are_not_carried_out_yet() -> None:
-    offers = (StrategyOffer("earliest"), StrategyOffer("keyed"))
+    offers = (StrategyOffer("earliest"), StrategyOffer("later"))
     seen = node("a", Action.REBUILD, strategy="earliest", offers=offers)
     told = node_why(replace(everything(), nodes=(seen,)), T("a"))
     assert "  1 more option not executable yet: --json has all" in told
-    assert not any("keyed" in line for line in told)
+    assert not any("later" in line for line in told)
 
 
 def test_statements_are_counted_without_external_tables_and_what_is_kept_is_counted_in_one_line() -> None:

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
+import pytest
 import small_project
 from domain_builders import actions, deployed, steps
 from domain_builders import plan as planned
@@ -123,14 +125,55 @@ def test_a_star_that_would_write_the_column_into_a_table_without_it_is_refused()
     assert not taken.refusals and actions(taken)["b"] == "restart"
 
 
-def test_positions_are_not_set_where_a_table_on_delta_is_written_or_streamed() -> None:
-    for tables in (("a",), ("b",)):
-        declared = on_delta(*tables)
-        choice = StrategyChoice(T("b"), "fork")
-        request = PlanRequest(tables=(T("b"),), rebuild=True, choices=(choice,))
-        found = make_plan(declared, "dev", running(declared), request)
-        (why,) = [refusal.summary for refusal in found.refusals if refusal.table == "b"]
-        assert why == f"fork cannot be used for b: positions cannot be set yet in {tables[0]} (delta)"
+def chosen(strategy: str, before: Project, after: Project, *, at: str = "", table: str = "b", **seen: Any) -> Plan:
+    """Plan an edit of one table with a strategy that is not the default."""
+    world = {t: replace(d, **seen) if t == table else d for t, d in running(before).items()}
+    request = PlanRequest(tables=(T(table),), choices=(StrategyChoice(T(table), strategy, at),))
+    return make_plan(after, "dev", world, request)
+
+
+def test_without_state_a_version_on_delta_begins_with_the_rows_of_the_old_one() -> None:
+    """Where a table is cloned that costs nothing; where its files would be linked one by one it is no fallback."""
+    edited = {"b": "SELECT id, kind FROM STREAM a WHERE id > 7"}
+    for tables in (("b",), ("a", "b")):
+        found = chosen("fork", on_delta(*tables), on_delta(*tables, selects=edited))
+        assert not found.refusals and actions(found)["b"] == "rebuild"
+        assert [step.do for step in found.steps if step.table == "b" and step.version == 2][:3] == [
+            "create",
+            "fork",
+            "start",
+        ]
+    (why,) = chosen("fork", on_delta("a"), on_delta("a", selects=edited)).refusals
+    assert why.summary == "fork cannot be used for b: it keeps no state that could be taken along"
+
+
+def test_a_version_on_delta_goes_on_where_the_old_one_stands() -> None:
+    edited = {"b": "SELECT id, kind FROM STREAM a WHERE id > 7"}
+    found = chosen("carry_over", on_delta("a", "b"), on_delta("a", "b", selects=edited))
+    assert not found.refusals and "fork" in [step.do for step in found.steps if step.table == "b"]
+    keyed = chosen("carry_over", on_delta("a", "b", keyed="b"), on_delta("a", "b", selects=edited, keyed="b")).refusals[
+        0
+    ]
+    assert keyed.summary == (
+        "carry-over cannot be used for b: its table is upserted by a key, and remembers deleted keys"
+    )
+    (other,) = chosen("chain", on_delta(), on_delta("b")).refusals
+    assert other.summary == "chain cannot be used for b: its format changes from parquet to delta"
+
+
+def test_with_state_nothing_on_delta_counts_as_read_before_a_batch() -> None:
+    timed = {"a": "kind STRING, more TIMESTAMP"}
+    counted = "SELECT max(id) AS id, 'n' AS kind FROM STREAM a WATERMARK more DELAY OF INTERVAL 1 MINUTE GROUP BY "
+    before, after = (
+        on_delta("a", selects={"b": f"{counted} window(more, '{each} minutes')"}, **timed) for each in (1, 2)
+    )
+    (why,) = chosen("seeded", before, after, at="now").refusals
+    assert why.summary == (
+        "seeded cannot be used for b: it keeps state, and a batch that has read a (delta) would have kept none"
+    )
+    assert not chosen(
+        "seeded", on_delta("b"), on_delta("b", selects={"b": "SELECT id, kind FROM STREAM a WHERE id > 7"}), at="now"
+    ).refusals
 
 
 def seam_of_b(*tables: str) -> Plan:
@@ -140,13 +183,11 @@ def seam_of_b(*tables: str) -> Plan:
     return make_plan(declared, "dev", running(declared), request)
 
 
-def test_a_statement_over_delta_alone_keeps_its_table_across_a_rebuild() -> None:
-    found = seam_of_b("a", "b")
+@pytest.mark.parametrize("tables", [(), ("a",), ("b",), ("a", "b")])
+def test_a_statement_keeps_its_table_across_a_rebuild_whatever_it_writes_and_streams(tables: tuple[str, ...]) -> None:
+    found = seam_of_b(*tables)
     assert actions(found) == {"landed": "keep", "a": "rebuild", "b": "restart"} and not found.refusals
     assert [step.do for step in found.steps if step.table == "b"] == ["seam"]
-    for tables in (("a",), ("b",)):
-        (why,) = [refusal.summary for refusal in seam_of_b(*tables).refusals if refusal.table == "b"]
-        assert why == f"seam cannot be used for b: positions cannot be set yet in {tables[0]} (delta)"
 
 
 def test_a_plan_says_what_its_statements_take_of_a_keyed_table() -> None:

@@ -252,6 +252,12 @@ def test_nothing_protected_is_changed_in_place(policy: Policy, node: dict[str, A
     assert found is None or found.verdict == "deny"
 
 
+def test_a_table_that_is_written_again_in_place_is_rebuilt_where_the_policy_asks_of_rebuilds() -> None:
+    node = {"strategy": Strategy.KEYED, "version": 1}
+    found = judged(CHAIN, chain(), rebuild("c"), Policy(approve=("rebuild",)), nodes={"c": node})["approval"]
+    assert (found.verdict, found.summary) == ("approve", "another login must approve it: it rebuilds c")
+
+
 def limited(*, rate: bool, watermark: bool) -> Project:
     one = table("c", "b")
     assert one.parsed is not None

@@ -227,17 +227,12 @@ def test_what_goes_on_from_a_part_goes_on_without_the_rest(edits: dict[str, str]
     ("chosen", "why"),
     [
         ("b=partial", "it needs a time or a partition: partial@2026-01-02T03:04Z"),
-        (
-            "b=partial@12",
-            "12 is neither a time nor a partition, and table versions are not supported for this table format",
-        ),
+        ("b=partial@12", "a has no versions to begin at: its format is parquet"),
+        ("b=partial@soon", "soon is neither a time, a partition nor a version"),
         ("b=partial@k=x", "none of the tables that it streams is partitioned by k"),
         ("b=seeded", "it needs a position: seeded@now"),
         ("b=seeded@2026-01-02T00:00:00Z", "it needs a position: seeded@now"),
-        (
-            "b=seeded@12",
-            "files have no positions to begin at but now (seeded@now); Delta tables and Kafka topics will",
-        ),
+        ("b=seeded@12", "a version is a place to begin at, not what is there now: partial@12"),
         ("b=carry-over", "it keeps state"),
         ("b=fork", "its state does not fit the new query"),
         ("b=chain", "chain applies only when the format, partitioning or location of its table changes"),

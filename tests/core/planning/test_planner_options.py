@@ -52,6 +52,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"continues": "run-1"},
     {"nonce": "n"},
     {"undoes": "7f3a"},
+    {"retain_h": "168"},
     *({"choices": (StrategyChoice(T("a"), strategy),)} for strategy in Strategy),
     {"choices": (StrategyChoice(T("b"), Strategy.PARTIAL, "2026-09-01"),)},
 )

@@ -18,7 +18,7 @@ from core.plan.model import StrategyOffer
 from core.plan.rendering import head_parts
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.planner import make_plan
-from core.planning.strategy_prices import not_executable_yet, refuse_not_executable
+from core.planning.strategy_prices import not_executable_warnings, not_executable_yet, refuse_not_executable
 from core.project.model import Settings
 from tests.support.domain_builders import deployed, plan, project, running, table
 from tests.support.priced_project import TEXTS, declared, measured, node_of, observed, offered, planned, words
@@ -78,17 +78,21 @@ def test_a_rebuild_reads_what_its_parents_hold_and_is_done_after_the_slowest_of_
     assert offered(found, "a")["earliest"] == StrategyOffer("earliest", 1_000, 10.0, 50_000, 40_000, ())
 
 
-def test_a_strategy_that_no_agent_carries_out_is_warned_of_and_is_in_no_remedy() -> None:
-    made = project(table("src"), table("a", "src", settings=upserted()))
-    found = plan(made, running(made), "a", choices=(StrategyChoice(T("a"), "keyed"),))
-    assert [(w.table, w.summary) for w in found.warnings] == [
-        ("a", "keyed is not executable yet: it is planned only, and an agent refuses it")
+def test_a_strategy_that_no_agent_carries_out_is_warned_of_and_refused_by_name() -> None:
+    found = planned(declared(), "c", rebuild=True)
+    later = replace(found, nodes=tuple(replace(n, strategy="later") if n.table == "c" else n for n in found.nodes))
+    assert [(w.table, w.summary) for w in not_executable_warnings(later.nodes)] == [
+        ("c", "later is not executable yet: it is planned only, and an agent refuses it")
     ]
+    with pytest.raises(Refused, match="the plan uses later for c, which this version cannot execute yet"):
+        refuse_not_executable(later)
+    refuse_not_executable(found)
+
+
+def test_what_is_refused_names_what_may_be_had() -> None:
+    made = project(table("src"), table("a", "src", settings=upserted(sequence="")))
     refused = plan(made, running(made), "a", choices=(StrategyChoice(T("a"), "chain"),), rebuild=True).refusals
-    assert [r.remedy for r in refused] == ["use earliest, seeded, carry-over"]
-    with pytest.raises(Refused, match="the plan uses keyed for a, which this version cannot execute yet"):
-        refuse_not_executable(found)
-    refuse_not_executable(planned(declared(), "c", rebuild=True))
+    assert [r.remedy for r in refused] == ["use earliest, seeded"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +186,7 @@ def test_the_strategies_of_releases_are_planned_in_full_and_named() -> None:
 
 
 def upserted(**settings: object) -> Settings:
-    return Settings(**{"mode": "upsert", "key": ("id",), "tags": ("compatible",), **settings})  # type: ignore[arg-type]
+    return Settings(**{"mode": "upsert", "key": ("id",), "sequence": "id", "tags": ("compatible",), **settings})  # type: ignore[arg-type]
 
 
 def test_a_keyed_table_is_written_again_in_place_and_stateful_readers_are_rebuilt() -> None:
@@ -192,15 +196,13 @@ def test_a_keyed_table_is_written_again_in_place_and_stateful_readers_are_rebuil
         table("b", "a", settings=tolerant), table("c", "a", stateful=True, settings=tolerant),
     )  # fmt: skip
     found = plan(made, running(made), "a", rebuild=True)
-    assert list(offered(found, "a")) == ["earliest", "seeded", "carry_over", "keyed"]
+    assert list(offered(found, "a")) == ["earliest", "seeded", "keyed"]
     found = plan(made, running(made), "a", choices=(StrategyChoice(T("a"), "keyed"),))
     assert [(str(n.table), str(n.action), n.version) for n in found.nodes] == [
         ("src", "keep", 0), ("a", "rebuild", 1), ("c", "rebuild", 2),
     ]  # fmt: skip
-    assert [f"{s.do} {s.table}@{s.version}" for s in found.steps][:2] == ["stop a@1", "start a@1"]
-    assert not_executable_yet(found) == (("a", "keyed"),) and node_of(found, "a").loses == (
-        "table data under the same keys",
-    )
+    assert [f"{s.do} {s.table}@{s.version}" for s in found.steps][:2] == ["rewrite a@1", "catch_up a@1"]
+    assert not_executable_yet(found) == () and node_of(found, "a").loses == ("table data under the same keys",)
     assert node_of(found, "c").reason.startswith("a parent is written again")
 
 

@@ -16,9 +16,32 @@ from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Ref
 from core.model.names import TableName, query_name
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
-from core.ports.spark import Analysis, FileView, Pointer, Queries, QueryStart, ReportedQuery, Tables, unheard, unnoticed
-from core.ports.storage import CheckpointState, Cut, FolderTaken, OriginRows, SeenFile, SourceLag, VersionFolders
+from core.observed.log_history import LogHistory
+from core.ports.spark import (
+    Analysis,
+    FileView,
+    Pointer,
+    Queries,
+    QueryStart,
+    ReportedQuery,
+    Tables,
+    TableUpkeep,
+    unheard,
+    unnoticed,
+)
+from core.ports.storage import (
+    CheckpointState,
+    Cut,
+    FolderContents,
+    FolderTaken,
+    OriginRows,
+    SeenFile,
+    SourceLag,
+    Upkeep,
+    VersionFolders,
+)
 from core.project.model import Environment
+from core.sql.log_starts import LogStart
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
@@ -63,6 +86,14 @@ class ScriptedPool:
     """Whether a query over files goes on until it is ended."""
     ended_reads: set[str] = field(default_factory=set)
     """Tags by which they were ended."""
+    looked_after: list[str] = field(default_factory=list)
+    """What OPTIMIZE and VACUUM were asked for."""
+    looks_after: Callable[[str], object] = field(default=lambda sql: None)
+    """Called with each: what it does, or raises."""
+    cloned: list[tuple[str, str, int, str]] = field(default_factory=list)
+    """Each clone: its name, the folder and version of what it is a clone of, and its own folder."""
+    recorded: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """What logs were told that they have: by query the folder of the table and the batch."""
 
     def connection(self) -> PoolConnection:
         if not self.restored:
@@ -82,6 +113,7 @@ class _Connection:
         self.queries: Queries = _Queries(pool)
         self.tables: Tables = _Tables(pool)
         self.analysis: Analysis = _Analysis(pool)
+        self.upkeep: TableUpkeep = _Upkeep(pool)
 
     def call(self, seconds: float, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._pool.reachable:
@@ -142,6 +174,13 @@ class _Tables:
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         self.pool.tables[name] += f" + {columns}"
 
+    def clone(self, name: str, source: str, version: int, location: str) -> None:
+        self.pool.cloned.append((name, source, version, location))
+        self.pool.tables[name] = f"clone of {source} as of {version}"
+
+    def record_batch(self, location: str, query: str, batch: int) -> None:
+        self.pool.recorded[query] = (location, batch)
+
     def forget(self, name: str) -> None:
         self.pool.tables.pop(name, None)
 
@@ -177,6 +216,24 @@ class _Tables:
 
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         return ("sql",), ((sql,),)
+
+
+@dataclass
+class _Upkeep:
+    pool: ScriptedPool
+
+    def optimize(self, name: str, tag: str) -> None:
+        self._look_after(f"optimize {name}")
+
+    def vacuum(self, name: str, retain_h: str, tag: str) -> None:
+        self._look_after(f"vacuum {name} {retain_h}".rstrip())
+
+    def _look_after(self, what: str) -> None:
+        self.pool.looked_after.append(what)
+        self.pool.looks_after(what)
+
+    def end(self, tag: str) -> None:
+        self.pool.ended_reads.add(tag)
 
 
 @dataclass
@@ -230,8 +287,39 @@ class ScriptedFiles:
     """Of tables, by folder."""
     others: dict[str, tuple[TableName, str]] = field(default_factory=dict)
     """The source that is another table, and why, by checkpoint."""
+    not_from: dict[str, str] = field(default_factory=dict)
+    """Why nothing begins at a place in a log."""
+    logged: bool = False
+    """Whether a table has the batch of a fork only once its log was told so."""
+    versions: dict[int, int] = field(default_factory=lambda: {1: 7})
+    """Of a table with a log, by batch."""
+    by_hand: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Tables with rows that no statement has written: the version, and what did it."""
     seeded: list[tuple[str, int | None, str]] = field(default_factory=list)
     """Checkpoints that were seeded, each with its batch and the one that it is like."""
+
+    upkept: dict[str, Upkeep] = field(default_factory=dict)
+    """What OPTIMIZE or VACUUM has done since whenever, by the name of the folder."""
+    unread: dict[str, int] = field(default_factory=dict)
+    """Versions that were not read and that a vacuum deletes, by checkpoint."""
+    kept: float | None = 168.0
+
+    held: FolderContents | None = None
+    """What every table holds."""
+
+    def contents(self, folder: str, format: str) -> FolderContents | None:
+        return self.held
+
+    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
+        return self.upkept.get(Path(folder).name)
+
+    def kept_h(self, folder: str, format: str) -> float | None:
+        return self.kept
+
+    def unread_before(
+        self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
+    ) -> int | None:
+        return self.unread.get(Path(checkpoint).name)
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         before = self.folders.setdefault(folder, note)
@@ -244,10 +332,24 @@ class ScriptedFiles:
 
     def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
         self.asked_records.add((Path(folder).name, format, query))
+        if self.logged and query in {f"id in {checkpoint}" for checkpoint in self.begun_elsewhere}:
+            return self.sink if query in self.pool.recorded else None
         return self.sink
 
     def identity(self, folder: str, format: str) -> str:
         return self.ids.get(folder, "")
+
+    def log_history(self, folder: str, format: str) -> LogHistory | None:
+        return None
+
+    def why_not_from(self, folder: str, format: str, start: LogStart, *, takes_changes: bool) -> str:
+        return self.not_from.get(start.value, "")
+
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        return self.versions.get(batch)
+
+    def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
+        return self.by_hand.get(folder)
 
     def why_other_source(
         self,
@@ -293,6 +395,11 @@ class ScriptedFiles:
         self.started.add(version.checkpoint)
         self.seeded.append((version.checkpoint, batch, like))
         return Cut(batch, f"id in {version.checkpoint}")
+
+    @property
+    def begun_elsewhere(self) -> set[str]:
+        """Return the checkpoints that were forked or seeded."""
+        return {*self.forked, *(checkpoint for checkpoint, _, _ in self.seeded)}
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         self.folders[folder] = note

@@ -11,7 +11,7 @@ from core.model.states import State
 from core.observed.deployment import Binding
 from core.project.revision import RevisionTexts
 from pipelines.agent.deployment_lifecycle import check_checkpoint
-from pipelines.agent.replaced_tables import REPLACED, ReplacedTables
+from pipelines.agent.replaced_tables import BY_HAND, REPLACED, ReplacedTables
 from pipelines.agent.table_identities import register_again
 
 
@@ -65,3 +65,26 @@ def test_a_source_that_was_replaced_is_named_with_who_reads_it(world: Any) -> No
     after = world.ledger.deployment(TableName("c"), 2)
     assert after.error == "t__v1, which c@v2 reads, was re-created: its id is y, and what was read had x"
     assert world.ledger.deployment(TableName("t"), 1).state == State.RUNNING, parent
+
+
+def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_runs_on(world: Any) -> None:
+    texts = RevisionTexts("CREATE TABLE t (id BIGINT) USING delta;", "INSERT INTO t SELECT id FROM STREAM s;",
+                          "mode: upsert\nkey: [id]\n")  # fmt: skip
+    found = on_delta(world, mode="upsert/1", texts=texts)
+    world.files.by_hand[found.folder] = (7, "WRITE")
+
+    def said() -> list[tuple[str, str]]:
+        return [(event.summary, event.detail) for event in world.ledger.events_of(TableName("t"), "exception")]
+
+    rounds = ReplacedTables(world)
+    rounds.round()
+    rounds.round()
+    ReplacedTables(world).round()
+    words = (
+        "rows of t__v1 were written by hand (WRITE in version 7), not by its statement: a key may stand there twice, "
+    )
+    assert said() == [(BY_HAND, words + "or be gone; headgate plan t --rebuild reads all again")]
+    assert world.ledger.deployment(TableName("t"), 1).state == State.RUNNING
+    world.files.by_hand[found.folder] = (9, "DELETE")
+    rounds.round()
+    assert len(said()) == 2

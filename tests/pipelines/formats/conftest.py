@@ -21,6 +21,7 @@ from pipelines.formats.delta_tables import DeltaTables
 from pipelines.spark.catalog import SparkTables
 from pipelines.spark.session import Session
 from pipelines.spark.streaming_queries import SparkQueries
+from pipelines.spark.table_upkeep import SparkUpkeep
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Lake:
 
     def __post_init__(self) -> None:
         self.tables = SparkTables(self.session)
+        self.upkeep = SparkUpkeep(self.session)
         self.files = TableCheckpoints("ledger")
         self.files._delta = DeltaTables(refresh_s=0)
 

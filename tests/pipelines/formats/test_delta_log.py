@@ -10,7 +10,8 @@ from delta_files import WrittenLog, commit_batch, offset_line
 
 from core.model.errors import TryAgain
 from core.model.names import TableName
-from pipelines.formats import delta_log
+from core.observed.table_statistics import SMALL_FILE
+from pipelines.formats import delta_log, delta_upkeep
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.formats.delta_log import CommitsGone, DeltaLog, NoDeltaLog
 from pipelines.formats.delta_tables import DeltaTables
@@ -273,3 +274,42 @@ def test_a_hundred_statements_over_a_hundred_parents_are_measured_within_a_secon
     print(f"100 statements: {cold:.3f} s cold, {warm:.3f} s after a commit in each (writing took {made:.3f} s)")
     assert set(first) == {100} and set(second) == {105}
     assert warm < 1.0, "a log is read once for each change"
+
+
+def test_small_files_and_the_log_since_its_checkpoint_are_counted_once_for_each_version(tmp_path: Path) -> None:
+    written, tables = WrittenLog(tmp_path / "t"), DeltaTables(refresh_s=0)
+    small, large = written.commit(10, SMALL_FILE // 100)
+    found = tables.contents(str(tmp_path / "t"))
+    assert found is not None and (found.files, found.small_files, found.log_entries) == (2, 1, 2)
+    assert found.log_bytes == sum(path.stat().st_size for path in written.log.iterdir())
+    for _ in range(3):
+        written.commit(1, removes=(small,))
+    found = tables.contents(str(tmp_path / "t"))
+    assert found is not None and (found.files, found.small_files, found.log_entries) == (4, 3, 5)
+    assert large in {file.path for file in DeltaTables()._log(str(tmp_path / "t")).files_at(4)}
+
+
+def test_a_log_that_is_far_behind_its_checkpoint_has_a_length_and_no_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_upkeep, "LOOKED_AT", 3)
+    written, tables = WrittenLog(tmp_path / "t"), DeltaTables(refresh_s=0)
+    for expected in ((1, True), (2, True), (3, True), (4, False)):
+        found = tables.contents(str(tmp_path / "t"))
+        assert found is not None and (found.log_entries, found.log_bytes is not None) == expected
+        written.commit(1)
+
+
+def test_rows_that_no_statement_has_written_are_told_by_operation_and_version(
+    files: TableCheckpoints, tmp_path: Path
+) -> None:
+    log = WrittenLog(tmp_path)
+    (first,) = log.commit(5, operation="MERGE")
+    log.commit(operation="WRITE", batch=("q", 0))
+    assert files.written_by_hand(str(tmp_path), "delta") is None, "its own MERGE, and the record of its batch"
+    assert files.written_by_hand(str(tmp_path), "parquet") is None
+    log.commit(1, operation="WRITE")
+    log.commit(operation="MERGE", removes=(first,))
+    assert files.written_by_hand(str(tmp_path), "delta") == (3, "WRITE")
+    log.commit(4, operation="DELETE", removes=("part-3-0.parquet",))
+    assert files.written_by_hand(str(tmp_path), "delta") == (5, "DELETE")

@@ -126,6 +126,9 @@ def test_a_log_is_read_the_same_from_a_checkpoint_as_from_its_beginning(lake: An
     assert (again.id, again.head, again.batches) == (whole.id, whole.head, whole.batches)
     assert again.active() == whole.active() and again.active().rows == lake.count("p") == 32
     assert whole.shrank
+    held = lake.files.contents(lake.place("p"), "delta")
+    assert (held.small_files, held.log_entries) == (held.files, whole.head - 10)
+    assert held.log_bytes == sum(Path(place, f"_delta_log/{n:020}.json").stat().st_size for n in (11, 12))
 
 
 def test_a_table_is_created_below_our_own_files_and_nowhere_beside_them(lake: Any) -> None:

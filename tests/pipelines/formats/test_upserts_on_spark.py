@@ -1,11 +1,13 @@
 """Keyed tables on real Spark: the last row of each key, exactly, whatever is run again, comes late or is refused."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.ports.storage import VersionFolders
 from pipelines.formats.delta_log import DeltaLog
 
 pytestmark = pytest.mark.spark
@@ -117,6 +119,64 @@ def test_readers_take_changes_exactly_and_a_stream_of_rows_fails(lake: Any) -> N
     with pytest.raises(AssertionError, match="DELTA_SOURCE_TABLE_IGNORE_CHANGES"):
         lake.table("r", "id BIGINT")
         lake.run("r", f"SELECT id FROM STREAM {lake.name('k')} WITH ('startingVersion'='0')")
+
+
+def written_again(lake: Any, select: str) -> Any:
+    """Have the query of `k` begin anew on its table, on a checkpoint as a rewrite makes it; returns what goes on."""
+    place = lake.checkpoint("k.rewrite.r2")
+    lake.files.seed(VersionFolders(lake.place("k"), place), (), {"run": "r"})
+    upsert = replace(lake.upsert("k", "id", "v", "seq", "gone", sequence="seq", deletes="gone"), checkpoint=place)
+
+    def run() -> None:
+        lake.run("k", select, checkpoint="k.rewrite.r2", upsert=upsert)
+
+    run()
+    return run
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_a_table_that_is_written_again_in_place_is_as_one_that_was_built_anew(lake: Any) -> None:
+    run = keyed(lake, sequence="seq", deletes="gone")
+    happened(lake, (1, "a", 1, False), (2, "x", 4, False), (3, "y", 1, False), (4, "n", 2, True))
+    run()
+    happened(lake, (1, "b", 3, False), (2, "late", 2, False), (3, "y", 2, True), (3, "z", 3, False), (5, "e", 5, True))
+    run()
+    upper = f"SELECT id, upper(v) AS v, seq, gone FROM STREAM {lake.name('p')} WITH ('maxFilesPerTrigger'='1')"
+    run = written_again(lake, upper)
+    lake.table("anew", EVENTS, CDF)
+    lake.run("anew", upper, upsert=lake.upsert("anew", "id", "v", "seq", "gone", sequence="seq", deletes="gone"))
+    both = [sorted(lake.sql(f"SELECT id, v, seq, gone FROM {lake.name(table)}")) for table in ("k", "anew")]
+    assert both[0] == both[1] == [(1, "B", 3, False), (2, "X", 4, False), (3, "Z", 3, False)]
+    happened(lake, (4, "late", 1, False), (5, "back", 6, False))
+    run()
+    assert held(lake) == {1: "B", 2: "X", 3: "Z", 5: "BACK"}, "what was deleted is remembered"
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_rows_of_keys_that_the_new_text_does_not_give_stay_in_a_table_that_is_written_again(lake: Any) -> None:
+    run = keyed(lake, sequence="seq", deletes="gone")
+    happened(lake, (1, "a", 1, False), (2, "x", 4, False))
+    run()
+    written_again(lake, f"SELECT id, upper(v) AS v, seq, gone FROM STREAM {lake.name('p')} WHERE id > 1")
+    assert held(lake) == {1: "a", 2: "X"}, "which is why such an edit asks for an approval"
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_a_row_that_was_written_by_hand_stands_beside_the_keys_own_and_is_told(lake: Any) -> None:
+    run = keyed(lake, sequence="seq", deletes="gone")
+    happened(lake, (1, "a", 1, False), (2, "x", 1, True))
+    run()
+    assert lake.files.written_by_hand(lake.place("k"), "delta") is None
+    lake.sql(f"INSERT INTO {lake.name('k')} VALUES (1, 'mine', 1, false)")
+    happened(lake, (1, "b", 2, False))
+    run()
+    assert sorted(lake.sql(f"SELECT id, v FROM {lake.name('k')}")) == [(1, "b"), (1, "b")]
+    version, operation = lake.files.written_by_hand(lake.place("k"), "delta")
+    (written,) = lake.sql(f"SELECT count(*) FROM {lake.name('k')} VERSION AS OF {version}")
+    assert (operation, written) == ("WRITE", (2,))
 
 
 @pytest.mark.drill

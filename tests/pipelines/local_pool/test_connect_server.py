@@ -236,6 +236,11 @@ def test_a_connection_without_the_token_is_refused(pool: LocalPool, token: str) 
 
 
 @pytest.mark.spark
+def test_what_a_server_has_compiled_is_kept_for_more_than_a_few_statements(session: Session) -> None:
+    assert session.spark.conf.get("spark.sql.codegen.cache.maxEntries") == "5000"
+
+
+@pytest.mark.spark
 @pytest.mark.drill
 def test_an_xml_document_makes_the_pool_fetch_nothing(session: Session) -> None:
     listener = socket.create_server(("127.0.0.1", 0))

@@ -5,7 +5,7 @@ import json
 import os
 import sqlite3
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,14 @@ def test_show_says_from_where_on_a_version_reads(shop: Any, capsys: pytest.Captu
     assert f"reads       landed (stream)  only {where}" in capsys.readouterr().out
 
 
+def test_show_says_of_what_a_version_is_a_clone(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [version["clone_of"] for version in told(["show", "a"], capsys)["versions"]] == [None]
+    shop.update_deployment(TableName("a"), 1, clone_of=3)
+    assert [version["clone_of"] for version in told(["show", "a"], capsys)["versions"]] == [3]
+    assert exit_codes.run_command_line(["show", "a"]) == 0
+    assert "append, a clone of v3)" in capsys.readouterr().out
+
+
 def test_show_is_of_one_moment(shop: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     read = LedgerReader.versions
 
@@ -189,6 +197,20 @@ def test_show_says_what_a_table_holds_and_what_is_gone(shop: Any, capsys: pytest
     assert [line.split(maxsplit=1)[1] for line in holds] == [
         "3.6k rows  475 kB in 207 files  oldest 8m  25 files it has read no longer exist", "not measured",
     ]  # fmt: skip
+
+
+def test_show_says_how_many_files_are_small_and_how_long_the_log_is(
+    shop: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = TableStatistics(1.0, 5, True, 500, 3, small_files=3, log_entries=12, log_bytes=9_000)
+    shop.put_table_statistics({(TableName("a"), 1): figures, (TableName("b"), 1): replace(figures, log_bytes=None)})
+    for table in "ab":
+        assert exit_codes.run_command_line(["show", table]) == 0
+    told_lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert [line[1] for line in told_lines if line[0] == "log"] == [
+        "12 versions since its checkpoint, 9 kB", "12 versions since its checkpoint, size not known",
+    ]  # fmt: skip
+    assert {line[1] for line in told_lines if line[0] == "holds"} == {"5 rows  500 B in 3 files, 3 below 16 MB"}
 
 
 def test_wait_returns_once_the_state_is_there(shop: Any) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.model.states import State, Trend
+from core.observed.table_statistics import TableStatistics
 from core.plan.rendering import column_widths, plan_lines
 from core.project.model import Pool
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
@@ -240,6 +241,24 @@ def test_every_tab_of_the_detail_draws_for_every_kind_of_statement(tab: str, tab
     for facts in (asked.detail(table), StatementDetails(statement.table)):
         for declared in (asked.declared(table, ""), DeclaredDetails()):
             assert tab_lines(tab, statement, facts, VIEW, declared=declared, look=LOOK, width=80)
+
+
+def test_the_detail_of_a_delta_table_tells_small_files_and_the_log_where_they_are_known() -> None:
+    found = VIEW.statement("crm_orders")
+    assert found is not None
+    statement = replace(found, line=found.line._replace(format="delta"))
+    figures = TableStatistics(1.0, 9, True, 20_000_000, 400, small_files=399, log_entries=7, log_bytes=8_000)
+
+    def told(statistics: TableStatistics) -> list[str]:
+        facts = StatementDetails(statement.table, statistics=statistics)
+        shown = (plain(row) for row in tab_lines("overview", statement, facts, VIEW, look=LOOK, width=80))
+        return [row.rstrip() for row in shown if row.startswith((" files", " log"))]
+
+    assert told(figures) == [
+        " files  20 MB in 400 files, 399 below 16 MB",
+        " log    7 versions since its checkpoint, 8 kB",
+    ]
+    assert told(TableStatistics()) == [" files  not measured yet"]
 
 
 def test_what_is_stolen_from_a_terminal_s_own_language_is_drawn_as_blanks() -> None:

@@ -28,6 +28,8 @@ async def typed(console: Console, text: str) -> None:
         ("audit", {}, "undelete a", "a"),
         ("audit", {}, "retire a", "a"),
         ("run", {"run_id": "9f2c-1"}, "retire", "9f2c"),
+        ("audit", {}, "optimize a b", "a b"),
+        ("audit", {}, "vacuum a", "a"),
     ],
 )
 def test_undo_opens_the_review_of_a_plan(screen: str, arguments: dict[str, object], text: str, undone: str) -> None:

@@ -35,6 +35,8 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("undo", ":undo [PLAN|RUN]", "Plan the texts from before an executed plan, and review them"),
     ColonCommand("rollback", ":rollback [TABLE|RUN]", "Plan what served before a release, and review it"),
     ColonCommand("retire", ":retire [TABLE|RUN]", "Plan every replaced version into the trash, and review it"),
+    ColonCommand("optimize", ":optimize [TABLE…]", "Plan small files of Delta tables into large ones, and review it"),
+    ColonCommand("vacuum", ":vacuum [TABLE…]", "Plan away files of older versions of Delta tables, and review it"),
     ColonCommand("release", ":release [RUN]", "A release; by default the held or the newest open one"),
     ColonCommand("close", ":close RUN READER", "Close the ticket of a reader that has moved"),
     ColonCommand("undelete", ":undelete TABLE…", "Plan deleted tables out of the trash, and review it"),
@@ -62,6 +64,8 @@ TAKES_TABLES = frozenset(
         "rollback",
         "undelete",
         "retire",
+        "optimize",
+        "vacuum",
     }
 )
 

@@ -45,6 +45,8 @@ TONES = {
     Action.ROLLBACK: Tone.CHANGING,
     Action.UNDELETE: Tone.PLAIN,
     Action.RETIRE: Tone.BAD,
+    Action.OPTIMIZE: Tone.CHANGING,
+    Action.VACUUM: Tone.BAD,
 }
 
 

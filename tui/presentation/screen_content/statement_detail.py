@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.model.states import Trend
+from core.model.table_formats import table_format
 from core.observed.batch_time import batch_shares, slowest_part
 from core.text.secrets import mask_secrets
 from core.text.wording import counted
@@ -34,6 +35,7 @@ from tui.presentation.styling.value_formatting import (
     short_size,
 )
 from tui.presentation.view.ledger_view import LedgerView, StatementView
+from tui.presentation.view.table_files import file_words, log_words
 
 TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions", "history")
 SPARK_WIDTH = 32
@@ -136,6 +138,10 @@ def overview_lines(
             (f"   {pointer}", Tone.DIM),
         )
     )
+    if table_format(row.format).transaction_log:
+        held, log = file_words(facts.statistics), log_words(facts.statistics)
+        lines.append(line((" files  ", Tone.DIM), held or "not measured yet"))
+        lines.extend([line((" log    ", Tone.DIM), log)] if log else [])
     if measurement is not None:
         lines.extend(_measurement_lines(statement, measurement, facts, look, width))
     lines.extend(_owner_lines(row, deployed))

@@ -222,10 +222,10 @@ def test_nothing_is_applied_in_a_freeze_window(desk: Desk) -> None:
 
 def test_a_strategy_that_is_not_carried_out_is_refused_by_name(desk: Desk) -> None:
     plan = desk.plan()
-    nodes = tuple(replace(node, strategy="keyed") if node.table == "a" else node for node in plan.nodes)
+    nodes = tuple(replace(node, strategy="later") if node.table == "a" else node for node in plan.nodes)
     later = edited(plan, nodes=nodes)
     desk.world.ledger.put_plan(plan_row(later, author="lee", created_at=NOW))
-    with pytest.raises(Refused, match="the plan uses keyed for a, which this version cannot execute yet"):
+    with pytest.raises(Refused, match="the plan uses later for a, which this version cannot execute yet"):
         desk.apply(later)
 
 

@@ -190,6 +190,13 @@ def test_what_counts_as_caught_up(figures: dict[str, Any], caught_up: bool) -> N
     assert within(**figures) is caught_up
 
 
+def test_a_version_that_serves_itself_has_not_caught_up_because_it_lags_as_it_does() -> None:
+    made = World(green=version(2, active=True), blue=None)
+    made.look()
+    assert not made.looks(POLLS, **BEHIND).open
+    assert made.looks(POLLS).open
+
+
 @pytest.mark.parametrize(
     "figures", [{"lag_files": 1, "lag_rows": 1, "rows_total": 1_000_000}, {"lag_files": 1, "behind_s": 0.0}]
 )

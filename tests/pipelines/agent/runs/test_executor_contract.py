@@ -28,6 +28,7 @@ from pipelines.agent.runs.aborted_versions import abort
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.emergency_journal import EmergencyJournal
 from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_rewrite_steps import REWRITE_A, keyed
 from tests.support.simulated_agent import Agent, Simulated
 
 EVERYTHING = PlanRequest(everything=True, children="all")
@@ -107,6 +108,8 @@ class Real:
         # Nobody here reports a first batch: the proof of a restart ends after some looks.
         self.world, self.pool = replace(world, monotonic=partial(next, count(0.0, 50.0))), pool
         self.runs: dict[str, str] = {}
+        ids: dict[str, str] = world.files.ids  # type: ignore[attr-defined]  # A double's.
+        ids[world.layout.table_folder(T("a"), 1)] = "id-a"
 
     def plan(self, files: dict[str, str], request: PlanRequest) -> Plan:
         return lane.plan(self.world, files, request)
@@ -269,6 +272,19 @@ def a_seam_step_by_step_twice(side: Side) -> list[Any]:
     return [(step.do, step.table, said(side.perform(plan, step)), side.picture()) for step in steps]
 
 
+def a_rewrite(side: Side) -> list[Any]:
+    found = [side.apply(side.plan(keyed(), EVERYTHING))]
+    plan = side.plan(keyed(UPPER), REWRITE_A)
+    return [*found, side.apply(plan), side.steps(plan), side.picture()]
+
+
+def a_rewrite_step_by_step_twice(side: Side) -> list[Any]:
+    side.apply(side.plan(keyed(), EVERYTHING))
+    plan = side.plan(keyed(UPPER), REWRITE_A)
+    steps = [step for step in plan.steps for _ in range(2)]
+    return [(step.do, step.table, said(side.perform(plan, step)), side.picture()) for step in steps]
+
+
 def an_undelete(side: Side) -> list[Any]:
     gone = PlanRequest(verb="delete", everything=True)
     back = PlanRequest(verb="undelete", tables=tuple(map(T, "abc")))
@@ -287,6 +303,29 @@ def with_more_columns() -> dict[str, str]:
     files = small_project.texts(b="SELECT id, kind, upper(kind) AS loud FROM STREAM a")
     path = "pipelines/facts/p/b/sql-scripts/ddl.b.sql"
     return files | {path: files[path].replace("kind STRING", "kind STRING, loud STRING")}
+
+
+def looked_after(verb: str) -> tuple[dict[str, str], PlanRequest]:
+    return small_project.on_delta(small_project.texts()), PlanRequest(verb=verb, tables=(T("a"), T("b")))
+
+
+def upkeep(side: Side) -> list[Any]:
+    files, request = looked_after("optimize")
+    found = [side.apply(side.plan(files, EVERYTHING))]
+    for verb in ("optimize", "vacuum"):
+        plan = side.plan(files, replace(request, verb=verb))
+        found += [(step.do, step.table, said(side.perform(plan, step))) for step in plan.steps for _ in range(2)]
+        again = side.plan(files, replace(request, verb=verb, nonce="again"))
+        found += [side.apply(again), side.steps(again), side.picture()]
+    return found
+
+
+def upkeep_beside_an_operators_stop(side: Side) -> list[Any]:
+    files, request = looked_after("vacuum")
+    side.apply(side.plan(files, EVERYTHING))
+    plan = side.plan(files, request)
+    side.stop_by_operator("a")
+    return [[said(side.perform(plan, step)) for step in plan.steps], side.picture()]
 
 
 def another_column(side: Side) -> list[Any]:
@@ -418,8 +457,12 @@ SCRIPTS: dict[str, Script] = {
         a_hold_after_an_operators_stop_and_a_retry,
         a_seam,
         a_seam_step_by_step_twice,
+        a_rewrite,
+        a_rewrite_step_by_step_twice,
         an_undelete,
         an_undelete_step_by_step_twice,
+        upkeep,
+        upkeep_beside_an_operators_stop,
         every_step_twice,
         a_start_after_an_operators_stop,
         a_restart_after_an_operators_stop,
@@ -443,6 +486,7 @@ def test_simulation_and_executor_do_the_same(
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(world.files, "identity", lambda folder, format: f"id of {folder}")
     simulated, real = SCRIPTS[name](Simulation()), SCRIPTS[name](Real(world, pool))
     for number, (one, other) in enumerate(zip(simulated, real, strict=True)):
         assert one == other, number
@@ -456,6 +500,13 @@ def test_the_scripts_perform_every_kind_of_step() -> None:
     plans.append(over_a_stopped_parent(side))
     plans.append(side.plan(soaking(A_REBUILD[0]), replace(A_REBUILD[1], hold=True)))
     plans.append(side.plan(small_project.texts(a=UPPER), SEAM_B))
+    with_keys = Simulation()
+    with_keys.apply(with_keys.plan(keyed(), EVERYTHING))
+    plans.append(with_keys.plan(keyed(UPPER), REWRITE_A))
     deployed(side, CHANGES["a delete of a leaf"])
     plans.append(side.plan(small_project.texts(), PlanRequest(verb="undelete", tables=(T("b"),))))
+    lake = Simulation()
+    for files, request in ((looked_after("optimize")[0], EVERYTHING), looked_after("optimize"), looked_after("vacuum")):
+        plans.append(lake.plan(files, request))
+        lake.apply(plans[-1])
     assert {step.do for plan in plans for step in plan.steps} == set(StepKind)

@@ -124,7 +124,7 @@ def test_where_nothing_blocks_the_note_names_the_figures_first(served: AgentCont
     run = submit(served, plan(served, exploded, REBUILD_A))
     assert drive(served, run) == "done"
     assert step_of(served, run).note.startswith(
-        "as expected: rows 10 → 20; differences: how often a row stands is not compared: lateral view changed"
+        "rows 10 → 20, as expected: differences: how often a row stands is not compared: lateral view changed"
     )
 
 

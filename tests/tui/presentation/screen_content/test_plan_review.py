@@ -108,16 +108,16 @@ def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out
     node = next(node for node in sample_plan().nodes if node.action is Action.REBUILD)
     offers = (
         StrategyOffer("earliest", 81_000_000, 870.0),
-        StrategyOffer("keyed", loses=("table data from before",)),
+        StrategyOffer("later", loses=("table data from before",)),
     )
     seen = replace(node, strategy="earliest", offers=offers, lowered=True)
     short = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=False))
     assert (
-        "OPTION earliest (chosen)" in short and "1 option not executable yet: enter" in short and "keyed" not in short
+        "OPTION earliest (chosen)" in short and "1 option not executable yet: enter" in short and "later" not in short
     )
     told = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=True))
     assert "OPTION earliest (chosen): replays 81 M rows; reading 14 m at best" in told
-    assert "OPTION keyed (not executable yet): replays ? rows" in told
+    assert "OPTION later (not executable yet): replays ? rows" in told
     assert "less severe than the default; needs an approval" in told
 
 

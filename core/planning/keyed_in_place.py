@@ -1,0 +1,139 @@
+"""Whether a keyed table may be written again in place, from the earliest row, and which of its rows would stay.
+
+Its writer replaces a row by one of the same key that is as new or newer. So what both texts show to give the same keys
+and sequences ends as a rebuild would; every other edit may leave rows that no rebuild would have.
+"""
+
+from collections.abc import Mapping
+
+from core.changes.classification import kinds_between
+from core.changes.kinds import ChangeKind
+from core.model.names import TableName
+from core.model.reasons import Reason
+from core.planning.context import PlanningContext
+from core.planning.decisions import TableDecision, recreated_parents
+from core.project.model import Table
+from core.project.revision import Revision
+from core.sql.statement import ParsedStatement, TableDdl
+
+COMPATIBLE, TOLERANT = "compatible", "tolerant"
+"""Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
+
+KEYS_STAY = "rows of keys that the new text does not give stay"
+KEYS_KEPT = "its edit takes no key away; rows that an earlier text wrote, or whose input is gone, stay"
+
+
+def not_keyed(
+    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+) -> str:
+    """Explain why its rows cannot be upserted again into the same table; empty where they can."""
+    if table.settings.mode != "upsert" or not table.settings.key:
+        return "its table is not upserted by a key"
+    old = context.revisions.deployed(table.name)
+    if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
+        return "its primary key changes"
+    return (
+        _other_rows(context, table, old)
+        or _not_declared(context, table)
+        or _read_again_otherwise(context, table, decision, decisions)
+        or _other_order(old, context.revisions.declared(table.name), table)
+    )
+
+
+def rows_that_stay(context: PlanningContext, table: Table) -> str:
+    """Return what stays in the table beside what the new text writes, `KEYS_STAY` or `KEYS_KEPT`.
+
+    Only of an edit of values alone, in a statement that makes each row of one, is it told that no key goes.
+    """
+    old = context.revisions.deployed(table.name)
+    parsed = table.parsed
+    if old is None or old.parsed is None or parsed is None:
+        return KEYS_STAY
+    stateful = old.parsed.stateful or parsed.stateful
+    static = any(not read.streaming for read in (*old.parsed.reads, *parsed.reads))
+    if stateful or static or old.settings.deletes != table.settings.deletes:
+        return KEYS_STAY
+    return KEYS_KEPT if _pairs_all_rows(old.parsed, parsed) else KEYS_STAY
+
+
+def _other_rows(context: PlanningContext, table: Table, old: Revision) -> str:
+    """Explain what of the edit the old table could not hold."""
+    if _columns(old.ddl) != _columns(table.parsed_ddl):
+        return "its columns change as well: deploy them first, by a plan of their own"
+    compared = context.changes.compared(table.name)
+    kinds = kinds_between(*compared) if compared is not None else frozenset[ChangeKind]()
+    return "its table is stored otherwise" if any(kind.definition.needs_another_table for kind in kinds) else ""
+
+
+def _not_declared(context: PlanningContext, table: Table) -> str:
+    """Explain whose yml does not take rows that are written again."""
+    if COMPATIBLE not in table.settings.tags:
+        return f"its tags do not include {COMPATIBLE}"
+    for reader in context.bindings.readers(table.name):
+        declared = context.declared.tables.get(reader)
+        if declared is None or TOLERANT not in declared.settings.tags:
+            return f"the tags of {reader} do not include {TOLERANT}, and it would get rows again in any order"
+    return ""
+
+
+def _read_again_otherwise(
+    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+) -> str:
+    """Explain why reading all again does not tell what the rows of its table were made of."""
+    if decision.reason in (Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION) or recreated_parents(table, decisions):
+        return "an upstream table is re-created"
+    for read in table.parsed.reads if table.parsed else ():
+        parent = context.declared.tables.get(read.table)
+        if read.streaming and parent is not None and parent.settings.upserts:
+            return f"it streams {read.table}, and what was deleted there is not told again"
+    return ""
+
+
+def _other_order(old: Revision, new: Revision, table: Table) -> str:
+    """Explain why new rows might not replace older ones, or would stand beside them under other keys."""
+    if old.parsed is None or new.parsed is None:
+        return "what changed is unknown"
+    if old.settings.sequence != new.settings.sequence:
+        return "its sequence changes, and a row of before might hide every newer one"
+    if not new.settings.sequence and not new.parsed.stateful:
+        return "it has no sequence: of all that is read again, a batch has several rows of a key"
+    sources = [[(read.table, read.streaming) for read in each.reads] for each in (old.parsed, new.parsed)]
+    if sources[0] != sources[1]:
+        return "it reads other tables, and nothing says that their rows are newer"
+    names = {name.lower() for name in (*new.settings.key, new.settings.sequence) if name}
+    changed = _changed_columns(old.parsed, new.parsed)
+    if changed is None:
+        return f"its edit does not show whether {', '.join(sorted(names))} stay as they are"
+    moved = sorted(names & changed)
+    return f"{', '.join(moved)} would be computed otherwise, and old rows would stay beside new ones" if moved else ""
+
+
+def _changed_columns(old: ParsedStatement, new: ParsedStatement) -> frozenset[str] | None:
+    """Return the columns of the output, in lower case, that an edit computes otherwise; None where that is not told."""
+    if old.canonical == new.canonical:
+        return frozenset()
+    if any(" UNION " in each.canonical.upper() for each in (old, new)):
+        return None
+    # The parser is loaded only where a statement was edited.
+    from core.sql.comparison.row_effects import row_effects
+    from core.sql.parsing.written_aliases import aliases_of_both
+
+    effects = row_effects(old.canonical, new.canonical, aliases_of_both(old, new))
+    # What a subquery computes otherwise may feed any column.
+    return None if effects.anything or effects.within else frozenset(name.lower() for name in effects.changed)
+
+
+def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
+    """Return whether an edit gives a row wherever there was one before."""
+    if old.canonical == new.canonical:
+        return True
+    from core.sql.comparison.row_effects import RowSide, row_effects
+    from core.sql.parsing.written_aliases import aliases_of_both
+
+    effects = row_effects(old.canonical, new.canonical, aliases_of_both(old, new))
+    fewer = any(row.side is not RowSide.NEW for row in effects.rows)
+    return not (fewer or effects.anything or effects.within or effects.once or effects.alike)
+
+
+def _columns(ddl: TableDdl) -> tuple[tuple[str, str], ...]:
+    return tuple((column.name.lower(), column.type.lower()) for column in ddl.columns)

@@ -1,0 +1,202 @@
+"""Steps that look after the files of a table, OPTIMIZE and VACUUM: in a thread of their own, one at a time.
+
+What they have done is read from the table's log, so that an agent that comes after a kill finds it. Twice is once: what
+is written into large files stays so, and what is deleted is gone.
+"""
+
+import logging
+from collections.abc import Collection, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from threading import Event, Lock, Thread
+
+from core.model.actions import StepKind
+from core.model.errors import HeadgateError, PoolUnreachable, Refused
+from core.model.names import physical_name, query_name
+from core.model.states import WantedState
+from core.plan.model import Step
+from core.ports.storage import Upkeep
+from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
+from core.text.wording import counted
+from pipelines.agent.context import READ_CALL_S, AgentContext
+from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, upsert_of
+from pipelines.agent.deployment_lifecycle import stop
+from pipelines.agent.runs.open_run import OpenRun
+from pipelines.agent.runs.trash_moves import places_of
+from state.row_types import Deployment
+
+log = logging.getLogger(__name__)
+
+LASTS_S = 6 * 3600.0
+"""How long one may take; then its step fails."""
+
+TAKES_S = 3600.0
+"""What is replaced so much later than what a vacuum deletes counts as deleted too: it runs after the look."""
+
+_one_at_a_time = Lock()
+"""They use every core of a pool."""
+
+
+@dataclass(slots=True)
+class OpenUpkeep:
+    """One OPTIMIZE or VACUUM while its step is open."""
+
+    tag: str
+    work: "Future[None]" = field(default_factory=Future)
+    ended: Event = field(default_factory=Event)
+    """Set where nobody waits for it any more."""
+
+
+def look_after(run: OpenRun, step: Step) -> RunEvidence:
+    """Begin, unless the log says that it was done since the run began."""
+    deployment = run.deployed(step)
+    if (found := _done(run, step, deployment)) is not None:
+        return StepDone(step.n, _words(step, found))
+    end_upkeep(run, run.upkeep.keys() - {step.n})
+    open_ = run.upkeep[step.n] = OpenUpkeep(f"headgate-{run.id}-{step.n}")
+    name = f"{step.do} {query_name(step.table, step.version)}"
+    Thread(target=_work, args=(run, step, open_), name=name, daemon=True).start()
+    return GateOpened(step.n, "under way")
+
+
+def look_for_end(run: OpenRun, step: Step) -> RunEvidence:
+    """Look whether it has ended, and what its table's log says of it."""
+    open_ = run.upkeep[step.n]
+    if not open_.work.done():
+        return GatePolled(step.n, "under way")
+    found = _done(run, step, run.deployed(step))
+    try:
+        open_.work.result()
+    except PoolUnreachable as error:
+        if found is None:
+            again = look_after(run, step)
+            return GatePolled(step.n, f"begun again: {error.summary}") if isinstance(again, GateOpened) else again
+    except HeadgateError as error:
+        # One that an agent before this one has begun may have ended first, so that this one met other files.
+        if found is None:
+            return StepFailed(step.n, f"{' '.join(error.summary.split())}; headgate runs retry {run.id[:12]} goes on")
+    _measure(run.world, run.deployed(step))
+    return StepDone(step.n, "there was nothing to do" if found is None else _words(step, found))
+
+
+def _measure(world: AgentContext, deployment: Deployment) -> None:
+    """Record what the table holds now, so that nobody is told what it held before."""
+    key = (deployment.table, deployment.version)
+    try:
+        held = world.files.contents(deployment.folder, deployment.format)
+        history = world.files.log_history(deployment.folder, deployment.format)
+    except HeadgateError as error:
+        log.info("%s was not measured: %s", query_name(*key), error.summary)
+        return
+    if held is not None:
+        before = world.ledger.table_statistics(deployment.table).get(key)
+        gone = before.gone if before is not None else None
+        world.ledger.put_table_statistics({key: held.as_statistics(world.clock(), gone, history)})
+
+
+def end_upkeep(run: OpenRun, waiting: Collection[int]) -> None:
+    """End what a run looks after but the steps, by number, that still wait for their end."""
+    for open_ in (open_ for n, open_ in run.upkeep.items() if n not in waiting and not open_.work.done()):
+        open_.ended.set()
+        try:
+            pool = run.world.pool.connection()
+            pool.call(READ_CALL_S, pool.upkeep.end, open_.tag)
+        except HeadgateError as error:
+            log.info("%s was not ended: %s", open_.tag, error.summary)
+
+
+def why_needed(run: OpenRun, deployment: Deployment) -> str:
+    """Explain what keeps files that a vacuum would delete from being deleted; empty where nothing does.
+
+    Whoever streams the version counts, running or stopped, replaced versions and those in the trash too: each may go
+    on from its checkpoint.
+    """
+    world, said = run.world, run.plan.request.retain_h
+    kept_h = world.files.kept_h(deployment.folder, deployment.format)
+    if kept_h is None:
+        return f"how long {query_name(deployment.table, deployment.version)} retains files cannot be read from its log"
+    if said and float(said) < kept_h:
+        return f"its log says that it retains files for {kept_h:g} h, and {said} h are less"
+    if clones := world.ledger.clones(deployment.table, deployment.version):
+        names = ", ".join(physical_name(clone.table, clone.version) for clone in clones)
+        return f"{names} holds rows in files of this version; headgate plan retire {deployment.table} sets it aside"
+    moment = world.clock() - float(said or kept_h) * 3600 + TAKES_S
+    unread = [words for reader in _readers(world, deployment) for words in _unread(world, deployment, reader, moment)]
+    return f"files that it would delete are still to be read: {'; '.join(unread)}" if unread else ""
+
+
+def _readers(world: AgentContext, deployment: Deployment) -> list[Deployment]:
+    read = (deployment.table, deployment.version)
+    return [
+        reader
+        for reader in world.ledger.deployments(include_deleted=True)
+        if any((b.parent, b.version) == read and b.streamed for b in reader.bindings) and places_of(world, reader)
+    ]
+
+
+def _unread(world: AgentContext, parent: Deployment, reader: Deployment, moment: float) -> Iterator[str]:
+    """Yield what a statement has not read of a version and that is deleted, once for each time that it streams it."""
+    _, checkpoint = places_of(world, reader)
+    reads = streamed_reads(reader)
+    # Of what else it reads nothing is asked: the version stands for each.
+    every = {(b.parent, b.version): parent for b in reader.bindings}
+    for n, source in enumerate(streamed_sources(reader, reads, every)):
+        if source[1] != parent.table:
+            continue
+        version = world.files.unread_before(checkpoint, source, moment, takes_changes=reads[n].takes_changes)
+        if version is not None:
+            yield f"{query_name(reader.table, reader.version)} has not read version {version}"
+
+
+def _done(run: OpenRun, step: Step, deployment: Deployment) -> Upkeep | None:
+    row = run.world.ledger.run(run.id)
+    since = row.started_at if row is not None else run.world.clock()
+    return run.world.files.upkeep(deployment.folder, step.do.upper(), since)
+
+
+def _words(step: Step, found: Upkeep) -> str:
+    if step.do is StepKind.OPTIMIZE:
+        return f"{counted(found.files, 'file')} written into {found.made}"
+    return f"{counted(found.files, 'file')} deleted"
+
+
+def _work(run: OpenRun, step: Step, open_: OpenUpkeep) -> None:
+    try:
+        with _one_at_a_time:
+            if not open_.ended.is_set():
+                _look_after_now(run, step, open_)
+        open_.work.set_result(None)
+    except BaseException as error:
+        open_.work.set_exception(error)
+
+
+def _look_after_now(run: OpenRun, step: Step, open_: OpenUpkeep) -> None:
+    world, deployment = run.world, run.deployed(step)
+    name = world.layout.catalog_name(step.table, step.version)
+    keyed = step.do is StepKind.OPTIMIZE and upsert_of(deployment) is not None
+    with _at_rest(run, step) if keyed else nullcontext():
+        if step.do is StepKind.VACUUM and (why := why_needed(run, deployment)):
+            raise Refused(why)
+        pool = world.pool.connection()
+        world.faults.pass_by(f"{step.do} begins")
+        if step.do is StepKind.OPTIMIZE:
+            pool.call(LASTS_S, pool.upkeep.optimize, name, open_.tag)
+        else:
+            pool.call(LASTS_S, pool.upkeep.vacuum, name, run.plan.request.retain_h, open_.tag)
+        world.faults.pass_by(f"{step.do} done")
+
+
+@contextmanager
+def _at_rest(run: OpenRun, step: Step) -> Iterator[None]:
+    """Hold a version for a block with its statement stopped: a MERGE fails over files that are written anew (4.4.0).
+
+    It stays wanted running, so that the reconciler starts it again, also where the agent dies here.
+    """
+    with run.world.locks.holding((step.table, step.version), by=f"run {run.id}"):
+        found = run.deployed(step)
+        if found.wanted == WantedState.RUNNING and found.query_id:
+            stop(run.world, found)
+            summary = "stopped while its files are written anew; it goes on from its checkpoint"
+            run.world.event("state", summary, about=(found.table, found.version))
+        yield

@@ -1,0 +1,58 @@
+"""OPTIMIZE and VACUUM, each in a session of its own: its settings are nobody else's, and by its end all of it ends."""
+
+import threading
+import uuid
+from contextlib import suppress
+
+from core.model.errors import HeadgateError
+from pipelines.spark.session import Session, spark_errors
+
+_CONF = {
+    # By default RETAIN is ignored unless it is 0, and nothing says so (Delta 4.4.0).
+    "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
+}
+
+
+class SparkUpkeep:
+    """Implements `core.ports.spark.TableUpkeep`."""
+
+    def __init__(self, session: Session) -> None:
+        """Open nothing yet; `session` is one of the pool's."""
+        self._session = session
+        self._open: dict[str, Session] = {}
+        self._lock = threading.Lock()
+
+    def optimize(self, name: str, tag: str) -> None:
+        """Write the small files of a table into large ones."""
+        self._run(f"OPTIMIZE {_quoted(name)}", tag)
+
+    def vacuum(self, name: str, retain_h: str, tag: str) -> None:
+        """Delete the files that only versions from before so many hours hold; empty is as the table says."""
+        self._run(f"VACUUM {_quoted(name)}" + (f" RETAIN {int(retain_h)} HOURS" if retain_h else ""), tag)
+
+    def end(self, tag: str) -> None:
+        """End what runs under a tag, on the server too; nothing where there is none."""
+        with self._lock:
+            session = self._open.get(tag)
+        if session is not None:
+            with spark_errors():
+                session.spark.interruptAll()
+
+    def _run(self, sql: str, tag: str) -> None:
+        session = self._session.beside(str(uuid.uuid4()), conf=_CONF)
+        with self._lock:
+            self._open[tag] = session
+        try:
+            session.attach()
+            with spark_errors():
+                session.spark.sql(sql).collect()
+        finally:
+            with self._lock:
+                self._open.pop(tag, None)
+            # A server that is gone has nothing left to release.
+            with suppress(HeadgateError):
+                session.release()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

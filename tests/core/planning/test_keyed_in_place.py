@@ -1,0 +1,147 @@
+"""A keyed table that is written again in place: offered where its rows come out right, and said what stays in it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+import small_project
+
+from core.model.names import TableName as T
+from core.plan.descriptions import action_words
+from core.plan.model import Plan
+from core.plan.request import PlanRequest, StrategyChoice
+from core.planning.keyed_in_place import KEYS_KEPT, KEYS_STAY
+from core.planning.planner import make_plan
+from core.project.model import Project
+from tests.support.domain_builders import deployed
+from tests.support.priced_project import node_of, offered
+
+COLUMNS = "(id BIGINT, kind STRING, seq BIGINT)"
+KEYED = "mode: upsert\nkey: [id]\nsequence: seq\ntags: [compatible]\n"
+A = "SELECT id, kind, seq FROM STREAM landed WHERE id > 0"
+
+B = "SELECT id, kind, seq FROM STREAM a WHERE _change_type <> 'update_preimage'"
+
+
+def declared(a: str = A, *, yml: str = KEYED, b: str = B, columns: str = COLUMNS,
+             parent: str = "") -> Project:  # fmt: skip
+    """Declare landed → a, keyed and read by b, which takes its changes in any order; `parent` makes b keyed below a."""
+    files = small_project.texts(a=a, b=b)
+    files = {path: text for path, text in files.items() if "/c/" not in path}
+    for path, text in files.items():
+        if "/ddl." in path:
+            files[path] = text.replace("(id BIGINT, kind STRING)", columns).replace("USING parquet", "USING delta")
+    files["pipelines/facts/p/a/a.yml"] = yml
+    files["pipelines/facts/p/b/b.yml"] = parent or "tags: [tolerant]\n"
+    files["headgate.yml"] += "connectors: {delta: {}}\n"
+    return small_project.project(files)
+
+
+def planned(before: Project, after: Project, table: str = "a", strategy: str = "keyed", **request: object) -> Plan:
+    bound = {"landed": 0, "a": 1}
+    world = {name: deployed(each, bindings=bound) for name, each in before.tables.items()}
+    choices = (StrategyChoice(T(table), strategy),) if strategy else ()
+    return make_plan(after, "dev", world, PlanRequest(tables=(T(table),), choices=choices, **request))  # type: ignore[arg-type]
+
+
+def why(found: Plan) -> list[str]:
+    return [refusal.summary.partition(": ")[2] for refusal in found.refusals]
+
+
+def test_it_is_one_step_on_a_new_checkpoint_and_ends_when_all_is_read_again() -> None:
+    found = planned(declared(), declared(A.replace("kind,", "upper(kind) AS kind,")))
+    assert [f"{s.do} {s.table}@{s.version} {s.after}" for s in found.steps] == ["rewrite a@1 ()", "catch_up a@1 (1,)"]
+    assert not found.refusals and not found.warnings and not found.approvals
+    node = node_of(found, "a")
+    assert (str(node.action), node.version, node.from_version, node.lowered) == ("rebuild", 1, 1, False)
+    assert node.evidence[-1] == KEYS_KEPT and action_words(node) == "rewrite v1"
+    (way,) = found.undo
+    assert way.act == "plan undo", "the old text over what is there, as any edit is undone"
+
+
+def test_nothing_is_stored_or_run_twice_and_all_history_is_asked_for() -> None:
+    found = planned(declared(), declared(A.replace("kind,", "upper(kind) AS kind,")))
+    said = {guard.name: (guard.verdict, guard.summary) for guard in found.guards}
+    assert said["disk"] == ("ok", "no table is stored twice")
+    assert said["pool"] == ("ok", "no additional statements on local")
+    assert said["history"] == ("unknown", "1 rebuild from the earliest row; how far back that reaches is unknown")
+
+
+@pytest.mark.parametrize(
+    ("edit", "stays"),
+    [
+        (A, KEYS_KEPT),
+        (A.replace("kind,", "upper(kind) AS kind,"), KEYS_KEPT),
+        (A.replace(" WHERE id > 0", ""), KEYS_KEPT),
+        (A.replace("id > 0", "id > 0 AND kind <> 'x'"), KEYS_STAY),
+        (A.replace("FROM STREAM landed", "FROM STREAM landed LATERAL VIEW explode(array(1, 2)) v AS n"), KEYS_STAY),
+    ],
+    ids=["the same text", "a value", "a filter goes", "a filter comes", "a lateral view"],
+)
+def test_the_offer_says_what_stays_in_the_table(edit: str, stays: str) -> None:
+    found = planned(declared(), declared(edit), strategy="", rebuild=True)
+    assert (
+        offered(found, "a")["keyed"].note
+        == f"{stays}; until it has caught up, readers see old and new rows in any order"
+    )
+
+
+def test_rows_that_no_rebuild_would_have_ask_for_an_approval_and_are_warned_of() -> None:
+    found = planned(declared(), declared(A.replace("id > 0", "id > 10")))
+    assert [(w.table, w.summary) for w in found.warnings] == [
+        ("a", f"is written again in place: {KEYS_STAY}, and no rebuild would have them")
+    ]
+    assert found.approvals == 1 and node_of(found, "a").lowered
+
+
+def test_what_would_restart_in_place_may_be_written_again_as_well() -> None:
+    found = planned(declared(), declared(A.replace("kind,", "upper(kind) AS kind,")), strategy="")
+    assert next(iter(offered(found, "a"))) == "in_place" and "keyed" in offered(found, "a")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ({}, {"yml": KEYED.replace("compatible", "other")}, "its tags do not include compatible"),
+        ({"yml": KEYED.replace("[id]", "[kind]")}, {}, "its primary key changes"),
+        ({"yml": KEYED.replace("sequence: seq\n", "")}, {},
+         "its sequence changes, and a row of before might hide every newer one"),
+        ({"yml": KEYED.replace("sequence: seq\n", "")}, {"yml": KEYED.replace("sequence: seq\n", "")},
+         "it has no sequence: of all that is read again, a batch has several rows of a key"),
+        ({}, {"a": A.replace("seq FROM", "-seq AS seq FROM")},
+         "seq would be computed otherwise, and old rows would stay beside new ones"),
+        ({}, {"a": A.replace("SELECT id,", "SELECT id + 1 AS id,")},
+         "id would be computed otherwise, and old rows would stay beside new ones"),
+        ({}, {"a": "SELECT id, kind, seq FROM (SELECT id, kind, seq * 10 AS seq FROM STREAM landed WHERE id > 0)"},
+         "seq would be computed otherwise, and old rows would stay beside new ones"),
+        ({"a": f"{A} UNION ALL {A}"}, {"a": f"{A} UNION ALL {A.replace(' seq', ' -seq AS seq')}"},
+         "its edit does not show whether id, seq stay as they are"),
+        ({}, {"columns": COLUMNS.replace(")", ", more INT)"), "a": A.replace("seq FROM", "seq, 1 AS more FROM"),
+              "b": B.replace("seq FROM", "seq, 1 AS more FROM")},
+         "its columns change as well: deploy them first, by a plan of their own"),
+    ],
+    ids=["tag", "key", "sequence", "no sequence", "sequence computed", "key computed", "subquery", "union", "columns"],
+)  # fmt: skip
+def test_it_is_refused_where_rows_would_come_out_wrong(
+    before: Mapping[str, str], after: Mapping[str, str], reason: str
+) -> None:
+    assert why(planned(declared(**before), declared(**after), rebuild=True)) == [reason]  # type: ignore[arg-type]
+
+
+def test_a_reader_that_is_not_tolerant_keeps_it_out() -> None:
+    made = declared(parent="owner: x\n")
+    assert why(planned(made, made)) == [
+        "the tags of b do not include tolerant, and it would get rows again in any order"
+    ]
+
+
+def test_below_a_keyed_table_it_is_refused_since_deleted_rows_are_not_told_again() -> None:
+    made = declared(parent=KEYED)
+    assert why(planned(made, made, "b")) == ["it streams a, and what was deleted there is not told again"]
+
+
+def test_over_an_upstream_table_that_is_made_anew_it_is_refused() -> None:
+    made = declared(parent=KEYED)
+    tolerant = replace(made, tables=made.tables)
+    found = planned(tolerant, made, "b", "", rebuild=True)
+    assert "keyed" not in offered(found, "b")

@@ -1,0 +1,104 @@
+"""OPTIMIZE and VACUUM through the whole of Headgate, with agent or server killed inside each; no row is lost."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tiny_project import DDL, Tiny, alive, tiny_that_runs, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
+
+AT_ONCE = "USING parquet TBLPROPERTIES ('delta.deletedFileRetentionDuration'='interval 0 hours');"
+"""Written as Delta: what only older versions hold may be deleted at once."""
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
+    ddl = {table: text.replace("USING parquet;", AT_ONCE) for table, text in DDL.items()}
+    with tiny_that_runs(tmp_path_factory.mktemp("care"), landed=20, format="delta", ddl=ddl) as found:
+        assert found.apply(found.plan("--all")).returncode == 0
+        yield found
+
+
+def small_files(tiny: Tiny, commits: int = 4) -> None:
+    """Have so many files arrive in both tables, one after the other."""
+    for _ in range(commits):
+        tiny.land(5)
+        until(lambda: arrived(tiny), 90, "the rows are in both tables")
+
+
+def arrived(tiny: Tiny) -> bool:
+    return all(tiny.ids(table, 1) == list(range(1, tiny.landed + 1)) for table in ("kept", "marked"))
+
+
+def data_files(tiny: Tiny, table: str) -> int:
+    return len(list((tiny.folder / f"data/tables/{table}__v1/delta").glob("part-*.parquet")))
+
+
+def last_run(tiny: Tiny) -> tuple[str, list[str]]:
+    """Return the state of the newest run, and the notes of its steps."""
+    ((run, state),) = tiny.ledger("SELECT id, state FROM run ORDER BY started_at DESC LIMIT 1")
+    return str(state), [str(note) for (note,) in tiny.ledger("SELECT note FROM step WHERE run_id = ? ORDER BY n", run)]
+
+
+def last_run_id(tiny: Tiny) -> str:
+    return str(tiny.ledger("SELECT id FROM run ORDER BY started_at DESC LIMIT 1")[0][0])
+
+
+def test_small_files_become_large_ones_under_running_statements(tiny: Tiny) -> None:
+    small_files(tiny)
+    done = tiny.run("optimize", "kept", "marked", "--confirm", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    state, notes = last_run(tiny)
+    assert state == "done" and all("written into 1" in note for note in notes), notes
+    small_files(tiny, 1)
+
+
+def test_a_vacuum_waits_for_a_stopped_reader_by_name_and_deletes_what_nobody_reads(tiny: Tiny) -> None:
+    tiny.done("stop", "marked", "--confirm", "yes")
+    tiny.land(5)
+    until(lambda: len(tiny.ids("kept", 1)) == tiny.landed, 90, "kept has read them")
+    tiny.done("optimize", "kept", "--confirm", "yes")
+    plan = tiny.plan("vacuum", "kept", "--retain", "0")
+    refused = tiny.apply(plan)
+    assert refused.returncode == 1
+    state, (note,) = last_run(tiny)
+    assert state == "failed" and "are still to be read: marked@v1 has not read version" in note
+    tiny.done("start", "marked", "--confirm", "yes")
+    until(lambda: arrived(tiny), 90, "marked has read them")
+    before = data_files(tiny, "kept")
+    # Its rows are to be seen before its batch is committed, and until then a vacuum is refused.
+    again = ("runs", "retry", last_run_id(tiny), "--follow")
+    until(lambda: tiny.run(*again).returncode == 0, 60, "the vacuum ended", every_s=1.0)
+    assert data_files(tiny, "kept") < before and "deleted" in last_run(tiny)[1][0]
+    small_files(tiny, 1)
+
+
+@pytest.mark.parametrize("verb", ["optimize", "vacuum"])
+@pytest.mark.parametrize("point", ["begins", "done"])
+def test_an_agent_that_is_killed_inside_leaves_a_run_that_the_next_one_ends(tiny: Tiny, verb: str, point: str) -> None:
+    small_files(tiny, 2)
+    tiny.done("down", "--confirm", "")
+    tiny.done("up", HEADGATE_FAULT_AT=f"{verb} {point}")
+    until(lambda: tiny.pool()[0] == "up" and arrived(tiny), 120, "all run")
+    agent, plan = tiny.agent_pid(), tiny.plan(verb, "kept")
+    tiny.run("apply", plan["hash"][:12], "--confirm", tiny.confirmation(plan), "--detach")
+    until(lambda: not alive(agent), 60, "the agent died at the point")
+    tiny.done("up")
+    until(lambda: last_run(tiny)[0] == "done", 120, "the run ended")
+    small_files(tiny, 1)
+
+
+@pytest.mark.parametrize("verb", ["optimize", "vacuum"])
+def test_a_server_that_is_killed_inside_is_asked_again(tiny: Tiny, verb: str) -> None:
+    small_files(tiny, 2)
+    pool, plan = tiny.pool_pid(), tiny.plan(verb, "kept")
+    tiny.run("apply", plan["hash"][:12], "--confirm", tiny.confirmation(plan), "--detach")
+    os.kill(pool, signal.SIGKILL)
+    until(lambda: last_run(tiny)[0] == "done", 180, "the run ended")
+    small_files(tiny, 1)
+    shown = json.loads(tiny.done("show", "kept", "--json"))
+    assert shown["state"] == "running" and Path(shown["folder"]).is_dir()

@@ -1,0 +1,238 @@
+"""OPTIMIZE and VACUUM as steps: done once, found again after a kill, refused while something is to be read, ended."""
+
+import threading
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import wait_until
+
+from core.model.errors import EngineRefused, PoolUnreachable
+from core.model.names import TableName as T
+from core.plan.request import PlanRequest
+from core.ports.storage import FolderContents, Upkeep
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import upkeep_steps
+from pipelines.agent.runs.run_lane import RunLane
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_run_lane import KillAt, Killed
+
+FILES = small_project.on_delta(small_project.texts())
+
+
+@pytest.fixture(autouse=True)
+def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.agent.runs.run_lane.POLL_S", 0.001)
+    monkeypatch.setattr("pipelines.agent.runs.step_executor.CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr("pipelines.agent.runs.pointer_steps.CatchUpGate", lane.OpenGate)
+
+
+@pytest.fixture(autouse=True)
+def made_on_delta(world: AgentContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every table an id of its own."""
+    monkeypatch.setattr(world.files, "identity", lambda folder, format: f"id of {folder}")
+
+
+@pytest.fixture
+def lake(world: AgentContext, pool: Any) -> AgentContext:
+    """landed → a → b, and c beside b, all but the first on Delta."""
+    assert lane.deploy(world, pool, FILES) == "done"
+    pool.starts.clear()
+    return world
+
+
+def run_of(world: AgentContext, verb: str, *tables: str, files: dict[str, str] = FILES, **more: Any) -> str:
+    request = PlanRequest(verb=verb, tables=tuple(map(T, tables)), **more)
+    return lane.submit(world, lane.plan(world, files, request))
+
+
+def notes(world: AgentContext, run_id: str) -> list[tuple[str, str]]:
+    row = world.ledger.run(run_id)
+    assert row is not None
+    return [(step.state, step.note) for step in row.steps]
+
+
+def test_each_table_is_optimized_once_and_the_log_says_what_came_of_it(lake: AgentContext, pool: Any) -> None:
+    def written(what: str) -> None:
+        if what == "optimize a__v1":
+            lake.files.upkept["a__v1"] = Upkeep(12, 1)  # type: ignore[attr-defined]  # Scripted.
+
+    pool.looks_after = written
+    lake.files.held = FolderContents(1, 900, 12, True, 5.0, small_files=1, log_entries=3)  # type: ignore[attr-defined]  # Scripted.
+    run_id = run_of(lake, "optimize", "a", "b")
+    assert lane.drive(lake, run_id) == "done"
+    assert sorted(pool.looked_after) == ["optimize a__v1", "optimize b__v1"]
+    assert notes(lake, run_id) == [("done", "12 files written into 1"), ("done", "there was nothing to do")]
+    assert not pool.stops, "a stream that appends goes on"
+    figures = lake.ledger.table_statistics(T("a"))[T("a"), 1]
+    assert (figures.files, figures.small_files, figures.log_entries) == (1, 1, 3), "the detail is not of before"
+
+
+def test_a_vacuum_is_given_what_it_retains(lake: AgentContext, pool: Any) -> None:
+    assert lane.drive(lake, run_of(lake, "vacuum", "a", retain_h="720")) == "done"
+    assert lane.drive(lake, run_of(lake, "vacuum", "a")) == "done"
+    assert pool.looked_after == ["vacuum a__v1 720", "vacuum a__v1"]
+
+
+@pytest.mark.parametrize("state", ["running", "stopped", "replaced", "in the trash"])
+def test_no_vacuum_deletes_what_a_reader_has_still_to_read(lake: AgentContext, pool: Any, state: str) -> None:
+    files, b = lake.files, T("b")
+    files.unread["b__v1"] = 7  # type: ignore[attr-defined]  # Scripted.
+    if state == "stopped":
+        del pool.running["b@v1"]
+        lake.ledger.update_deployment(b, 1, state="stopped", wanted="stopped")
+    if state == "replaced":
+        found = lake.ledger.deployment(b, 1)
+        assert found is not None
+        lake.ledger.put_deployment(replace(found, version=2, active=False, checkpoint="/c/b__v2"))
+        lake.ledger.activate({b: 2}, by="run-2", at=5.0)
+    if state == "in the trash":
+        lake.ledger.tombstone(b, 1, drop_after=9e9, trash="trash/b__v1")
+    run_id = run_of(lake, "vacuum", "a")
+    assert lane.drive(lake, run_id) == "failed" and not pool.looked_after
+    ((_, said),) = notes(lake, run_id)
+    assert said.startswith(
+        "files that it would delete are still to be read: b@v1 has not read version 7; headgate runs"
+    )
+    files.unread.clear()  # type: ignore[attr-defined]  # Scripted.
+    assert lane.drive(lake, run_id, OperatorControl("retry")) == "done"
+
+
+def test_what_was_purged_reads_no_more(lake: AgentContext, pool: Any) -> None:
+    lake.files.unread["b__v1"] = 7  # type: ignore[attr-defined]  # Scripted.
+    lake.ledger.tombstone(T("b"), 1, drop_after=1.0, trash="")
+    assert lane.drive(lake, run_of(lake, "vacuum", "a")) == "done"
+
+
+@pytest.mark.parametrize(
+    ("kept", "retain_h", "said"),
+    [(None, "", "cannot be read from its log"), (720.0, "168", "its log says that it retains files for 720 h")],
+)
+def test_the_log_has_the_last_word_on_what_is_retained(
+    lake: AgentContext, pool: Any, kept: float | None, retain_h: str, said: str
+) -> None:
+    lake.files.kept = kept  # type: ignore[attr-defined]  # Scripted.
+    run_id = run_of(lake, "vacuum", "a", retain_h=retain_h)
+    assert lane.drive(lake, run_id) == "failed" and not pool.looked_after
+    assert said in notes(lake, run_id)[0][1]
+
+
+@pytest.mark.parametrize("verb", ["optimize", "vacuum"])
+def test_an_agent_killed_at_any_point_leaves_what_the_next_one_ends(
+    lake: AgentContext, pool: Any, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep_steps, "Thread", AtOnce)
+
+    def written(what: str) -> None:
+        lake.files.upkept["a__v1"] = Upkeep(3, 1)  # type: ignore[attr-defined]  # Scripted.
+
+    pool.looks_after = written
+    for at in range(1, 40):
+        lake.files.upkept.clear()  # type: ignore[attr-defined]  # Scripted.
+        pool.looked_after.clear()
+        run_id = run_of(lake, verb, "a", nonce=str(at))
+        dying = KillAt(at)
+        try:
+            assert lane.drive(replace(lake, faults=dying), run_id) == "done"  # type: ignore[arg-type]  # A stand-in.
+        except Killed:
+            assert lane.drive(lake, run_id) == "done"
+        else:
+            assert at > 8, "it passes so many points"
+            return
+        assert len(pool.looked_after) == 1, "what the log says is not done again"
+    raise AssertionError("it never ended by itself")
+
+
+class AtOnce:
+    """A thread that is over when it has started, so that what kills an agent kills it in there as well."""
+
+    def __init__(self, target: Any, args: tuple[Any, ...] = (), **_: Any) -> None:
+        self._work = partial(target, *args)
+
+    def start(self) -> None:
+        self._work()
+
+
+def test_what_met_other_files_has_been_done_by_an_agent_before(lake: AgentContext, pool: Any) -> None:
+    def conflict(what: str) -> None:
+        lake.files.upkept["a__v1"] = Upkeep(3, 1)  # type: ignore[attr-defined]  # Scripted.
+        raise EngineRefused("files were deleted by a concurrent OPTIMIZE", error_class="DELTA_CONCURRENT_DELETE_DELETE")
+
+    pool.looks_after = conflict
+    run_id = run_of(lake, "optimize", "a")
+    assert lane.drive(lake, run_id) == "done"
+    assert notes(lake, run_id) == [("done", "3 files written into 1")]
+
+
+def test_what_spark_refuses_fails_with_its_words_and_is_retried(lake: AgentContext, pool: Any) -> None:
+    def refuse(what: str) -> None:
+        raise EngineRefused("no space left on\ndevice")
+
+    pool.looks_after = refuse
+    run_id = run_of(lake, "optimize", "a")
+    assert lane.drive(lake, run_id) == "failed"
+    assert notes(lake, run_id)[0][1].startswith("no space left on device; headgate runs retry")
+    pool.looks_after = lambda what: None
+    assert lane.drive(lake, run_id, OperatorControl("retry")) == "done"
+
+
+def test_a_pool_that_is_lost_meanwhile_is_asked_again(lake: AgentContext, pool: Any) -> None:
+    lost = iter([PoolUnreachable("the pool died")])
+
+    def once(what: str) -> None:
+        for error in lost:
+            raise error
+
+    pool.looks_after = once
+    assert lane.drive(lake, run_of(lake, "optimize", "a")) == "done"
+    assert pool.looked_after == ["optimize a__v1"] * 2
+
+
+def test_a_keyed_statement_stands_still_meanwhile_and_stays_wanted(world: AgentContext, pool: Any) -> None:
+    files = FILES | {"pipelines/facts/p/a/a.yml": "mode: upsert\nkey: [id]\n"}
+    files = {path: text for path, text in files.items() if "/b/" not in path and "/c/" not in path}
+    assert lane.deploy(world, pool, files) == "done"
+    seen = []
+
+    def looked(what: str) -> None:
+        seen.append(("a@v1" in pool.running, world.locks.held()))
+
+    pool.looks_after = looked
+    assert lane.drive(world, run_of(world, "optimize", "a", files=files)) == "done"
+    found = world.ledger.deployment(T("a"), 1)
+    assert seen == [(False, frozenset({("a", 1)}))]
+    assert found is not None and found.wanted == "running", "the reconciler starts it again"
+    assert world.locks.held() == frozenset()
+
+
+def test_a_cancelled_run_ends_what_it_looks_after(lake: AgentContext, pool: Any) -> None:
+    until = threading.Event()
+    pool.looks_after = lambda what: until.wait(20)
+    run_id = run_of(lake, "optimize", "a")
+    runs = RunLane(lake)
+    runs.drive(run_id)
+    wait_until(lambda: bool(pool.looked_after))
+    runs.tell(run_id, OperatorControl("cancel"))
+    wait_until(lambda: bool(pool.ended_reads))
+    until.set()
+    wait_until(lambda: (row := lake.ledger.run(run_id)) is not None and row.state == "cancelled")
+    assert pool.ended_reads == {f"headgate-{run_id}-1"}
+
+
+def test_a_vacuum_that_is_refused_may_be_skipped_because_nothing_relies_on_it(lake: AgentContext, pool: Any) -> None:
+    lake.files.unread["b__v1"] = 7  # type: ignore[attr-defined]  # Scripted.
+    run_id = run_of(lake, "vacuum", "a")
+    assert lane.drive(lake, run_id) == "failed"
+    assert lane.drive(lake, run_id, OperatorControl("skip", 1)) == "done" and not pool.looked_after
+
+
+def test_no_vacuum_of_what_a_clone_holds_rows_in(lake: AgentContext, pool: Any) -> None:
+    found = lake.ledger.deployment(T("a"), 1)
+    assert found is not None
+    lake.ledger.put_deployment(replace(found, version=2, active=False, clone_of=1, checkpoint="/c/a__v2"))
+    run_id = run_of(lake, "vacuum", "a")
+    assert lane.drive(lake, run_id) == "failed" and not pool.looked_after
+    assert notes(lake, run_id)[0][1].startswith("a__v2 holds rows in files of this version")

@@ -1,0 +1,23 @@
+"""The files of a table and the log that names them, in words; what was not measured is not told."""
+
+from core.observed.table_statistics import SMALL_FILE, TableStatistics
+from core.text.units import short_size
+from core.text.wording import counted
+
+
+def file_words(figures: TableStatistics) -> str:
+    """Return size and files, with how many are small where that is known; empty where nothing was measured."""
+    if figures.files is None:
+        return ""
+    words = f"{short_size(figures.bytes or 0)} in {counted(figures.files, 'file')}"
+    if not figures.small_files:
+        return words
+    return f"{words}, {figures.small_files:,} below {short_size(SMALL_FILE)}"
+
+
+def log_words(figures: TableStatistics) -> str:
+    """Return how long the log is behind its last checkpoint; empty where there is none, or nothing was measured."""
+    if figures.log_entries is None:
+        return ""
+    size = "size not known" if figures.log_bytes is None else short_size(figures.log_bytes)
+    return f"{counted(figures.log_entries, 'version')} since its checkpoint, {size}"
