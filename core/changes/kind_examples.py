@@ -31,6 +31,7 @@ USING parquet;
 INSERT INTO t
 SELECT id, v
 FROM STREAM src"""
+_SHORT = _FREE.replace("v BIGINT)\nUSING parquet", "v INT)\nUSING delta")
 _COUNTS = """\
 CREATE TABLE t (s TIMESTAMP, n BIGINT)
 USING parquet;
@@ -62,6 +63,7 @@ KIND_EXAMPLES: Mapping[ChangeKind, KindExample] = {
     ChangeKind.COLUMN_ADDED: KindExample(
         _FREE, _FREE.replace("v BIGINT)", "v BIGINT, w BIGINT)").replace("SELECT id, v", "SELECT id, v, v * 2 AS w")
     ),
+    ChangeKind.COLUMN_WIDENED: _edit(_SHORT, "v INT", "v BIGINT"),
     ChangeKind.COLUMNS_CHANGED: KindExample(
         _FREE, _FREE.replace("v BIGINT)", "v STRING)").replace("SELECT id, v", "SELECT id, CAST(v AS STRING) AS v")
     ),

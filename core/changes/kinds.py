@@ -19,6 +19,7 @@ class ChangeKind(StrEnum):
     DESCRIPTION = "description"
     FILTER_OR_PROJECTION = "filter_or_projection"
     COLUMN_ADDED = "column_added"
+    COLUMN_WIDENED = "column_widened"
     COLUMNS_CHANGED = "columns_changed"
     STATE_CHANGED = "state_changed"
     CHANGE_BEFORE_STATE = "change_before_state"
@@ -78,6 +79,8 @@ class ChangeKindDefinition:
     """Whether the old state is what the new text needs, so that a new version may begin with a copy of it."""
     changes_inputs_or_key: bool = False
     """Whether positions or rows of the old version mean something else in a new one."""
+    alters_table: bool = False
+    """Whether its table is altered in place before the restart."""
     needs_another_table: bool = False
     """Whether the old physical table cannot hold what the new text writes."""
     is_of_the_environment: bool = False
@@ -142,18 +145,28 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), leaves_seam=True,
     ),
     ChangeKindDefinition(
-        kind=ChangeKind.COLUMN_ADDED, code="4", label="column added", severity=70, action=Action.RESTART,
+        kind=ChangeKind.COLUMN_ADDED, code="4", label="column added", severity=105, action=Action.RESTART,
         reason=Reason.COLUMNS_ADDED,
         why="a nullable column at the end fits the old files, and no state knows it: the table is altered, then the "
         "query restarts",
         loses="nothing; rows that are there already have NULL in the new column, which stays",
-        instead=(*_NEW_VERSION, Strategy.CARRY_OVER),
+        instead=(*_NEW_VERSION, Strategy.CARRY_OVER), alters_table=True,
         breaks_checkpoint="columns are added as well, and one restart cannot do both",
+    ),
+    ChangeKindDefinition(
+        kind=ChangeKind.COLUMN_WIDENED, code="4b", label="wider column type", severity=115, action=Action.RESTART,
+        reason=Reason.COLUMNS_WIDENED,
+        why="a table on Delta takes a wider type in place, its old files are read as the new one, and no state holds "
+        "it: the table is altered, then the query restarts",
+        loses="nothing; rows that are there already keep their values, and the column is not narrowed in place again",
+        instead=(*_NEW_VERSION, Strategy.FORK, Strategy.CARRY_OVER), leaves_seam=True, alters_table=True,
+        breaks_checkpoint="columns take a wider type as well, and one restart cannot do both",
     ),
     ChangeKindDefinition(
         kind=ChangeKind.COLUMNS_CHANGED, code="5", label="columns no longer fit", severity=170, action=Action.REBUILD,
         reason=Reason.COLUMNS_CHANGED,
-        why="Spark would write files of other columns beside the old ones, and the table could not be read",
+        why="Spark would write files of other columns beside the old ones, and the table could not be read; a table on "
+        "Delta takes a drop or a new name in place, but ends all that streams it at every start from then on",
         loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER), needs_another_table=True,
         breaks_checkpoint="the old table cannot hold its columns",
     ),

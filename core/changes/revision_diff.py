@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import is_pinned, is_restartable
 from core.changes.query_diff import RevisionDifference, query_differences
+from core.model.table_formats import table_format
+from core.model.wider_types import is_wider
 from core.project.model import Pool, Settings
 from core.project.revision import Revision
 from core.sql.statement import Column, ParsedStatement, TableRead
@@ -19,10 +21,30 @@ RATE_LIMITS = frozenset(
 """Options of a streamed read that change how fast it is read, and nothing else; lower case."""
 
 
+_BESIDE_WIDER_TYPES = frozenset(
+    {
+        ChangeKind.COLUMN_WIDENED, ChangeKind.COLUMN_ADDED, ChangeKind.FILTER_OR_PROJECTION,
+        ChangeKind.CHANGE_AFTER_STATE, ChangeKind.TRIGGER_OR_RATE, ChangeKind.DESCRIPTION, ChangeKind.COMMENT_OR_FORMAT,
+        ChangeKind.ENGINE, ChangeKind.PINNED_CONFIGURATION,
+    }
+)  # fmt: skip
+"""Edits that the restart behind a wider type bears as well."""
+
+
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Return every difference; a text that differs without any other is COMMENT_OR_FORMAT."""
+    """Return every difference; a text that differs without any other is COMMENT_OR_FORMAT.
+
+    A wider type goes in place with edits that keep state and sources; beside any other one the table is made anew.
+    """
+    found = tuple(_differences(old, new))
+    alone = all(kind in _BESIDE_WIDER_TYPES for kind, _ in found)
+    for kind, words in found:
+        yield (kind if alone or kind is not ChangeKind.COLUMN_WIDENED else ChangeKind.COLUMNS_CHANGED), words
+
+
+def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
     grown = len(new.ddl.columns) > len(old.ddl.columns)
-    yield from _column_findings(old.ddl.columns, new.ddl.columns)
+    yield from _column_findings(old, new)
     yield from _sink_findings(old, new)
     external = old.parsed is None and new.parsed is None
     yield from _settings_findings(old.settings, new.settings, external=external)
@@ -55,7 +77,8 @@ def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
     )
 
 
-def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterator[RevisionDifference]:
+def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDifference]:
+    old, new = before.ddl.columns, after.ddl.columns
     old_by_name = {column.name.lower(): column for column in old}
     new_by_name = {column.name.lower(): column for column in new}
     added = [column for column in new if column.name.lower() not in old_by_name]
@@ -67,7 +90,7 @@ def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterat
         if was is None:
             continue
         if was.type != column.type:
-            yield ChangeKind.COLUMNS_CHANGED, f"column {name}: {was.type} → {column.type}"
+            yield _retyped_column(before, after, was, column)
         elif was.nullable and not column.nullable:
             yield ChangeKind.COLUMNS_CHANGED, f"column {name} may no longer be null"
         elif was.nullable != column.nullable:
@@ -84,6 +107,19 @@ def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterat
         else:
             where = "is added before existing columns" if column.nullable else "is added and may not be null"
             yield ChangeKind.COLUMNS_CHANGED, f"column {column.name.lower()} {where}"
+
+
+def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> RevisionDifference:
+    """Return whether a column takes its other type in place, in words; one that orders or parts rows never does."""
+    name = now.name.lower()
+    words = f"column {name}: {was.type} → {now.type}"
+    widens = table_format(new.ddl.format).widening_property and old.ddl.format == new.ddl.format
+    if not widens or was.nullable != now.nullable or not is_wider(now.type, was.type):
+        return ChangeKind.COLUMNS_CHANGED, words
+    places = {each.lower() for each in (*new.settings.key, new.settings.sequence, *new.ddl.partitioning)}
+    if name in places:
+        return ChangeKind.COLUMNS_CHANGED, f"{words}; a key, a sequence or a partition is not widened in place"
+    return ChangeKind.COLUMN_WIDENED, words
 
 
 def _type_findings(

@@ -10,9 +10,9 @@ starved   A parent is missing (gone, replaced); or a parent that is a statement 
           before, and has delivered nothing for the longer of 20 s and 6 of its usual intervals; where its own trend is
           given, that it is stalled or starved.
 stalled   It runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3 batches (where
-          the pool does not answer, of 20 s and a trigger and 10 s: no batch is known of); or it
-          has consumed for the longer of 60 s and 6 triggers from all its inputs, and its watermark has not moved in all
-          that time.
+          the pool does not answer, of 20 s and a trigger and 10 s: no batch is known of; while it starts, for 10 min,
+          which a first batch may take); or it has consumed for the longer of 60 s and 6 triggers from all its inputs,
+          and its watermark has not moved in all that time.
 idle      Nothing is pending, nothing came for the longer of 20 s and 2.5 usual intervals. An external source that falls
           silent leaves its readers idle, not starved: nobody promised that it would go on.
 steady    It runs, and no input has waited for longer than 30 s and 3 triggers, however many rows that is: where time
@@ -33,6 +33,7 @@ from itertools import pairwise
 from statistics import median
 
 from core.lag.lag_samples import LagSample, SampleSeries, sample_series
+from core.lag.liveness import PATIENT_S
 from core.model.names import TableName
 from core.model.states import MAY_WORK, State, Trend
 
@@ -105,8 +106,7 @@ def lag_trend(
         return LagTrend(Trend.STARVED, reason=starving)
     # The watermark stands while one of several inputs does.
     watermark_age_s = None if starving else watermark_age_s
-    answers = state != State.UNKNOWN
-    if working and (why := _stalling(series, trigger_s, commit_age_s, watermark_age_s, may_be_in_batch=answers)):
+    if working and (why := _stalling(series, trigger_s, commit_age_s, watermark_age_s, state)):
         return LagTrend(Trend.STALLED, reason=why)
     silent = [parent.silent_s for parent in parents if parent.silent_s is not None]
     quiet_s = min(silent) if silent else series.at[-1] - series.arrived_at
@@ -151,8 +151,7 @@ def _stalling(
     trigger_s: float,
     commit_age_s: float | None,
     watermark_age_s: float | None,
-    *,
-    may_be_in_batch: bool,
+    state: str,
 ) -> str:
     processed_at = max(
         (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1]), default=0
@@ -161,9 +160,10 @@ def _stalling(
     # Something must have been pending all that time: an old commit of an idle statement says nothing.
     since = max((n for n in range(len(series.at)) if series.lag[n] == 0), default=-1) + 1
     pending_s = series.at[-1] - series.at[since] if since < len(series.at) else 0.0
-    # A batch may take longer than the trigger; where the pool does not answer, nothing speaks for one.
-    busy_s = max(30.0, 3 * trigger_s, 3 * max(series.batches_s))
-    if min(age_s, pending_s) > (busy_s if may_be_in_batch else max(20.0, trigger_s + 10.0)):
+    # A batch may take longer than the trigger, a first one much longer; where the pool does not answer, nothing speaks
+    # for one.
+    bound_s = max(30.0, 3 * trigger_s, 3 * max(series.batches_s), PATIENT_S if state == State.STARTING else 0.0)
+    if min(age_s, pending_s) > (max(20.0, trigger_s + 10.0) if state == State.UNKNOWN else bound_s):
         return f"input is pending, no commit for {age_s:.0f} s"
     if watermark_age_s is None:
         return ""

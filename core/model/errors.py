@@ -11,6 +11,11 @@ class HeadgateError(Exception):
         self.summary = summary
         self.remedy = remedy
 
+    @property
+    def sentence(self) -> str:
+        """Return what happened and what to do in one line, for where only one is kept."""
+        return f"{self.summary}; {self.remedy}" if self.remedy else self.summary
+
     def as_json(self) -> dict[str, str]:
         """Return the error as the object that `--json` prints and the socket carries."""
         return {"class": type(self).__name__, "summary": self.summary, "remedy": self.remedy}

@@ -23,6 +23,7 @@ class Reason(StrEnum):
     IN_PLACE = "keeps no state, so the new text may go on from the checkpoint"
     PACE = "only its trigger or rate changed"
     COLUMNS_ADDED = "only columns were added, and none of its state knows them"
+    COLUMNS_WIDENED = "only columns take a wider type, and none of its state holds them"
     COLUMNS_CHANGED = "its columns changed, and the old table cannot hold them"
     STATE_CHANGED = "its state would mix old and new, and Spark may not object"
     SOURCES_CHANGED = "its positions in the old sources mean nothing in the new ones"
@@ -41,6 +42,8 @@ class Reason(StrEnum):
     PARENT_CHAINED = "a parent goes on in a new version; it reads the old one to its end first"
     COLUMNS_ABOVE = "reads a table that gets columns, and uses them"
     COLUMNS_STOP_READERS = "reads a table that gets columns, and would end at once"
+    TYPES_STOP_READERS = "reads a table whose columns take a wider type, and would end at once"
+    TYPES_IN_STATE = "its state holds a column of a parent that takes a wider type"
     WITH_ITS_SET = "belongs to one statement set with a table that is rebuilt"
     READS_OLD_VERSION = "still reads an old version of a parent"
     CHECKPOINT_LOST = "its checkpoint is missing, unreadable or another's"
@@ -51,6 +54,9 @@ class Reason(StrEnum):
     OPTIMIZED = "its small files are to become large ones"
     VACUUMED = "files that it does not hold any more are to be deleted"
 
+
+STOPPED_MEANWHILE = frozenset({Reason.COLUMNS_STOP_READERS, Reason.TYPES_STOP_READERS})
+"""Of what goes on as it was, and only stands still while a table that it reads is altered."""
 
 _WORDS: Mapping[str, str] = {
     Reason.NEW: "is not deployed yet",
@@ -66,6 +72,7 @@ _WORDS: Mapping[str, str] = {
     Reason.IN_PLACE: "keeps no state, so the new text can continue from the checkpoint",
     Reason.PACE: "only its trigger or its rate limits changed",
     Reason.COLUMNS_ADDED: "only columns were added, and its state holds none of them",
+    Reason.COLUMNS_WIDENED: "only columns take a wider type, which its table takes in place",
     Reason.COLUMNS_CHANGED: "its columns changed, and the old table cannot hold them",
     Reason.STATE_CHANGED: "its state would mix old and new rows, and Spark may not report it",
     Reason.SOURCES_CHANGED: "its offsets in the old sources mean nothing in the new ones",
@@ -84,6 +91,8 @@ _WORDS: Mapping[str, str] = {
     Reason.PARENT_CHAINED: "an upstream table continues in a new version, and the old one is read to its end first",
     Reason.COLUMNS_ABOVE: "reads an upstream table that gets new columns, and uses them",
     Reason.COLUMNS_STOP_READERS: "reads an upstream table that gets new columns, at which Spark would end it",
+    Reason.TYPES_STOP_READERS: "reads an upstream table whose columns take a wider type, at which Spark would end it",
+    Reason.TYPES_IN_STATE: "its state holds a column of an upstream table that takes a wider type",
     Reason.WITH_ITS_SET: "belongs to the same statement set as a table that is rebuilt",
     Reason.READS_OLD_VERSION: "still reads an old version of an upstream table",
     Reason.CHECKPOINT_LOST: "its checkpoint is missing, unreadable or owned by another ledger",

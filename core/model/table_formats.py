@@ -38,6 +38,9 @@ class TableFormat:
     """Whether it has a log of versions with an id of its own, in place of a log of files."""
     added_column_stops_readers: bool = False
     """Whether Spark ends each query that streams it as soon as a column is added (Delta 4.4.0)."""
+    widening_property: str = ""
+    """With which a column takes a wider type in place (`core.model.wider_types`), and stops readers as an added one
+    does; empty where none does."""
     columns_are_fixed: bool = False
     """Whether a batch with a column that the table lacks is refused."""
     repeated_by_new_checkpoint: bool = False
@@ -101,7 +104,7 @@ _FORMATS = (
     TableFormat("text", True, row_counting=RowCounting.LINES),
     TableFormat(
         "delta", written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
-        added_column_stops_readers=True, columns_are_fixed=True,
+        added_column_stops_readers=True, widening_property="delta.enableTypeWidening", columns_are_fixed=True,
         repeated_by_new_checkpoint=True, read_before_first_batch=False, starts_at_versions=True,
         clones=True, keyed=True,
         keyed_properties=(("delta.enableChangeDataFeed", "true"),), subfolder="delta",

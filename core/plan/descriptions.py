@@ -36,6 +36,8 @@ _CHANGE_BY_REASON = {
     Reason.PARENT_CHAINED: "upstream continues",
     Reason.COLUMNS_ABOVE: "upstream column added",
     Reason.COLUMNS_STOP_READERS: "upstream column added",
+    Reason.TYPES_STOP_READERS: "upstream type widened",
+    Reason.TYPES_IN_STATE: "upstream type widened",
     Reason.WITH_ITS_SET: "with its statement set",
 }
 _SPARK = {

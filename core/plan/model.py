@@ -11,7 +11,7 @@ from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 
 PLAN_FORMAT = "headgate.plan/1"
-PLANNER_VERSION = "8"
+PLANNER_VERSION = "9"
 """Version of the planner; an agent refuses plans of another one."""
 
 UNDO_D = 90.0

@@ -209,7 +209,7 @@ def _reader(reader: OutsideReader, *, swapped: bool) -> str:
     if not reader.after:
         return f"{words}loses it"
     if reader.before == reader.after:
-        return f"{words}which gets a column"
+        return f"{words}whose columns are altered"
     words += f"{reader.after} through the pointer"
     if not swapped:
         return words

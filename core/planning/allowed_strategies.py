@@ -13,7 +13,7 @@ from core.planning.context import ObservedTables, PlanningContext, TableChanges
 from core.planning.decisions import TableDecision, recreated_parents
 from core.planning.keyed_in_place import not_keyed, rows_that_stay
 from core.planning.scope import PlanScope
-from core.planning.starting_places import partial_notes
+from core.planning.starting_places import begins_by_rows, partial_notes
 from core.project.model import Table
 from core.sql.statement import TableDdl
 
@@ -32,10 +32,14 @@ _NEVER_IN_PLACE = {
     Reason.PARENT_REBUILT: "its offsets are meaningless in an upstream table that is re-created",
     Reason.READS_OLD_VERSION: "its offsets are meaningless in another version of an upstream table",
     Reason.PARENT_REWRITTEN: "its state would double-count rows that an upstream table writes again",
+    Reason.TYPES_IN_STATE: "its state may hold another type than its checkpoint has",
     Reason.WITH_ITS_SET: "its statement set is rebuilt with it",
 }
 _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
 _ROWS_BEFORE = "its pointer serves rows from before its first, and they would have to move along"
+_MORE_THAN_APPENDS = "it does more than append rows"
+_KEYS_NOT_CLONED = "the keys that its table remembers as deleted would not come along, and late rows bring them back"
+_COMMITS_NOT_TOLD = "its table is upserted by a key, and its log does not tell which commits belong to a batch"
 _OTHER_SOURCES = frozenset({ChangeKind.SOURCES_CHANGED, ChangeKind.NAMED_SOURCES_CHANGED, ChangeKind.SOURCE_REPLACED})
 """Edits after which a position of one source may be read as one of another."""
 _SAME_QUERY = frozenset(
@@ -55,8 +59,7 @@ def strategies_of(
     if declared is None or declared.parsed is None:
         return {}
     found = _strategies_of(context, scope, decisions, declared)
-    tables = context.declared.tables
-    return {strategy: note for strategy, note in found.items() if not not_positioned(tables, declared, strategy)}
+    return {strategy: note for strategy, note in found.items() if not not_positioned(context, declared, strategy)}
 
 
 def _strategies_of(
@@ -66,7 +69,7 @@ def _strategies_of(
     decision = decisions[declared.name].default
     match decision.action:
         case Action.START:
-            return {Strategy.FIRST: "", **dict(_begun_later(context.declared.tables, declared, decisions))}
+            return {Strategy.FIRST: "", **dict(_begun_later(context, declared, decisions))}
         case Action.RESTART:
             others = _instead_of_restart(context, declared, decision, decisions)
             return {decision.strategy: "", Strategy.EARLIEST: "", **dict(others)}
@@ -82,7 +85,7 @@ def _strategies_of(
 def _instead_of_restart(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
-    yield from _begun_later(context.declared.tables, table, decisions)
+    yield from _begun_later(context, table, decisions)
     yield from _with_what_is_there(context, table, decision, decisions)
     yield from _written_again(context, table, decision, decisions)
 
@@ -114,7 +117,7 @@ def _instead_of_earliest(
     decision: TableDecision,
     decisions: Mapping[TableName, TableDecision],
 ) -> Iterator[tuple[str, str]]:
-    yield from _begun_later(context.declared.tables, table, decisions)
+    yield from _begun_later(context, table, decisions)
     yield from _with_what_is_there(context, table, decision, decisions)
     stays = not recreated_parents(table, decisions)
     if not_chained(context, scope, table, decision, decisions) == "":
@@ -132,20 +135,41 @@ def _instead_of_earliest(
         yield Strategy.IN_PLACE, "old rows and old state keep their old meaning and are mixed with new ones"
 
 
-def not_positioned(tables: Mapping[TableName, Table], table: Table, strategy: str) -> str:
-    """Explain why a statement cannot begin where a strategy sets it; empty where the formats of what it reads can."""
-    if strategy != Strategy.SEEDED or table.parsed is None or not table.parsed.stateful:
+def not_positioned(context: PlanningContext, table: Table, strategy: str) -> str:
+    """Explain why a statement cannot begin where a strategy sets it; empty where it can."""
+    if strategy != Strategy.SEEDED or table.parsed is None:
         return ""
+    if not table.parsed.stateful:
+        return forgotten_sequences(context, table)
+    tables = context.declared.tables
     streamed = [read.table for read in table.parsed.reads if read.streaming and read.table in tables]
     formats = {name: table_format(tables[name].parsed_ddl.format) for name in streamed}
     found = [f"{n} ({format.name})" for n, format in formats.items() if not format.read_before_first_batch]
-    return f"it keeps state, and a batch that has read {', '.join(found)} would have kept none" if found else ""
+    unread = f"it keeps state, and a batch that has read {', '.join(found)} would have kept none" if found else ""
+    return unread or forgotten_sequences(context, table)
+
+
+def forgotten_sequences(context: PlanningContext, table: Table) -> str:
+    """Explain which rows a new version would take that what serves does not, because it has not read those from before.
+
+    Empty where rows have no order, and where nothing serves that would tell otherwise.
+    """
+    settings = table.settings
+    if not settings.upserts or not settings.sequence or not context.observed.is_deployed(table.name):
+        return ""
+    deleted = " and bring a deleted key back" if settings.deletes else ""
+    return (
+        f"an older row that comes late would stand for its key{deleted}: it does not know the {settings.sequence} of "
+        "rows from before"
+    )
 
 
 def _begun_later(
-    tables: Mapping[TableName, Table], table: Table, decisions: Mapping[TableName, TableDecision]
+    context: PlanningContext, table: Table, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
-    yield from partial_notes(tables, table)
+    tables = context.declared.tables
+    if begins_by_rows(tables, table) or not forgotten_sequences(context, table):
+        yield from partial_notes(tables, table)
     if not recreated_parents(table, decisions):
         note = (
             "windows that are open at that point lack their earlier rows"
@@ -161,6 +185,8 @@ def not_carried_over(
     """Explain why a new version cannot begin where the old one has read to, without its rows; empty where it can."""
     if table.parsed is None or table.parsed.stateful:
         return "it keeps state"
+    if table.settings.upserts:
+        return forgotten_sequences(context, table) or _MORE_THAN_APPENDS
     return _other_positions(context, table, decision, decisions)
 
 
@@ -168,6 +194,8 @@ def not_forked(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> str:
     """Explain why a new version cannot take rows, positions and state of the old one; empty where it can."""
+    if table.settings.upserts:
+        return _KEYS_NOT_CLONED if table.settings.deletes and table.settings.sequence else _COMMITS_NOT_TOLD
     if not decision.change.kind.definition.state_may_be_copied and not _is_cloned_to_go_on(table, decision):
         return _other_positions(context, table, decision, decisions) or _why_nothing_to_fork(table, decision)
     if context.observed.deployment(table.name).rows_before:
@@ -192,8 +220,6 @@ def _other_positions(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> str:
     """Explain why positions of the old version mean nothing in a new one; empty where they do."""
-    if table.settings.upserts:
-        return "its table is upserted by a key, and remembers deleted keys"
     if not context.observed.deployment(table.name).checkpoint_ok:
         return str(Reason.CHECKPOINT_LOST)
     if decision.reason in _MOVED or recreated_parents(table, decisions):
@@ -226,7 +252,7 @@ def not_chained(
     if table.parsed is None or table.parsed.stateful:
         return "it keeps state"
     if table.settings.mode != "append":
-        return "it does more than append rows"
+        return _MORE_THAN_APPENDS
     if context.observed.deployment(table.name).rows_before:
         return _ROWS_BEFORE
     old = context.revisions.deployed(table.name)
@@ -302,7 +328,7 @@ def why_not(
     if decision.action not in (Action.START, Action.RESTART, Action.REBUILD):
         return "the plan does not start it"
     recreated = recreated_parents(declared, decisions)
-    if why := not_positioned(context.declared.tables, declared, strategy):
+    if why := not_positioned(context, declared, strategy):
         return why
     match strategy:
         case Strategy.SEEDED | Strategy.CARRY_OVER | Strategy.FORK | Strategy.CHAIN if recreated:

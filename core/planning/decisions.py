@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from core.changes.classification import Change
-from core.changes.kinds import ChangeKind
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
@@ -35,7 +34,7 @@ class DownstreamOutcome(IntEnum):
     KEPT = 0
     """The same table: kept, recorded, restarted in place."""
     GROWN = 1
-    """The same table with new columns."""
+    """The same table, altered in place: with new columns, or wider types of columns."""
     REWRITTEN = 2
     """The same table, its rows upserted again in bulk."""
     CHAINED = 3
@@ -94,7 +93,7 @@ class TableDecision:
             return _OUTCOMES.get(self.strategy, DownstreamOutcome.CREATED)
         return (
             DownstreamOutcome.GROWN
-            if self.action is Action.RESTART and self.change.kind is ChangeKind.COLUMN_ADDED
+            if self.action is Action.RESTART and self.change.kind.definition.alters_table
             else DownstreamOutcome.KEPT
         )
 

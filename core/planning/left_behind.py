@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
 from core.plan.model import LeftBehind, OutsideReader, PlanNode
@@ -94,7 +93,7 @@ def _after(node: PlanNode) -> str | None:
     if node.action is Action.DELETE:
         return ""
     if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE) or (
-        node.action is Action.RESTART and node.change is ChangeKind.COLUMN_ADDED
+        node.action is Action.RESTART and node.change is not None and node.change.definition.alters_table
     ):
         return _served_name(node.table, node.version)
     return None

@@ -11,6 +11,7 @@ from core.observed.log_history import history_of
 from core.plan.request import COMMITTED, EARLIEST, NOW, StrategyChoice
 from core.planning.allowed_strategies import (
     REBUILDS,
+    forgotten_sequences,
     not_chained,
     not_in_place,
     not_seamed,
@@ -125,15 +126,16 @@ def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> Tabl
     """Return where a strategy begins: at the start of a window, with the filter that makes it so."""
     declared = walk.context.declared.tables.get(table)
     assert declared is not None
+    newest = "; of each key the newest of these is kept" if declared.settings.upserts else ""
     if decision.chosen_strategy == Strategy.SEEDED:
         words = (
-            ("starts with rows that arrive from now on") if decision.at == NOW else f"starts at position {decision.at}"
+            "starts with rows that arrive from now on" if decision.at == NOW else f"starts at position {decision.at}"
         )
-        return _saying(decision, words)
+        return _saying(decision, words + newest)
     if not_partial(walk.context.declared.tables, declared, decision.at):
         return decision
     if is_log_start(decision.at):
-        return _begun_in_log(decision, declared)
+        return _begun_in_log(decision, declared, newest)
     event = event_time_of(declared, walk.context.declared.tables)
     if event is None or not is_time(decision.at):
         column, _, value = decision.at.partition("=")
@@ -151,13 +153,13 @@ def _begun(decision: TableDecision, conditions: Mapping[TableName, str], words: 
     return _saying(replace(decision, begins_where=where), f"{words}: WHERE {' AND '.join(where)}")
 
 
-def _begun_in_log(decision: TableDecision, declared: Table) -> TableDecision:
+def _begun_in_log(decision: TableDecision, declared: Table, newest: str) -> TableDecision:
     """Return a decision whose version streams what the logs of its sources have got from a place on."""
     starts, at = log_starts(declared, decision.at), decision.at
     tables = ", ".join(start.table for start in starts)
     since = f"what was committed to {tables} from {at.removeprefix(COMMITTED)} on"
     place = f"version {at} of {tables}" if at.isdecimal() else since
-    words = f"starts with {place}: rows from before it are not replayed"
+    words = f"starts with {place}: rows from before it are not replayed{newest}"
     return _saying(replace(decision, begins_where=tuple(map(str, starts))), words)
 
 
@@ -181,6 +183,18 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
                 _refuse_unmet(walk, table, decision, StrategyChoice(table, decision.chosen_strategy, decision.at))
     if walk.scope.request.keep_table:
         _refuse_other_tables(walk)
+    for table, decision in walk.found.by_table.items() if walk.scope.holds else ():
+        if decision.strategy == Strategy.KEYED:
+            _say_what_is_not_held(walk, table)
+
+
+def _say_what_is_not_held(walk: DeployWalk, table: TableName) -> None:
+    """Refuse to hold what is written again in place, where the operator asks for it; warn where the policy does."""
+    words = f"{table} cannot be held: it is written again in place, and its readers see each row at once"
+    if walk.scope.request.hold:
+        walk.found.refuse(table, words, f"leave out --hold, or rebuild it: --strategy {table}=earliest")
+    else:
+        walk.found.warn(table, words.removeprefix(f"{table} "))
 
 
 def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> None:
@@ -213,6 +227,8 @@ def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> str:
     """Explain why the logs of what a statement streams do not hold all from a place on, as far as they are known."""
     if recreated := recreated_parents(declared, walk.found.by_table):
         return f"what the log of {', '.join(recreated)} says is meaningless in a new version of it"
+    if forgets := forgotten_sequences(walk.context, declared):
+        return forgets
     return why_not_kept(declared, at, lambda table: history_of(walk.context.observed.statistics(table).log))
 
 
@@ -231,5 +247,7 @@ def _refuse_other_tables(walk: DeployWalk) -> None:
             walk.found.refuse(table, f"{table} cannot keep its table: {why}", "leave out --keep-table")
         elif decision.makes_version:
             walk.found.refuse(table, f"{table} has no table to keep: it would be created", "leave out --keep-table")
-        elif decision.action is Action.RESTART and decision.change.kind is ChangeKind.COLUMN_ADDED:
-            walk.found.refuse(table, f"{table} cannot keep its table: columns are added", "leave out --keep-table")
+        elif decision.action is Action.RESTART and decision.change.kind.definition.alters_table:
+            widened = decision.change.kind is ChangeKind.COLUMN_WIDENED
+            what = "columns take a wider type" if widened else "columns are added"
+            walk.found.refuse(table, f"{table} cannot keep its table: {what}", "leave out --keep-table")

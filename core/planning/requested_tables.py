@@ -58,12 +58,16 @@ def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
 
 
 def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
-    """Return whether a reader has a query that Spark ends once its parent, as it is declared, gets a column."""
+    """Return whether a reader has a query that Spark ends once its parent, as it is declared, is altered.
+
+    An added column ends those that stream it, a wider type those of which it is a static side as well.
+    """
     above = walk.context.declared.tables.get(parent)
     if above is None or not table_format(above.parsed_ddl.format).added_column_stops_readers:
         return False
-    streams = any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child))
-    return streams and walk.context.observed.deployment(child).state in ALIVE
+    widened = walk.context.changes.of(parent).kind is ChangeKind.COLUMN_WIDENED
+    reads = any(b.parent == parent and (b.streamed or widened) for b in walk.context.bindings.of(child))
+    return reads and walk.context.observed.deployment(child).state in ALIVE
 
 
 def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:

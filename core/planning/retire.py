@@ -1,4 +1,7 @@
-"""Setting aside what was replaced: every version of a table that has served and does not any more, readers first."""
+"""Setting aside what was replaced: every version of a table that has served and does not any more, readers first.
+
+A clone that never served goes as well: the files of what it was cloned from stay as long as it is there.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -57,14 +60,15 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 def _take(observed: ObservedTables, table: TableName, found: ReplacedVersions) -> None:
     seen = observed.deployment(table)
-    orphans = {orphan.version for orphan in seen.orphan_versions}
+    # One that is a clone keeps the files of another version, so that it goes although it never served.
+    orphans = {orphan.version for orphan in seen.orphan_versions} - {clone for clone, _ in seen.clones}
     replaced = tuple(sorted({*seen.kept} - orphans - {0}, reverse=True))
     if not observed.is_deployed(table):
         found.refuse(table, f"{table} is not deployed", "leave it out")
     elif observed.is_external(table):
         found.refuse(table, f"{table} is external: others write it", "leave it out")
     elif not seen.pointer or not replaced:
-        remedy = f"headgate show {table} lists its versions"
+        remedy = f"see its versions: headgate show {table}"
         found.refuse(table, f"nothing that {table} replaced is still there", remedy)
     else:
         found.by_table[table] = replaced

@@ -23,6 +23,11 @@ def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[t
         yield Strategy.PARTIAL, f"by version, or by the time of commits{state}"
 
 
+def begins_by_rows(tables: Mapping[TableName, Table], table: Table) -> bool:
+    """Return whether a place to begin can be told from what its rows hold, not only from when they came."""
+    return event_time_of(table, tables) is not None or bool(partitions_of(tables, table))
+
+
 def _at_the_edge(table: Table, event: EventTime) -> str:
     """Return what is to be known of where a part begins; a window that reaches over it lacks rows."""
     if event.slide and event.slide >= event.length:

@@ -214,19 +214,18 @@ class StepBuilder:
                 )
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
-        """Return the steps that make this node's parents readable; a static side must hold its rows already."""
+        """Return the steps that make this node's parents readable; a static side must hold its rows already.
+
+        One that goes on as it was waits for no new text, and for no row.
+        """
         found = []
         for binding in node.bindings:
             key = (binding.parent, binding.version)
-            ready = self._readable(node, key) if binding.streamed else self._complete(key)
+            goes_on = node.action is Action.RESUME and key in self._altered
+            ready = self._altered[key] if goes_on else self._ready.get(key) if binding.streamed else self._complete(key)
             if ready is not None:
                 found.append(ready)
         return tuple(found)
-
-    def _readable(self, node: PlanNode, key: tuple[TableName, int]) -> int | None:
-        """Return the step after which a node may stream a version: one that goes on as it was waits for no new text."""
-        goes_on = node.action is Action.RESUME and key in self._altered
-        return self._altered[key] if goes_on else self._ready.get(key)
 
     def _complete(self, key: tuple[TableName, int]) -> int | None:
         """Return the step after which a static side holds all its rows, with all that fills it; None where it does.
@@ -327,19 +326,16 @@ class StepBuilder:
 
     def _restart(self, node: PlanNode, *, needs_pointer: bool, pauses_readers: bool) -> None:
         before = self._needs(node)
-        if node.change is ChangeKind.COLUMN_ADDED:
-            alter = self.add(
-                StepKind.ALTER,
-                node.table,
-                node.version,
-                (),
-                why="the added columns; what streams it is stopped before, and goes on after"
-                if pauses_readers
-                else "the added columns",
-            )
+        alters = node.change is not None and node.change.definition.alters_table
+        widened = node.change is ChangeKind.COLUMN_WIDENED
+        if alters:
+            what = "the wider types; what reads it" if widened else "the added columns; what streams it"
+            why = f"{what} is stopped before, and goes on after" if pauses_readers else "the added columns"
+            alter = self.add(StepKind.ALTER, node.table, node.version, (), why=why)
             if pauses_readers:
                 self._altered[node.table, node.version] = alter
-            before = (*before, alter)
+            # A pointer casts to the types that it was made with, and would refuse what only the wider one holds.
+            before = (*before, alter, *((self._point(node, alter),) if widened else ()))
         if not node.texts.dml:
             self._ready[node.table, node.version] = self._record(node, after=before)
             return
@@ -351,7 +347,7 @@ class StepBuilder:
             why=node.reason,
         )
         self._ready[node.table, node.version] = self._restarted[node.table] = restart
-        if node.change is ChangeKind.COLUMN_ADDED or needs_pointer:
+        if not widened and (alters or needs_pointer):
             self._point(node, restart)
 
     def _resume(self, node: PlanNode, *, needs_pointer: bool) -> None:
@@ -372,8 +368,8 @@ class StepBuilder:
     def _record(self, node: PlanNode, *, after: Iterable[int] = ()) -> int:
         return self.add(StepKind.RECORD, node.table, node.version, after, why=node.reason)
 
-    def _point(self, node: PlanNode, after: int) -> None:
-        self.add(
+    def _point(self, node: PlanNode, after: int) -> int:
+        return self.add(
             StepKind.SWAP,
             node.table,
             node.version,

@@ -12,7 +12,7 @@ from core.changes.kinds import ChangeKind
 from core.lineage.column_usage import column_reference_lines
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
-from core.model.reasons import Reason
+from core.model.reasons import STOPPED_MEANWHILE, Reason
 from core.planning.decisions import BEGINS, DeployWalk, DownstreamOutcome, TableDecision
 from core.planning.operator_choices import with_chosen_strategy
 from core.planning.requested_tables import (
@@ -27,6 +27,7 @@ from core.planning.requested_tables import (
     start_anew,
     would_end,
 )
+from core.planning.wider_types import STATE_HOLDS_IT, stopping_words, use_of_wider_types
 
 _SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}
 """How much is done to a table; one that starts reads the newest versions of all its parents anyway."""
@@ -82,10 +83,7 @@ def _of_child(
     assert declared is not None and declared.parsed is not None
     stateful = declared.parsed.stateful
     if outcome is DownstreamOutcome.GROWN:
-        words = "" if is_at_rest(walk, child) else _use_of_added(walk, child, parent)
-        if not words and would_end(walk, child, parent):
-            return _paused(walk, child), f"Spark would end it when {parent} gets a column"
-        return _of_grown(walk, child, stateful=stateful) if words else None, words
+        return _of_altered(walk, child, parent, stateful=stateful)
     if outcome is DownstreamOutcome.REWRITTEN:
         words = f"upstream {parent} is rewritten"
         return _recreated(walk, child, Reason.PARENT_REWRITTEN) if stateful else None, words
@@ -119,6 +117,25 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
     )
 
 
+def _of_altered(
+    walk: DeployWalk, child: TableName, parent: TableName, *, stateful: bool
+) -> tuple[TableDecision | None, str]:
+    """Return what columns that a parent gets, or that take a wider type there, ask of a reader."""
+    words = "" if is_at_rest(walk, child) else _use_of_added(walk, child, parent)
+    if words:
+        return _of_grown(walk, child, stateful=stateful), words
+    words = use_of_wider_types(walk, child, parent)
+    if words and stateful:
+        change = walk.context.changes.of(child)
+        state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
+        return TableDecision(Action.REBUILD, Reason.TYPES_IN_STATE, state), f"{words}: {STATE_HOLDS_IT}"
+    if words and walk.context.changes.of(child).action in (Action.RESTART, Action.REBUILD):
+        return _of_grown(walk, child, stateful=stateful), words
+    if would_end(walk, child, parent):
+        return _paused(walk, child, parent), f"Spark would end it when {stopping_words(walk.context, parent)}"
+    return None, ""
+
+
 def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
     """Take along a reader that uses an added column: by its own change, else for what its star takes in."""
     change = walk.context.changes.of(child)
@@ -133,7 +150,7 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
     return _restarted(walk, child, Reason.COLUMNS_ABOVE)
 
 
-def _paused(walk: DeployWalk, child: TableName) -> TableDecision:
+def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecision:
     """Have a reader that takes nothing in of a change go on as it is once the change is made.
 
     A new text that is only written down is, where it is asked for; every other one waits for its own request.
@@ -141,7 +158,9 @@ def _paused(walk: DeployWalk, child: TableName) -> TableDecision:
     known = walk.found.by_table.get(child)
     recorded = known is not None and known.action is Action.RECORD
     change = known.change if known and recorded else Change(ChangeKind.NONE, Action.RESUME)
-    return resume_safely(walk, child, TableDecision(Action.RESUME, Reason.COLUMNS_STOP_READERS, change))
+    widened = walk.context.changes.of(parent).kind is ChangeKind.COLUMN_WIDENED
+    reason = Reason.TYPES_STOP_READERS if widened else Reason.COLUMNS_STOP_READERS
+    return resume_safely(walk, child, TableDecision(Action.RESUME, reason, change))
 
 
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
@@ -149,7 +168,7 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
-    if any(column.expression.endswith("*") for column in declared.parsed.columns):
+    if added and any(column.expression.endswith("*") for column in declared.parsed.columns):
         return f"selects * from {parent}, which gains {', '.join(added)}"
     for column in added:
         if not re.search(rf"\b{re.escape(column)}\b", declared.parsed.select, re.I):
@@ -191,7 +210,7 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
     """Start what a decided table needs; one that goes on as it was needs nothing new."""
     found = walk.found
-    if found.by_table[table].reason is Reason.COLUMNS_STOP_READERS:
+    if found.by_table[table].reason in STOPPED_MEANWHILE:
         return
     waiting = [table]
     while waiting:

@@ -13,6 +13,7 @@ from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
 from core.planning.keyed_in_place import KEYS_STAY
 from core.planning.multiplied_rows import warn_of_multiplied_rows
 from core.planning.requested_tables import is_at_rest, stale_bindings, would_end
+from core.planning.wider_types import refuse_unfit_reader, stopping_words
 from core.sql.log_starts import words_of
 from core.text.wording import counted
 
@@ -37,8 +38,8 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action is Action.START:
         _warn_of_the_deleted(walk, table)
         return
-    if decision.action is Action.RESTART and decision.change.kind is ChangeKind.COLUMN_ADDED and seen.rows_before:
-        words = f"{table} cannot get a column in place: its pointer serves rows from before v{seen.version} as well"
+    if decision.action is Action.RESTART and decision.change.kind.definition.alters_table and seen.rows_before:
+        words = f"{table} cannot be altered in place: its pointer serves rows from before v{seen.version} as well"
         found.refuse(table, words, f"rebuild it: headgate plan {table} --rebuild")
     if seen.state in _SHOWN:
         found.warn(table, f"is {seen.state}; {_what_becomes(decision, seen.state)}; nothing of it is destroyed")
@@ -91,7 +92,7 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
 
 
 def _say_what_is_taken(walk: DeployWalk, table: TableName) -> None:
-    """Say of each stream of a keyed table whether it takes changes or rows, which a statement need not say itself."""
+    """Warn for each stream of a keyed table whether it takes changes or rows, which a statement need not say itself."""
     tables = walk.context.declared.tables
     declared = tables.get(table)
     for read in declared.parsed.reads if declared is not None and declared.parsed is not None else ():
@@ -133,7 +134,7 @@ def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) 
     if decision.action is Action.RESTART:
         for name in walk.context.bindings.readers(table):
             _flag_reader(walk, name, table, decision.change.kind)
-        if decision.change.kind is ChangeKind.COLUMN_ADDED:
+        if decision.change.kind.definition.alters_table:
             _warn_of_outside_streams(walk, table)
 
 
@@ -144,16 +145,19 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
     if kind.definition.leaves_seam and declared.parsed.stateful:
         walk.found.warn(reader, f"keeps state, and aggregates across the point where {table} goes on with its new text")
     known = walk.found.by_table.get(reader)
-    if kind is not ChangeKind.COLUMN_ADDED:
+    if not kind.definition.alters_table:
         return
+    if kind is ChangeKind.COLUMN_WIDENED:
+        refuse_unfit_reader(walk, reader, table)
     begins = known is not None and known.action in (Action.START, Action.RESTART, Action.REBUILD)
-    takes_all = any(column.expression.endswith("*") for column in declared.parsed.columns)
+    added = walk.context.changes.added_columns(table)
+    takes_all = added and any(column.expression.endswith("*") for column in declared.parsed.columns)
     if takes_all and table_format(declared.parsed_ddl.format).columns_are_fixed:
         _refuse_unfit_star(walk, reader, table)
     elif takes_all and not begins:
         walk.found.warn(reader, f"selects * and will write the new column of {table} after its next restart")
     elif known is None and would_end(walk, reader, table):
-        words = f"is not part of this plan, and Spark would end it when {table} gets a column"
+        words = f"is not part of this plan, and Spark would end it when {stopping_words(walk.context, table)}"
         walk.found.warn(reader, f"{words}: it is stopped for that moment, and goes on with its own text")
 
 
@@ -162,7 +166,7 @@ def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
     declared = walk.context.declared.tables[table]
     names = sorted({name for name, _ in declared.settings.outside_readers})
     if names and table_format(declared.parsed_ddl.format).added_column_stops_readers:
-        words = f"Spark ends what streams {table} outside of Headgate when the column is added"
+        words = f"Spark ends what streams {table} outside of Headgate when {stopping_words(walk.context, table)}"
         walk.found.warn(table, f"{words}, and it has to be started again there: {', '.join(names)}")
 
 

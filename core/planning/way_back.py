@@ -8,7 +8,7 @@ from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import recorded_pool
 from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
-from core.model.reasons import Reason
+from core.model.reasons import STOPPED_MEANWHILE
 from core.model.states import State, WantedState
 from core.observed.deployment import ObservedDeployment
 from core.observed.step_durations import StepDurations
@@ -25,6 +25,11 @@ from core.project_files.parse_cache import ParseCache
 UNTIL = f"until {UNDO_D:g} days after the run, unless another plan changes them first"
 
 _EDITS = frozenset({Action.RECORD, Action.RESUME, Action.RESTART, Action.REBUILD})
+_WHY_NOT_IN_PLACE = {
+    ChangeKind.COLUMN_ADDED: "; the added column cannot be taken out",
+    ChangeKind.COLUMN_WIDENED: "; a wider type is not taken back in place, and a value that needs it ends it "
+    "or is rounded",
+}
 _SAME_TEXT = "the text is the same, so there is none to go back to"
 _OLD_VERSION = "the old version stays as a table (headgate peek --version), and no rollback to it can be promised"
 _OF_THE_ENVIRONMENT = "what it runs on is changed outside of plans"
@@ -65,8 +70,7 @@ def ways_back(
     nodes = [node for node in nodes if released is None or node.table not in released.tables]
     acted = {node.table: node for node in nodes if node.action is not Action.KEEP}
     begun = [table for table, node in acted.items() if node.action is Action.START and node.version]
-    paused = Reason.COLUMNS_STOP_READERS
-    resumed = [table for table, node in acted.items() if node.action is Action.RESUME and node.reason != paused]
+    resumed = [t for t, node in acted.items() if node.action is Action.RESUME and node.reason not in STOPPED_MEANWHILE]
     found = [released] if released else []
     found += [_stop(begun, f"; headgate plan delete {' '.join(begun)} removes them")] if begun else []
     found += [_stop(resumed, "")] if resumed else []
@@ -178,7 +182,7 @@ def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName])
                 f"{words}; the rows that are there stay as they are (--rebuild reads them again)" if leaves else words
             )
         case Action.REBUILD:
-            why = "; the added column cannot be taken out" if went and went.change is ChangeKind.COLUMN_ADDED else ""
+            why = _WHY_NOT_IN_PLACE.get(went.change, "") if went and went.change else ""
             short = (node.retention or "").startswith("short")
             lost = "; what its inputs no longer hold is lost" if short else ""
             return f"rebuild{text} as a new version{why}{lost}"

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 
-NEWEST_WRITER = 1
+NEWEST_WRITER = 2
 """The version of the code that upserts, for what is deployed from now on."""
 
 
@@ -120,14 +120,39 @@ class FileView:
     format: str = "parquet"
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """A table that a catalog is to have."""
+
+    name: str
+    ddl: str
+    """The compiled CREATE TABLE IF NOT EXISTS."""
+    exists: bool = False
+    """Whether its log has its columns, which it keeps."""
+    columns: Mapping[str, str] | None = None
+    """Types by name as that log has them; None where they are not known, and the catalog has to be asked."""
+
+
 class Tables(Protocol):
     """The catalog; every call is idempotent."""
 
-    def create(self, name: str, ddl: str, *, exists: bool = False) -> None:
-        """Run a compiled CREATE TABLE IF NOT EXISTS; a table that `exists` keeps the columns that its log has."""
+    def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
+        """Run a compiled CREATE TABLE IF NOT EXISTS; a table that `exists` keeps the columns that its log has.
+
+        Those are types by name, and are compared with what is declared; the catalog's are where they are not given.
+        """
+
+    def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
+        """Make in one request what is not there, and return the names of what was made, as it is declared.
+
+        The others are left to `create`. Raises EngineRefused where Spark refuses one: some may be made, others not.
+        """
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add (name, type) columns that are not there yet."""
+
+    def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
+        """Widen (name, type) columns to their type where that is a wider one, which a property of the table allows."""
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
         """Make a table of the rows of a version of another, which lies in a folder, in place of an empty one.
@@ -143,6 +168,9 @@ class Tables(Protocol):
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
         """Point the view at these columns of all targets: ALTER VIEW if it exists, else CREATE VIEW."""
+
+    def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
+        """Make in one request the views that are not there, and return their names; raises as `create_together`."""
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
         """Point all views, each (view, targets, columns), in one tight loop; return its seconds.

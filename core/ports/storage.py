@@ -193,6 +193,10 @@ class Checkpoints(Protocol):
     def identity(self, folder: str, format: str) -> str:
         """Return the id that a table itself has; empty where it has none, or its format knows none."""
 
+    def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
+        """Return the types of a table's columns by name, in Spark's words, as its log has them; None where it has none,
+        or does not say them all."""
+
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
         """Return the newest version of a table whose rows no statement has written, with its operation.
 
@@ -280,6 +284,8 @@ class Checkpoints(Protocol):
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
         """Return the files that a table's batches up to `upto` have written; None where its log does not say it any
         more.
+
+        Raises Refused, with why, where they are not the rows of the table.
         """
 
     def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:

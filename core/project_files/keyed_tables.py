@@ -12,6 +12,8 @@ from core.sql.statement import TableRead, line_of, taking_changes
 from core.text.wording import did_you_mean
 
 _UNORDERED = ("map<", "variant", "struct<", "array<")
+_OURS = "headgate_"
+"""How the names begin that a writer adds to the rows of a batch."""
 _FIRST_ONLY = ("skipchangecommits", "ignorechanges")
 _SAYS = (*_FIRST_ONLY, "readchangefeed")
 """Options of a stream that say themselves what it takes."""
@@ -91,8 +93,13 @@ def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
         if kind is None:
             near = did_you_mean(name, kinds) or f"columns: {', '.join(kinds)}"
             yield where, f"has no column {name}, which is its {where}", near
+        elif kind.startswith("char("):
+            words = f"has the {where} {name}, which is {kind}: Delta's MERGE cannot compare it"
+            yield where, words, "declare it as STRING or VARCHAR"
         elif kind.startswith(_UNORDERED):
             yield where, f"has the {where} {name}, which is {kind} and cannot be compared", "take a plain column"
+    for name in (name for name in kinds if name.startswith(_OURS)):
+        yield "mode", f"has a column {name}: its writer takes names with {_OURS} itself", "give it another name"
     if settings.deletes and not settings.sequence:
         words = "deletes rows and has no sequence: a row that comes late would bring a deleted key back"
         yield "deletes", words, "name the column that orders the rows of a key: sequence: changed_at"

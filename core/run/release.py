@@ -19,6 +19,9 @@ from core.run.stopped_tables import left_running, left_running_words
 from core.run.time_left import time_left
 from core.text.wording import counted
 
+NOT_COMPARED = "rows were not compared"
+"""How a comparison's step begins that has ended without one."""
+
 
 class ReleaseState(StrEnum):
     """Where a release stands."""
@@ -201,7 +204,7 @@ def release_of(
                 serving.get(node.table, 0),
                 gate.state if gate else "",
                 gate.note if gate else "",
-                check.state if check else "",
+                check.state if check and not _compared_nothing(check) else "",
                 check.note if check else "",
                 _lacks(known.get(before), known, old),
                 gate.ended_at if gate and gate.state == StepState.DONE else None,
@@ -226,6 +229,10 @@ def release_of(
         min(soaks) if swapped and len(soaks) == len(pairs) else None,
         tuple(ticket for ticket in open_tickets(tickets, known.values()) if ticket.old in replaced),
     )
+
+
+def _compared_nothing(check: StepRecord) -> bool:
+    return check.state == StepState.DONE and check.note.startswith(NOT_COMPARED)
 
 
 def _by_version(run: RunRecord, kind: StepKind) -> dict[tuple[str, int], StepRecord]:

@@ -23,7 +23,7 @@ class LogStart(NamedTuple):
 
 
 def words_of(text: str) -> str:
-    """Say what an entry of `begins_where` leaves of a stream; a condition says it itself."""
+    """Return in words what an entry of `begins_where` leaves of a stream; a condition says it itself."""
     found = read_log_start(text)
     if found is None:
         return text

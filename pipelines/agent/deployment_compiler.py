@@ -178,7 +178,8 @@ def upsert_of(deployment: Deployment) -> Upsert | None:
         place=table_format(deployment.format).place_in(deployment.folder),
         deleted=f"{deployment.folder}/{DELETED_KEYS}",
         checkpoint=deployment.checkpoint,
-        columns=deployment.columns,
+        # Those of its text: a column that its table has got meanwhile comes with the next one.
+        columns=tuple(name for name, _ in column_types(deployment.texts, deployment.table)),
         key=settings.key,
         sequence=settings.sequence,
         deletes=settings.deletes,

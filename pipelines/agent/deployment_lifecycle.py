@@ -41,7 +41,7 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int) -> Reporte
             query = _started(world, deployment, stops)
         except EngineRefused as error:
             if world.locks.stops((deployment.table, deployment.version)) == stops:
-                fail(world, deployment, error.error_class, error.summary)
+                fail(world, deployment, error.error_class, error.sentence)
             raise
         if query is None:
             mark_stopped(world, deployment)

@@ -130,7 +130,8 @@ class FastLane:
             try:
                 self._fail_without_parents(deployment)
                 if done == RESTARTED:
-                    world.ledger.update_deployment(*key, state=State.STOPPING)
+                    if deployment.state not in AT_REST:
+                        world.ledger.update_deployment(*key, state=State.STOPPING)
                     stop(world, deployment)
                 start(world, deployment, stops=stops)
             except (Refused, TryAgain):

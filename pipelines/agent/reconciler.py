@@ -15,6 +15,7 @@ from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
+from pipelines.agent.filled_catalogs import fill, point_together, register_together
 from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
 from pipelines.agent.statement_locks import stops_of
 from pipelines.agent.table_identities import register_again
@@ -80,8 +81,9 @@ class Reconciler:
                 pool.queries.expect(name, deployment.query_id, deployment.run_id)
         self._unregistered.clear()
         self._unpointed.clear()
-        in_threads(ACTS_AT_ONCE, partial(self._register, pool), deployments)
-        in_threads(ACTS_AT_ONCE, partial(self._point, pool), deployments)
+        fill(ACTS_AT_ONCE, deployments, partial(register_together, self.world, pool), partial(self._register, pool))
+        pointed = [deployment for deployment in deployments if self._has_pointer(deployment)]
+        fill(ACTS_AT_ONCE, pointed, partial(point_together, self.world, pool), partial(self._point, pool))
         self._register_at = self.world.monotonic() + REGISTER_EVERY_S
 
     def _register(self, pool: PoolConnection, deployment: Deployment) -> None:
@@ -97,10 +99,14 @@ class Reconciler:
             if self._unregistered.pop(key, ""):
                 self.world.ledger.update_deployment(*key, error="", error_class="")
 
+    def _has_pointer(self, deployment: Deployment) -> bool:
+        # In doubt an older ledger would point readers of a pool that others use as well to an older version.
+        served = deployment.active and not deployment.external and not self.world.identity.doubt
+        return served and (deployment.table, deployment.version) not in self._unregistered
+
     def _point(self, pool: PoolConnection, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
-        if not deployment.active or deployment.external or key in self._unregistered or self.world.identity.doubt:
-            # In doubt an older ledger would point readers of a pool that others use as well to an older version.
+        if not self._has_pointer(deployment):
             return
         try:
             pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(self.world.layout, deployment))
@@ -314,7 +320,7 @@ class Reconciler:
         except EngineRefused as error:
             log.warning("%s could not be started: %s", query_name(deployment.table, deployment.version), error)
         except HeadgateError as error:
-            fail(self.world, deployment, type(error).__name__, error.summary)
+            fail(self.world, deployment, type(error).__name__, error.sentence)
 
     def _refuse_without_tables(self, deployment: Deployment) -> None:
         """Raise TryAgain while the catalog lacks a table that a statement writes or reads."""

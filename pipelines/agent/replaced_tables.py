@@ -5,13 +5,13 @@ Rows that somebody else writes into a keyed table are said once, and its stateme
 
 import logging
 
-from core.model.errors import Busy, HeadgateError
+from core.model.errors import Busy, HeadgateError, Refused
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, WantedState
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import upsert_of
 from pipelines.agent.deployment_lifecycle import fail, stop
-from pipelines.agent.table_identities import why_other_table
+from pipelines.agent.table_identities import refuse_other_tables
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class ReplacedTables:
     def round(self) -> None:
         """Stop each statement whose tables are others now, and say which."""
         for deployment in self._world.ledger.deployments():
-            if deployment.external or deployment.wanted != WantedState.RUNNING or deployment.state not in ALIVE:
+            if not _runs(deployment):
                 continue
             try:
                 self._compare(deployment)
@@ -45,11 +45,22 @@ class ReplacedTables:
                 log.info("%s was not compared: %s", query_name(deployment.table, deployment.version), error.summary)
 
     def _compare(self, deployment: Deployment) -> None:
-        if not (why := why_other_table(self._world, deployment)):
+        key = (deployment.table, deployment.version)
+        try:
+            refuse_other_tables(self._world, deployment)
             return
-        with self._world.locks.holding((deployment.table, deployment.version), by="a comparison of tables", wait_s=0):
-            stop(self._world, deployment)
-            fail(self._world, deployment, REPLACED, why)
+        except Refused:
+            pass
+        with self._world.locks.holding(key, by="a comparison of tables", wait_s=0):
+            # A run or an operator may have moved, altered or stopped it since it was read.
+            found = self._world.ledger.deployment(*key)
+            if found is None or not _runs(found):
+                return
+            try:
+                refuse_other_tables(self._world, found)
+            except Refused as error:
+                stop(self._world, found)
+                fail(self._world, found, REPLACED, error.sentence)
 
     def _tell_of_other_writers(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
@@ -64,3 +75,9 @@ class ReplacedTables:
         if not any((event.version, event.detail) == (deployment.version, words) for event in known):
             self._world.event("exception", BY_HAND, about=key, detail=words, fingerprint=f"{BY_HAND} {version}")
         self._said[key] = version
+
+
+def _runs(deployment: Deployment) -> bool:
+    """Return whether a statement of ours runs and is to."""
+    ours = not (deployment.external or deployment.deleted)
+    return ours and deployment.wanted == WantedState.RUNNING and deployment.state in ALIVE

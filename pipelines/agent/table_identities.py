@@ -24,7 +24,7 @@ def register_again(world: AgentContext, pool: PoolConnection, deployment: Deploy
         return
     if why := why_other_sink(world, deployment):
         raise Refused(why, remedy=f"headgate plan {deployment.table} --rebuild")
-    register(pool, world.layout, deployment, exists=True)
+    register(pool, world.layout, deployment, logs=world.files)
 
 
 def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:
@@ -33,7 +33,7 @@ def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:
     Spark compares the id of what is read and never of what is written: rows before it would be lost without a word.
     """
     if why := why_other_table(world, deployment):
-        raise Refused(why, remedy=f"restore it, or headgate plan {deployment.table} --rebuild")
+        raise Refused(why, remedy=f"headgate plan {deployment.table} --rebuild, or restore its folder from a backup")
 
 
 def why_other_table(world: AgentContext, deployment: Deployment) -> str:
@@ -53,6 +53,11 @@ def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
         return f"the table of {name} is gone: {deployment.folder} has no log"
     if deployment.table_id and found != deployment.table_id:
         return f"the table of {name} was re-created: its id is {found} and was {deployment.table_id}"
+    there = world.files.columns(deployment.folder, deployment.format)
+    names = {column.lower() for column in there or deployment.columns}
+    if lost := [column for column in deployment.columns if column.lower() not in names]:
+        why = "it was renamed or dropped by hand, and a new name can be taken back"
+        return f"the table of {name} has no column {', '.join(lost)} any more: {why}"
     before = VersionFolders(deployment.folder, deployment.checkpoint).before
     if deployment.before_ddl and not world.files.identity(before, deployment.format):
         return f"the table of the rows from before {name} is gone: {before} has no log"

@@ -3,19 +3,36 @@
 A version has a table, and a second one where rows from before its first were left as they were stored.
 """
 
-from core.ports.spark import Pointer
+from core.ports.spark import CatalogTable, Pointer
+from core.ports.storage import Checkpoints, VersionFolders
 from pipelines.agent.context import WRITE_CALL_S, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from state.row_types import Deployment
 
 
-def register(pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment, *, exists: bool = False) -> None:
-    """Put the tables of a version into the catalog; what is there stays, and what `exists` has its own columns."""
+def tables_of(
+    layout: EnvironmentLayout, deployment: Deployment, logs: Checkpoints | None = None
+) -> tuple[CatalogTable, ...]:
+    """Return the tables of a version as a catalog is to have them; with `logs` they exist, with the columns there."""
+
+    def table(name: str, ddl: str, folder: str) -> CatalogTable:
+        columns = logs.columns(folder, deployment.format) if logs is not None else None
+        return CatalogTable(name, ddl, exists=logs is not None, columns=columns)
+
     name = layout.catalog_name(deployment.table, deployment.version)
-    pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl, exists=exists)
-    if deployment.before_ddl:
-        before = layout.before_name(deployment.table, deployment.version)
-        pool.call(WRITE_CALL_S, pool.tables.create, before, deployment.before_ddl, exists=exists)
+    found = table(name, deployment.compiled_ddl, deployment.folder)
+    if not deployment.before_ddl:
+        return (found,)
+    before = VersionFolders(deployment.folder, deployment.checkpoint).before
+    return found, table(layout.before_name(deployment.table, deployment.version), deployment.before_ddl, before)
+
+
+def register(
+    pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment, *, logs: Checkpoints | None = None
+) -> None:
+    """Put the tables of a version into the catalog, as `tables_of` has them; what is there stays."""
+    for table in tables_of(layout, deployment, logs):
+        pool.call(WRITE_CALL_S, pool.tables.create, table.name, table.ddl, exists=table.exists, columns=table.columns)
 
 
 def forget(pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment) -> None:

@@ -105,7 +105,7 @@ def _copy(target: Path, identity: str, format: str) -> SampleCopy:
 
 
 def _trigger_seldom(folder: Path) -> None:
-    """Give every statement time between two batches: a commit of a log takes the pool's two cores, not its rows.
+    """Slow every statement down between two batches: a commit of a log takes the pool's two cores, not its rows.
 
     With the triggers of parquet 19 statements on Delta never rested, and the batches of keyed tables, which are a dozen
     jobs each, were not done within 290 s behind those of the others (4.4.0).

@@ -47,6 +47,13 @@ class TableCheckpoints(FileCheckpoints):
                 _refuse_unmounted(folder)
             return found
 
+    def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
+        """Return the types of a table's columns by name, as its log has them; None where none says them all."""
+        if not table_format(format).transaction_log:
+            return None
+        with _reading(folder):
+            return self._delta.columns(folder)
+
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
         """Return the newest version whose rows no statement has written, and by what; None where there is none."""
         if not table_format(format).transaction_log:

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import pyarrow.parquet
 
 from core.observed.table_statistics import SMALL_FILE
+from pipelines.formats.delta_log_files import checkpoints_in, commits_in
 from pipelines.storage.file_stream_logs import local_path
 
 KEPT_COMMITS = 10_000
@@ -34,8 +35,7 @@ _BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE"})
 
 _CHECKPOINT_COLUMNS = (
     "add.path", "add.size", "add.modificationTime", "add.stats", "add.deletionVector.cardinality",
-    "txn.appId", "txn.version", "metaData.id",
-    "metaData.configuration",
+    "txn.appId", "txn.version", "metaData.id", "metaData.configuration", "metaData.schemaString",
 )  # fmt: skip
 
 
@@ -73,6 +73,8 @@ class Commit(NamedTuple):
     """Of one that took rows out: those that were inserted, changed and deleted; None where it does not say so."""
     took_out: str = ""
     """What took rows out or changed them (`UPDATE`), empty where nothing did; what OPTIMIZE does is none of it."""
+    schema: str = ""
+    """Where it says what columns there are, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ class Actions:
     batches: dict[str, int] = field(default_factory=dict)
     id: str = ""
     configuration: Mapping[str, str] = field(default_factory=dict)
+    schema: str = ""
 
 
 class DeltaLog:
@@ -137,6 +140,7 @@ class DeltaLog:
         self.id = ""
         self.configuration: Mapping[str, str] = {}
         """The properties of the table."""
+        self.schema = ""
         self.head = -1
         """Newest version."""
         self.batches: dict[str, int] = {}
@@ -181,6 +185,8 @@ class DeltaLog:
         while (actions := self.read(self.head + 1)) is not None:
             self._take(self.head + 1, actions)
         if self.head < 0:
+            if commits := commits_in(self.place):
+                raise ValueError(f"it begins with version {min(commits)}, and no checkpoint that is read is before it")
             raise NoDeltaLog(self.folder)
 
     def active(self) -> Totals:
@@ -196,9 +202,7 @@ class DeltaLog:
 
     def first(self) -> int:
         """Return the oldest version whose commit is there; raises CommitsGone where there is none."""
-        with os.scandir(self.place) as entries:
-            found = [int(e.name[:_DIGITS]) for e in entries if e.name.endswith(".json") and e.name[:_DIGITS].isdigit()]
-        if not found:
+        if not (found := commits_in(self.place)):
             raise CommitsGone(f"no version of {self.folder} is in its log any more")
         return min(found)
 
@@ -235,6 +239,7 @@ class DeltaLog:
             self.batches |= {str(txn["appId"]): int(txn["version"]) for txn in _structs(table.get("txn"))}
             for found in _structs(table.get("metaData")):
                 self.id, self.configuration = str(found["id"]), dict(found["configuration"] or ())
+                self.schema = str(found["schemaString"])
         self._active = self.produced = Totals.of(state.values())
         self.newest_at = max((file.at for file in state.values()), default=None)
         self.head, self._mark = newest, self._mark_of(newest)
@@ -245,7 +250,7 @@ class DeltaLog:
         self._commits.pop(version - KEPT_COMMITS, None)
         self.head, self._mark = version, actions.mark
         if actions.id:
-            self.id, self.configuration = actions.id, actions.configuration
+            self.id, self.configuration, self.schema = actions.id, actions.configuration, actions.schema
         self.produced = self.produced.plus(commit.files, commit.bytes, commit.rows, commit.at)
         for query, batch in actions.batches.items():
             self.batches[query] = batch
@@ -266,7 +271,8 @@ class DeltaLog:
         found = Totals.of(actions.added)
         at = actions.at if actions.at is not None else found.earliest or 0.0
         what = (actions.operation or "a commit") if actions.took_out else ""
-        return Commit(version, at, found.files, found.bytes, actions.changed_rows if what else found.rows, what)
+        rows = actions.changed_rows if what else found.rows
+        return Commit(version, at, found.files, found.bytes, rows, what, actions.schema)
 
     def _there(self, version: int) -> Actions:
         found = self.read(version)
@@ -290,13 +296,7 @@ class DeltaLog:
 
     def checkpoints(self) -> list[tuple[int, str]]:
         """List the whole checkpoints by version; one in several parts is there once its last part is."""
-        found: dict[int, list[str]] = {}
-        with os.scandir(self.place) as entries:
-            names = [entry.name for entry in entries if ".checkpoint." in entry.name and entry.name[0].isdigit()]
-        for name in names:
-            if name.endswith(".parquet"):
-                found.setdefault(int(name.partition(".")[0]), []).append(name)
-        return [(version, name) for version, parts in found.items() for name in sorted(parts) if _is_whole(parts)]
+        return checkpoints_in(self.place)
 
     def _tables_of(self, version: int) -> Iterator[dict[str, list[Any]]]:
         """Read the parts of a checkpoint, a few thousand rows at once."""
@@ -354,14 +354,18 @@ def _actions(lines: Iterable[str]) -> Actions:
         if add := action.get("add"):
             (found.added if add.get("dataChange", True) else found.rewritten).append(_data_file(add))
         elif remove := action.get("remove"):
-            found.removed.append(_key(remove))
+            found.removed.append(str(remove["path"]))
             found.took_out |= bool(remove.get("dataChange", True))
         elif txn := action.get("txn"):
             found.batches[str(txn["appId"])] = int(txn["version"])
         elif meta := action.get("metaData"):
             found.id, found.configuration = str(meta["id"]), meta.get("configuration") or {}
+            found.schema = str(meta.get("schemaString") or "")
         elif info := action.get("commitInfo"):
             found.operation = str(info.get("operation", ""))
+            if (info.get("operationParameters") or {}).get("status") == "FAILED":
+                # A VACUUM that is cut off commits its end all the same (4.4.0).
+                found.operation += " FAILED"
             found.metrics = info.get("operationMetrics") or {}
             counts = [found.metrics[name] for name in _CHANGED_ROWS if name in found.metrics]
             found.changed_rows = sum(map(int, counts)) if counts else None
@@ -385,14 +389,4 @@ def _data_file(add: Mapping[str, Any]) -> DataFile:
     deleted = (add.get("deletionVector") or {}).get("cardinality") or 0
     at = float(add.get("modificationTime") or 0) / 1000
     left = None if rows is None else int(rows) - int(deleted)
-    return DataFile(_key(add), int(add.get("size") or 0), left, at, int(deleted))
-
-
-def _key(action: Mapping[str, Any]) -> str:
-    return str(action["path"])
-
-
-def _is_whole(parts: list[str]) -> bool:
-    """Return whether a checkpoint is one file, or all of `N.checkpoint.<part>.<parts>.parquet`."""
-    words = parts[0].split(".")
-    return len(words) != 5 or len(parts) == int(words[3])
+    return DataFile(str(add["path"]), int(add.get("size") or 0), left, at, int(deleted))

@@ -9,14 +9,17 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 
+from core.model.errors import Refused
 from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
 from core.observed.log_history import NEWEST_COMMITS, LogHistory
 from core.ports.storage import FolderContents, SourceLag, Upkeep
 from core.sql.log_starts import AT_VERSION, LogStart
+from pipelines.formats.delta_columns import columns_of
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog
 from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog, is_elsewhere
 from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
+from pipelines.formats.delta_renames import lost_column
 from pipelines.formats.delta_upkeep import since_checkpoint, unread_before, upkeep_since
 from pipelines.storage.file_stream_logs import local_path
 
@@ -48,6 +51,12 @@ class DeltaTables:
             return self._log(folder, newest=True).id
         return ""
 
+    def columns(self, folder: str) -> Mapping[str, str] | None:
+        """Return the types of a table's columns by name; None where its log does not say them, or there is no table."""
+        with self._lock, suppress(NoDeltaLog):
+            return columns_of(self._log(folder).schema)
+        return None
+
     def sink_batch(self, folder: str, query: str) -> int | None:
         """Return the newest batch of a query that its table has; None where it has none."""
         with self._lock, suppress(NoDeltaLog):
@@ -76,6 +85,9 @@ class DeltaTables:
                     )
                 waits = list(log.since(offset.version + int(offset.in_snapshot)))
                 took_out = next((commit for commit in waits if commit.took_out and not takes_changes), None)
+                if (lost := lost_column(log, waits)) is not None:
+                    why = "no stream goes on over that, also where it is taken back"
+                    return f"is another one since version {lost[0]}: its {lost[1]}, and {why}"
                 if took_out is not None:
                     return (
                         f"was changed by {took_out.took_out} in version {took_out.version}, which it has not read: "
@@ -149,7 +161,7 @@ class DeltaTables:
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
         """Return the files that a table held after a batch of its writer; None where its log does not say it any more.
 
-        A batch below 0 has written none. Raises ValueError where the rows of the table are not those of its files.
+        A batch below 0 has written none. Raises Refused where the rows of the table are not those of its files.
         """
         with self._lock, suppress(NoDeltaLog, CommitsGone):
             log = self._log(folder, newest=True)
@@ -158,7 +170,7 @@ class DeltaTables:
                 return None
             files = log.files_at(at[-1]) if at else []
             if why := _why_other_rows(log, files):
-                raise ValueError(f"in its files {why}")
+                raise Refused(why)
             return tuple(log.place_of(file) for file in files)
         return None
 
@@ -212,6 +224,9 @@ class DeltaTables:
                     return f"{start.table} ends with version {log.head}, which is before {start.value}"
                 waits = list(log.since(version))
                 took_out = next((each for each in waits if each.took_out and not takes_changes), None)
+                if (lost := lost_column(log, waits)) is not None:
+                    what = f"its {lost[1]} in version {lost[0]}"
+                    return f"{start.table} is another one since then: {what}, and no stream goes on over that"
                 if took_out is not None:
                     how = f"{took_out.took_out} in version {took_out.version}"
                     return f"{start.table} was changed by {how}: a stream of rows from before does not go on over that"
@@ -330,7 +345,7 @@ def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> str:
     Values of partitions are in the folders below one place, and those of a clone lie in several.
     """
     if _maps_columns(log):
-        return "columns have other names"
+        return "columns have other names there"
     if any(file.deleted for file in files):
         return "rows that were deleted are still there"
     elsewhere = any(is_elsewhere(file) and "=" in os.path.dirname(file.path) for file in files)

@@ -3,38 +3,41 @@
 Nothing here deletes files: a table is forgotten only when it lies outside the warehouse.
 """
 
-import contextlib
 import os
 import re
 import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.table_formats import table_format
-from core.ports.spark import FileView, Pointer, unnoticed
-from core.sql.ddl_reader import read_ddl
+from core.model.wider_types import is_wider
+from core.ports.spark import CatalogTable, FileView, Pointer, unnoticed
 from core.sql.statement import TableDdl
 from core.sql.tokens.data_types import quoted_string_literal
 from pipelines.spark.call_deadlines import MissedDeadline, remaining
+from pipelines.spark.declared_tables import (
+    NO_FILES,
+    Described,
+    path_of,
+    read_declared,
+    why_other_columns,
+    why_other_table,
+    without_files,
+)
 from pipelines.spark.session import UNTIMED_S, Session, spark_errors
 
 _OTHER_TABLE = "HEADGATE_OTHER_TABLE"
-_TRUNCATED = " more fields"
-"""In the type of a struct with more than 25 fields, as DESCRIBE writes it."""
-
-_PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", re.IGNORECASE)
+_LOCATION = re.compile(r"\bLOCATION\b", re.IGNORECASE)
 _UNLESS_THERE = re.compile(r"^(\s*CREATE TABLE) IF NOT EXISTS\b", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
 """What Delta says of a table of the catalog whose files are gone: a drop has nothing to delete (4.4.0)."""
-NO_FILES = "/_headgate_no_files"
-"""Where a partitioned table is created, below its own place: a folder that is never made."""
 _WORD = re.compile(r"\w+")
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 """Letters of a path that Spark takes for a pattern."""
@@ -49,7 +52,7 @@ class SparkTables:
         self._listing = threading.Lock()
         self._known: set[str] | None = None
 
-    def create(self, name: str, ddl: str, *, exists: bool = False) -> None:
+    def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
         """Run a compiled CREATE TABLE IF NOT EXISTS, and refuse what is there under that name when it is another table.
 
         Where the table `exists` at its location, and its log has its columns, it is registered without them: a column
@@ -57,14 +60,16 @@ class SparkTables:
 
         A CREATE TABLE that must not find anything proves by succeeding that the table is as declared: only what is
         there already is described and compared. Refused without LOCATION too, because its files would be Spark's.
+
+        The `columns` of its log count before the described ones: DESCRIBE calls VARCHAR a string (Delta 4.4.0).
         """
-        if not re.search(r"\bLOCATION\b", ddl, re.IGNORECASE):
+        if not _LOCATION.search(ddl):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
-        declared = _declared(ddl) if exists or "PARTITIONED BY" in ddl else None
+        declared = read_declared(ddl) if exists or "PARTITIONED BY" in ddl else None
         placed = declared is not None and not table_format(declared.format).transaction_log
         made = ddl
         if declared is not None:
-            made = _without_files(ddl, declared) if placed else _registration(name, declared) if exists else ddl
+            made = without_files(ddl, declared) if placed else _registration(name, declared) if exists else ddl
         if name.lower() in self._names() or not self._made(name, made):
             self._run(made)
         elif not exists:
@@ -73,16 +78,47 @@ class SparkTables:
             return
         with spark_errors():
             found = self._described(name)
-        declared = declared or _declared(ddl)
-        if placed and found.location == _path(declared.location + NO_FILES):
+        found = found if columns is None else replace(found, columns=columns)
+        declared = declared or read_declared(ddl)
+        if placed and found.location == path_of(declared.location + NO_FILES):
             self._place(name, declared.location)
             return
-        if difference := _difference(declared, found):
+        if difference := why_other_table(declared, found):
             raise EngineRefused(
                 f"{name} {difference}",
                 remedy="find out who else uses this pool, or give the environment a prefix of its own",
                 error_class=_OTHER_TABLE,
             )
+
+    def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
+        """Make in one request what is not there and needs no second look; return the names of what was made.
+
+        A server that has just begun spends a quarter of its time on what surrounds a statement, and a script of them
+        has that once (Spark 4.2.0). It ends at the first one that is refused, which raises EngineRefused.
+        """
+        return self._run_together({table.name: text for table in tables if (text := self._sufficient(table))})
+
+    def _sufficient(self, table: CatalogTable) -> str:
+        """Return the statement that proves by succeeding that a table is as declared; empty where none does."""
+        if table.name.lower() in self._names() or not _LOCATION.search(table.ddl):
+            return ""
+        made = "" if "PARTITIONED BY" in table.ddl else table.ddl
+        if table.exists:
+            made = ""
+            # What cannot be read is refused by `create`.
+            with suppress(EngineRefused):
+                declared = read_declared(table.ddl)
+                if table.columns is not None and not why_other_columns(declared, table.columns):
+                    made = _registration(table.name, declared)
+        return _UNLESS_THERE.sub(r"\1", made, count=1)
+
+    def _run_together(self, statements: Mapping[str, str]) -> frozenset[str]:
+        """Run the statements that make tables or views, by name, as one script, and return the names."""
+        if not statements:
+            return frozenset()
+        self._run(f"BEGIN {'; '.join(statements.values())}; END")
+        self._names().update(name.lower() for name in statements)
+        return frozenset(statements)
 
     def _place(self, name: str, location: str) -> None:
         self._run(f"ALTER TABLE {_quoted(name)} SET LOCATION {quoted_string_literal(location)}")
@@ -105,6 +141,16 @@ class SparkTables:
         new = [f"{_quoted(column)} {kind}" for column, kind in columns if column.lower() not in there]
         if new:
             self._run(f"ALTER TABLE {_quoted(name)} ADD COLUMNS ({', '.join(new)})")
+
+    def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
+        """Widen (name, type) columns to their type where that is a wider one, which a property of the table allows."""
+        with spark_errors():
+            there = {column.lower(): kind for column, kind in self._session.spark.sql(_rows_of(name)).dtypes}
+        wider = [(column, kind) for column, kind in columns if is_wider(kind, there.get(column.lower(), ""))]
+        if wider:
+            self._run(f"ALTER TABLE {_quoted(name)} SET TBLPROPERTIES ({quoted_string_literal(allowing)}='true')")
+            types = ", ".join(f"{_quoted(column)} TYPE {kind}" for column, kind in wider)
+            self._run(f"ALTER TABLE {_quoted(name)} ALTER COLUMN {types}")
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
         """Make a shallow clone of a Delta table's version, in one commit; one that holds files was made before."""
@@ -163,15 +209,19 @@ class SparkTables:
             if view.lower() in self._names() and (found := self._describe(view)) is not None:
                 self._refuse_pointer_of_another(view, found, targets[-1])
         began = time.monotonic()
-        for view, targets, columns in pointers:
-            before(view)
-            self._move(view, targets, columns)
+        for pointer in pointers:
+            before(pointer[0])
+            self._move(pointer)
         return time.monotonic() - began
 
-    def _move(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
+    def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
+        """Make in one request the views that are not there, and return their names; raises as `create_together`."""
+        new = [pointer for pointer in pointers if pointer[0].lower() not in self._names()]
+        return self._run_together({pointer[0]: f"CREATE {_view(pointer)}" for pointer in new})
+
+    def _move(self, pointer: Pointer) -> None:
+        view, body = pointer[0], _view(pointer)
         known = view.lower() in self._names()
-        rows = (f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(target)}" for target in targets)
-        body = f"VIEW {_quoted(view)} AS {' UNION ALL '.join(rows)}"
         likely, otherwise = ("ALTER", "CREATE") if known else ("CREATE", "ALTER")
         try:
             self._run(f"{likely} {body}")
@@ -182,7 +232,7 @@ class SparkTables:
             self._run(f"{otherwise} {body}")
         self._names().add(view.lower())
 
-    def _refuse_pointer_of_another(self, view: str, found: "_Described", target: str) -> None:
+    def _refuse_pointer_of_another(self, view: str, found: Described, target: str) -> None:
         serves = found.about.get("View Text", "").rpartition(" FROM ")[2].strip("` ")
         if serves == target:
             return
@@ -253,7 +303,7 @@ class SparkTables:
         finally:
             session.spark.removeTag(tag)
             for view in views:
-                with contextlib.suppress(HeadgateError), spark_errors():
+                with suppress(HeadgateError), spark_errors():
                     session.spark.catalog.dropTempView(view.name)
 
     def _names(self) -> set[str]:
@@ -278,9 +328,9 @@ class SparkTables:
 
     def _columns(self, name: str) -> tuple[str, ...]:
         with spark_errors():
-            return tuple(self._session.spark.sql(f"SELECT * FROM {_quoted(name)}").columns)
+            return tuple(self._session.spark.sql(_rows_of(name)).columns)
 
-    def _describe(self, name: str) -> "_Described | None":
+    def _describe(self, name: str) -> Described | None:
         """Return what DESCRIBE EXTENDED says, None when there is no such table or view."""
         try:
             with spark_errors():
@@ -293,85 +343,24 @@ class SparkTables:
                 return None
             raise
 
-    def _described(self, name: str) -> "_Described":
+    def _described(self, name: str) -> Described:
         rows = self._session.spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(name)}").collect()
         lines = [(str(row["col_name"]), str(row["data_type"])) for row in rows]
         end = next((i for i, (first, _) in enumerate(lines) if not first or first.startswith("# ")), len(lines))
         start = next((i for i, (first, _) in enumerate(lines) if first.startswith("# Detailed Table")), len(lines))
-        return _Described(dict(lines[:end]), dict(lines[start + 1 :]))
+        return Described(dict(lines[:end]), dict(lines[start + 1 :]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Described:
-    """A table or view of the catalog."""
-
-    columns: Mapping[str, str]
-    """Types by name."""
-    about: Mapping[str, str]
-    """Details by the words of DESCRIBE EXTENDED."""
-
-    @property
-    def location(self) -> str:
-        return _path(self.about.get("Location", ""))
-
-    @property
-    def folder(self) -> str:
-        """Return the folder of the version: of some formats the table lies below it."""
-        subfolder = table_format(self.about.get("Provider", "").lower()).subfolder
-        return self.location.removesuffix(f"/{subfolder}") if subfolder else self.location
-
-
-def _declared(ddl: str) -> TableDdl:
-    """Read a compiled DDL; a physical name is no name of a table, so that another stands in its place."""
-    found, problems = read_ddl(_PHYSICAL_NAME.sub(r"\1declared", ddl, count=1), "compiled DDL")
-    if found is None:
-        raise EngineRefused(f"{problems[0].summary} in {ddl[:80]}", error_class="HEADGATE_UNREADABLE_DDL")
-    return found
+def _view(pointer: Pointer) -> str:
+    """Return what stands behind CREATE or ALTER."""
+    view, targets, columns = pointer
+    rows = (f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(target)}" for target in targets)
+    return f"VIEW {_quoted(view)} AS {' UNION ALL '.join(rows)}"
 
 
 def _registration(name: str, declared: TableDdl) -> str:
     location = quoted_string_literal(declared.location)
     return f"CREATE TABLE IF NOT EXISTS {_quoted(name)} USING {declared.format} LOCATION {location}"
-
-
-def _without_files(ddl: str, declared: TableDdl) -> str:
-    """Return the DDL of a partitioned table at a place where nothing is.
-
-    Over files CREATE TABLE takes the columns of their folders for overlapping ones, and leaves the table without
-    partition columns: what it writes then lies flat and is passed over by readers, and a stream of it has no other
-    columns (Spark 4.2.0, `CreateDataSourceTableCommand`).
-    """
-    literal, nowhere = (quoted_string_literal(place) for place in (declared.location, declared.location + NO_FILES))
-    return ddl.replace(f"LOCATION {literal}", f"LOCATION {nowhere}", 1)
-
-
-def _difference(declared: TableDdl, found: _Described) -> str:
-    """Describe in what a table of the catalog is not the declared one; a column more is one that was added since."""
-    if found.location != _path(declared.location):
-        return f"is in the catalog at {found.location or 'no location'}, not at {_path(declared.location)}"
-    provider = found.about.get("Provider", "").lower()
-    if provider != declared.format:
-        return f"is {provider or 'a view'} in the catalog, not {declared.format}"
-    types = {column.lower(): kind for column, kind in found.columns.items()}
-    for column in declared.columns:
-        there = types.get(column.name.lower())
-        if there is None:
-            return f"has no {column.name} {column.type} in the catalog"
-        if _TRUNCATED not in there and _plain_type(there) != _plain_type(column.type):
-            return f"has {column.name} {there} in the catalog, not {column.name} {column.type}"
-    return ""
-
-
-def _plain_type(kind: str) -> str:
-    """Return a type as DESCRIBE and a declaration both write it: names of fields without quotes."""
-    return kind.replace("`", "").lower()
-
-
-def _path(location: str) -> str:
-    """Return a location as a path: `file:/a%20b` and `file:///a%20b` are `/a b`; other schemes stay as they are."""
-    if location.startswith("file:"):
-        location = unquote("/" + location.removeprefix("file:").lstrip("/"))
-    return os.path.normpath(location) if location.startswith("/") else location.rstrip("/")
 
 
 def _view_of_files(session: Session, view: FileView) -> None:
@@ -389,9 +378,13 @@ def _view_of_files(session: Session, view: FileView) -> None:
     frame.createOrReplaceTempView(view.name)
 
 
+def _rows_of(name: str) -> str:
+    return f"SELECT * FROM {_quoted(name)}"
+
+
 def _interrupt(session: Session, tag: str) -> None:
     # A pool that is gone has nothing left to end.
-    with contextlib.suppress(HeadgateError), spark_errors():
+    with suppress(HeadgateError), spark_errors():
         session.spark.interruptTag(tag)
 
 

@@ -14,6 +14,8 @@ _OURS = re.compile(r"\[(HEADGATE_[A-Z_]+)\] (.*?)(?: SQLSTATE: .*)?$", re.MULTIL
 """What our own code in the pool has raised, within whatever Spark says around it."""
 _SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
 """What Spark says before the words of a batch that ran in a process of the pool."""
+_TRACEBACK = re.compile(r"[\s\S]*Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?=\S)")
+"""What stands before the error of a batch that ran in a process of the pool, over several lines."""
 _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
 _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
 _UNEXPLAINED = "Application error processing RPC"
@@ -22,12 +24,21 @@ _LONGEST = 600
 
 _BY_HAND = {
     "DELTA_SCHEMA_CHANGED": "columns of what it reads were changed by hand{at}: a start goes on from its checkpoint",
+    "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS": "columns of its static side were changed by hand: a start reads it as it is",
+    "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE": "a column of what it reads was renamed or dropped by hand{at}: no "
+    "start goes on over that, and a rebuild reads all",
     "DELTA_SOURCE_TABLE_IGNORE_CHANGES": "rows of what it reads were changed by hand{at}: a rebuild reads all",
     "DELTA_SOURCE_IGNORE_DELETE": "rows of what it reads were deleted by hand{at}: a rebuild reads what is left",
     "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE": "what it reads was created again: restore it, or rebuild",
     "DELTA_MISSING_FILES_UNEXPECTED_VERSION": "the log of what it reads was cleaned up before it was read{at}: rebuild",
 }
 """Why a stream of Delta ended, by the begin of Spark's class, in place of Spark's own advice (4.4.0)."""
+_ROWS_WITHOUT_PLACE = {
+    "HEADGATE_NULL_KEY": "filter such rows out in its statement, and deploy it",
+    "HEADGATE_NULL_SEQUENCE": "filter such rows out in its statement, and deploy it",
+    "HEADGATE_TWO_ROWS_PER_KEY": "name a column as sequence: in its yml, or have its statement give one row of a key",
+}
+"""What to do about rows that a writer of a keyed table has refused."""
 _VERSION = re.compile(r"\bversion:? (\d+)")
 
 
@@ -71,15 +82,16 @@ def error_class(text: str) -> str:
     """Find the class that says what went wrong: the first in the message that is not a mere wrapper; empty if none."""
     if ours := _OURS.search(text):
         return ours[1]
-    found: list[str] = _CLASS.findall(text)
+    found: list[str] = _CLASS.findall(_TRACEBACK.sub("", text)) or _CLASS.findall(text)
     return next((name for name in found if name not in _WRAPPERS), found[0] if found else "")
 
 
 def first_line(text: str) -> str:
     """Return the line of a Spark message that a person needs: the cause, without wrapper, class and stack trace."""
     if ours := _OURS.search(text):
-        return ours[2][:_LONGEST]
-    body = text.split("JVM stacktrace:")[0]
+        remedy = _ROWS_WITHOUT_PLACE.get(ours[1], "")
+        return ours[2][:_LONGEST] + (f"; {remedy}" if remedy else "")
+    body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])
     if words := _by_hand(body):
         return words
     lines = [line.strip() for line in body.splitlines()]

@@ -6,6 +6,7 @@ as it is; what is written otherwise is a new version.
 """
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,14 +30,24 @@ def upsert_writer(upsert: Upsert) -> Writer:
 
 
 def _writer_1(upsert: Upsert) -> Writer:
+    """Return a writer to which rows that differ by less than a millisecond are equal."""
+    return _merging(upsert, upsert.checkpoint, "")
+
+
+def _writer_2(upsert: Upsert) -> Writer:
+    """Return a writer that compares timestamps as exactly as Spark has them, wherever its checkpoint lies."""
+    return _merging(upsert, _PATTERN.sub(r"\\\g<0>", upsert.checkpoint), _MICROSECONDS)
+
+
+def _merging(upsert: Upsert, checkpoint: str, as_json: str) -> Writer:
     """Write the last row of each key by MERGE, then record the batch: both twice are both once.
 
     Views are of the session that all statements share (Spark 4.2.0): each batch has a name of its own. For the same
     reason the batch is no setting of a MERGE but an append of no row, with the id of the checkpoint's query and the
     batch's number.
     """
-    place, checkpoint, batch_view = upsert.place, upsert.checkpoint, BATCH_VIEW
-    statements, no_row = _statements_1(upsert), f"SELECT * FROM {_table(upsert.place)} WHERE false"
+    place, batch_view = upsert.place, BATCH_VIEW
+    statements, no_row = _statements(upsert, as_json), f"SELECT * FROM {_table(upsert.place)} WHERE false"
     query: list[str] = []
 
     def write(batch: Any, number: int) -> None:
@@ -63,7 +74,7 @@ def _writer_1(upsert: Upsert) -> Writer:
     return write
 
 
-def _statements_1(upsert: Upsert) -> tuple[str, ...]:
+def _statements(upsert: Upsert, as_json: str) -> tuple[str, ...]:
     """Return what is run over a batch: a row replaces one with an older or the same sequence, or deletes it.
 
     Deleted keys are remembered with theirs in a table of their own, so that a row which comes late does not bring one
@@ -71,7 +82,7 @@ def _statements_1(upsert: Upsert) -> tuple[str, ...]:
     """
     key, columns, place, gone = upsert.key, upsert.columns, _table(upsert.place), _table(upsert.deleted)
     at = _quoted(upsert.sequence) if upsert.sequence else ""
-    same, last, statements = _each("t.{c} = s.{c}", key, " AND "), _last_rows_1(upsert), []
+    same, last, statements = _each("t.{c} = s.{c}", key, " AND "), _last_rows(upsert, as_json), []
     if upsert.deletes and at:
         kept = (*key, upsert.sequence)
         names = _each("{c}", kept)
@@ -83,7 +94,7 @@ def _statements_1(upsert: Upsert) -> tuple[str, ...]:
             WHEN NOT MATCHED AND s.headgate_gone THEN INSERT ({names}) VALUES ({_each("s.{c}", kept)})""",
         ]
         last = f"SELECT s.* FROM ({last}) s LEFT ANTI JOIN {gone} t ON {same} AND t.{at} > s.{at}"
-    before, after = (f"to_json(struct({_each(side + '.{c}', columns)}))" for side in "ts")
+    before, after = (f"to_json(struct({_each(side + '.{c}', columns)}){as_json})" for side in "ts")
     differs = f"{before} <> {after}"
     newer = f"(t.{at} IS NULL OR s.{at} > t.{at} OR (s.{at} = t.{at} AND {differs}))" if at else differs
     not_older = f"(t.{at} IS NULL OR s.{at} >= t.{at})" if at else "true"
@@ -95,7 +106,7 @@ def _statements_1(upsert: Upsert) -> tuple[str, ...]:
     return (*statements, merge)
 
 
-def _last_rows_1(upsert: Upsert) -> str:
+def _last_rows(upsert: Upsert, as_json: str) -> str:
     """Return the query of the last row of each key in a batch; it fails at a row that has no place."""
     keys, columns = _each("{c}", upsert.key), _each("{c}", upsert.columns)
     at = _quoted(upsert.sequence) if upsert.sequence else ""
@@ -110,7 +121,7 @@ def _last_rows_1(upsert: Upsert) -> str:
             SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {order}) AS headgate_n,
             count(*) OVER (PARTITION BY {keys}) AS headgate_of FROM (
                 SELECT {columns}, coalesce(({upsert.deletes or "false"}
-                ), false) AS headgate_gone, to_json(struct({columns})) AS headgate_row FROM {BATCH_VIEW}))
+                ), false) AS headgate_gone, to_json(struct({columns}){as_json}) AS headgate_row FROM {BATCH_VIEW}))
             WHERE headgate_n = 1 AND CASE {wrong} ELSE true END"""
 
 
@@ -133,4 +144,13 @@ NULL_KEY = "[HEADGATE_NULL_KEY] a row has no key: "
 NULL_SEQUENCE = "[HEADGATE_NULL_SEQUENCE] a row has no sequence, at the key "
 TWO_ROWS = "[HEADGATE_TWO_ROWS_PER_KEY] a batch has two rows of one key, and no sequence says which is newer: "
 
-_WRITERS: Mapping[int, Callable[[Upsert], Writer]] = {1: _writer_1}
+_MICROSECONDS = (
+    ", map('timeZone', 'UTC', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS', "
+    "'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
+)
+"""How rows are told apart as JSON, which leaves out what is below a millisecond by itself (Spark 4.2.0)."""
+
+_PATTERN = re.compile(r"[{}\[\]*?\\]")
+"""Letters of a path that Spark takes for a pattern."""
+
+_WRITERS: Mapping[int, Callable[[Upsert], Writer]] = {1: _writer_1, 2: _writer_2}

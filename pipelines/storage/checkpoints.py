@@ -113,6 +113,10 @@ class FileCheckpoints:
         """Return the id that a table itself has: a table of files has none."""
         return ""
 
+    def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
+        """Return the types of a table's columns by name, as its log has them: a table of files has no such log."""
+        return None
+
     def why_other_source(
         self,
         checkpoint: str,

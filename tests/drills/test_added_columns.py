@@ -1,7 +1,8 @@
-"""A column added in place to a table on Delta, on real Spark: readers stand still, nothing is read again, none dies."""
+"""A table on Delta that is altered in place, on real Spark: readers stand still, nothing is read again, none dies."""
 
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,11 +17,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.drill]
 READERS = ("marked", "beside")
 TABLES = ("kept", *READERS)
 EVENTS = "SELECT summary, detail FROM event"
+TOO_LARGE = 5_000_000_000
+"""For an INT."""
 
 
-def ddl(columns: int) -> Mapping[str, str]:
-    """Return the tables, `kept` with so many columns more."""
-    wide = "".join(f", more{n} BIGINT" for n in range(1, columns + 1))
+def ddl(columns: int, short: int = 0) -> Mapping[str, str]:
+    """Return the tables, `kept` with so many columns more; the one with the number `short` is no BIGINT yet."""
+    wide = "".join(f", more{n} {'INT' if n == short else 'BIGINT'}" for n in range(1, columns + 1))
     beside = DDL["marked"].replace("marked", "beside")
     return DDL | {"kept": DDL["kept"].replace("kind STRING", f"kind STRING{wide}"), "beside": beside}
 
@@ -55,9 +58,9 @@ def running(tiny: Tiny) -> bool:
     return all(tiny.statements()[table]["state"] == "running" for table in TABLES)
 
 
-def widen(tiny: Tiny, columns: int) -> None:
+def widen(tiny: Tiny, columns: int, *, short: int = 0) -> None:
     """Declare `kept` with so many columns more."""
-    tiny.ddl, tiny.dml = ddl(columns), dml(columns)
+    tiny.ddl, tiny.dml = ddl(columns, short), dml(columns)
     tiny.write()
 
 
@@ -102,8 +105,25 @@ def as_wanted(tiny: Tiny, columns: int) -> None:
     assert f"more{columns}" in json.dumps(peeked)
 
 
+def as_widened(tiny: Tiny, column: int, last: int) -> None:
+    """Wait until everything runs and holds each row once; values are there that the old type could not hold.
+
+    `last` is the id of the last row that was written before.
+    """
+    tiny.land(5)
+    until(lambda: arrived(tiny), 90, "every row is in each table once")
+    until(lambda: running(tiny), 30, "all run")
+    found = dict(values(tiny, f"more{column}"))
+    assert (found[last], found[tiny.landed]) == (last * column, tiny.landed + TOO_LARGE), "old rows keep their values"
+    assert not list((tiny.folder / "data/tables").glob("*__v2"))
+    assert "DELTA_SCHEMA_CHANGED" not in json.dumps(tiny.ledger(EVENTS))
+    peeked = json.loads(tiny.done("peek", "kept", "-n", "1000", "--json"))
+    numbers = map(int, re.findall(r"\d+", json.dumps(peeked)))
+    assert max(numbers) > TOO_LARGE, "its pointer has the wider type too"
+
+
 def test_a_column_is_added_under_readers_and_rows_that_land(tiny: Tiny) -> None:
-    widen(tiny, 1)
+    widen(tiny, 1, short=1)
     plan = tiny.plan("kept", "--exclude", "beside")
     assert {node["table"]: node["action"] for node in plan["nodes"]} == {
         "landed": "keep", "kept": "restart", "marked": "resume",
@@ -115,6 +135,27 @@ def test_a_column_is_added_under_readers_and_rows_that_land(tiny: Tiny) -> None:
     as_wanted(tiny, 1)
 
 
+def declare_wider(tiny: Tiny, column: int) -> int:
+    """Declare the newest column as one that holds more, and write that; returns the last row of before."""
+    tiny.land(3)
+    until(lambda: arrived(tiny), 90, "rows with the old type are there")
+    widen(tiny, column)
+    tiny.dml = {**tiny.dml, "kept": tiny.dml["kept"].replace(f"id * {column}", f"id + {TOO_LARGE}")}
+    tiny.write()
+    return tiny.landed
+
+
+def test_a_column_takes_a_wider_type_under_readers_and_rows_that_land(tiny: Tiny) -> None:
+    last = declare_wider(tiny, 1)
+    plan = tiny.plan("kept", "--exclude", "beside")
+    about = {node["table"]: (node["action"], node["row"]) for node in plan["nodes"]}
+    assert about == {"landed": ("keep", "0"), "kept": ("restart", "4b"), "marked": ("resume", "0")}
+    with landing(tiny):
+        found = tiny.apply(plan)
+    assert found.returncode == 0, found.stdout + found.stderr
+    as_widened(tiny, 1, last)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "at", "server_too"),
@@ -123,6 +164,21 @@ def test_a_column_is_added_under_readers_and_rows_that_land(tiny: Tiny) -> None:
 )
 def test_an_agent_killed_around_the_column_ends_the_same(tiny: Tiny, columns: int, at: str, server_too: bool) -> None:
     widen(tiny, columns)
+    killed_at(tiny, at, server_too=server_too)
+    as_wanted(tiny, columns)
+
+
+@pytest.mark.long
+def test_an_agent_and_a_server_killed_behind_a_wider_type_end_the_same(tiny: Tiny) -> None:
+    widen(tiny, 4, short=4)
+    assert tiny.apply(tiny.plan("kept")).returncode == 0
+    last = declare_wider(tiny, 4)
+    killed_at(tiny, "alter done", server_too=True)
+    as_widened(tiny, 4, last)
+
+
+def killed_at(tiny: Tiny, at: str, *, server_too: bool) -> None:
+    """Plan and apply what is declared with an agent that dies at a point, and wait until the next one has ended it."""
     plan = tiny.plan("kept")
     before = tiny.agent_pid()
     os.kill(before, signal.SIGKILL)
@@ -137,4 +193,3 @@ def test_an_agent_killed_around_the_column_ends_the_same(tiny: Tiny, columns: in
             os.kill(tiny.pool_pid(), signal.SIGKILL)
         tiny.done("up")
         until(lambda: json.loads(tiny.done("runs", "--json"))[0]["state"] == "done", 120, "the run has ended")
-    as_wanted(tiny, columns)

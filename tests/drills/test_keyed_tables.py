@@ -15,6 +15,7 @@ import pyarrow.parquet as parquet
 import pytest
 from tiny_project import Tiny, alive, tiny_that_runs, until
 
+from core.ports.spark import NEWEST_WRITER
 from pipelines.formats.delta_log import DeltaLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
@@ -34,8 +35,26 @@ DML = {
     "marked": """INSERT INTO marked SELECT id, _change_type AS what, seq, _commit_version AS n
 FROM STREAM kept WHERE _change_type <> 'update_preimage';""",
 }
+FILTERS = ("", "\nWHERE seq > 0", "\nWHERE seq >= 1")
+"""Texts that give the same rows and are deployed over each other."""
+VICTIMS = ("agent", "server", "writer")
+"""What is killed while a deploy is under way, in turn."""
 KEYED = "mode: upsert\nkey: [id]\nsequence: seq\ndeletes: gone\ntags: [compatible]\n"
 YML = {"kept": KEYED, "marked": "tags: [tolerant]\n"}
+
+NEWER = """try:
+    import pipelines.agent.deployment_compiler as compiler
+    import pipelines.spark.upsert_writers as writers
+except ImportError:
+    pass
+else:
+    def newest(upsert):
+        raise AssertionError("a statement was given a writer that it was not deployed with")
+
+    compiler.NEWEST_WRITER = 99
+    writers._WRITERS = {**writers._WRITERS, 99: newest}
+"""
+"""What Python runs first in the agent that has another writer."""
 
 Held = dict[int, tuple[str, int]]
 
@@ -125,13 +144,33 @@ def writers(tiny: Tiny) -> list[int]:
     return found
 
 
+def deploy(tiny: Tiny, where: str, victim: str) -> None:
+    """Deploy another text over the same checkpoint, and kill something while its run is open."""
+    tiny.write(kept=DML["kept"].replace(";", f"{where};"))
+    plan = tiny.plan("kept")
+    assert [step["do"] for step in plan["steps"]] == ["restart"], plan["steps"]
+    confirm = tiny.confirmation(plan)
+    tiny.done("apply", plan["hash"][:12], "--confirm", confirm, "--detach")
+    if victim == "agent":
+        kill(tiny.agent_pid())
+        tiny.done("up")
+    else:
+        kill(tiny.pool_pid() if victim == "server" else next(iter(writers(tiny)), tiny.pool_pid()))
+    newest = "SELECT id, state FROM run ORDER BY started_at DESC LIMIT 1"
+    until(lambda: tiny.ledger(newest)[0][1] in ("done", "failed"), ARRIVES_S, f"the deploy has ended, {victim}")
+    ((run, state),) = tiny.ledger(newest)
+    if state == "failed":
+        tiny.done("runs", "retry", str(run), "--confirm", "yes")
+        until(lambda: tiny.ledger(newest)[0][1] == "done", ARRIVES_S, "what has failed is done once it is tried again")
+
+
 def test_no_row_is_lost_stale_or_told_twice_whatever_is_killed(tiny: Tiny) -> None:
     chance = random.Random(SEED)
     events = Events(chance)
     events.land(tiny.folder, 40)
     found = tiny.apply(tiny.plan("--all"))
     assert found.returncode == 0, found.stdout + found.stderr
-    breaks = ["writer", "agent", "server", "operator"]
+    breaks = ["writer", "server", "restart", "deploy", "agent", "stop"]
     done: dict[str, int] = {}
     for n in range(ROUNDS):
         for _ in range(chance.randint(1, 3)):
@@ -150,10 +189,16 @@ def test_no_row_is_lost_stale_or_told_twice_whatever_is_killed(tiny: Tiny) -> No
             orphans = writers(tiny)
             kill(tiny.pool_pid())
             until(lambda: not any(map(alive, orphans)), 30, "no writer outlives its server")  # noqa: B023
-        else:
+        elif what == "stop":
             tiny.done("stop", "kept", "--confirm", "yes")
             events.land(tiny.folder, 10)
             tiny.done("start", "kept", "--confirm", "yes")
+        elif what == "restart":
+            until(lambda: writers(tiny), 60, "a writer runs")
+            kill(chance.choice(writers(tiny)))
+            tiny.done("restart", "kept", "--confirm", "yes")
+        else:
+            deploy(tiny, FILTERS[done[what] % len(FILTERS)], VICTIMS[(done[what] - 1) % len(VICTIMS)])
         wanted = events.held()
         until(lambda: kept(tiny) == wanted, ARRIVES_S, f"round {n}, {what}: the table is as its input says")  # noqa: B023
     events.write(tiny.folder, events.late)
@@ -209,6 +254,32 @@ def test_a_table_is_written_again_in_place_once_though_agent_and_server_are_kill
     assert row[0] == 1 and ".rewrite." in str(row[1])
 
 
+def test_an_upgraded_agent_goes_on_with_the_writer_that_a_statement_was_deployed_with(tiny: Tiny) -> None:
+    """The newer agent has another writer, and the project's files are gone: only the registry says which one it is."""
+    newer = tiny.root / "newer"
+    newer.mkdir()
+    (newer / "sitecustomize.py").write_text(NEWER)
+    tiny.done("up")
+    files, away = tiny.folder / "pipelines", tiny.root / "away"
+    kill(tiny.agent_pid())
+    tiny.done("up", PYTHONPATH=str(newer))
+    files.rename(away)
+    try:
+        until(lambda: writers(tiny), 60, "a writer runs")
+        before = set(writers(tiny))
+        for pid in before:
+            kill(pid)
+        held, events = kept(tiny), Events(random.Random(SEED), newest=200_000, landed=2_000)
+        events.write(tiny.folder, [(900_000, "later", 200_001, False)])
+        until(lambda: set(kept(tiny)) == held.keys() | {900_000}, ARRIVES_S, "the older writer goes on")
+    finally:
+        away.rename(files)
+    assert not before & set(writers(tiny))
+    assert tiny.ledger("SELECT mode FROM deployment WHERE active AND \"table\" = 'kept'") == [
+        (f"upsert/{NEWEST_WRITER}",)
+    ]
+
+
 def test_rows_without_a_key_end_the_statement_with_what_to_do(tiny: Tiny) -> None:
     folder = tiny.folder / "data/landing"
     (folder / ".part").write_text('{"v": "x", "seq": 1000000}\n')
@@ -218,3 +289,4 @@ def test_rows_without_a_key_end_the_statement_with_what_to_do(tiny: Tiny) -> Non
         'SELECT error, error_class FROM deployment WHERE active AND "table" = ?', "kept"
     )
     assert error_class == "HEADGATE_NULL_KEY" and str(error).startswith("a row has no key")
+    assert str(error).endswith("; filter such rows out in its statement, and deploy it")

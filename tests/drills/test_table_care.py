@@ -95,9 +95,15 @@ def test_an_agent_that_is_killed_inside_leaves_a_run_that_the_next_one_ends(tiny
 @pytest.mark.parametrize("verb", ["optimize", "vacuum"])
 def test_a_server_that_is_killed_inside_is_asked_again(tiny: Tiny, verb: str) -> None:
     small_files(tiny, 2)
+    trace = tiny.root / f"points-{verb}"
+    trace.touch()
+    tiny.done("down", "--keep-pool", "--confirm", "")
+    tiny.done("up", HEADGATE_FAULT_TRACE=str(trace))
     pool, plan = tiny.pool_pid(), tiny.plan(verb, "kept")
     tiny.run("apply", plan["hash"][:12], "--confirm", tiny.confirmation(plan), "--detach")
+    until(lambda: f" {verb} begins" in trace.read_text(), 60, "it has begun", every_s=0.005)
     os.kill(pool, signal.SIGKILL)
+    assert f" {verb} done" not in trace.read_text(), "it was killed inside"
     until(lambda: last_run(tiny)[0] == "done", 180, "the run ended")
     small_files(tiny, 1)
     shown = json.loads(tiny.done("show", "kept", "--json"))

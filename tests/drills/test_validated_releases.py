@@ -80,6 +80,7 @@ def test_a_filter_and_a_column_are_what_the_release_expects(tiny: Tiny) -> None:
     assert (serving(tiny, "kept"), serving(tiny, "marked")) == (2, 2)
 
 
+@pytest.mark.long
 def test_rows_that_land_all_the_while_do_not_keep_a_release_from_a_position(tiny: Tiny) -> None:
     over = threading.Event()
 

@@ -25,6 +25,7 @@ class WrittenLog:
         removes: tuple[str, ...] = (),
         metrics: Mapping[str, str] | None = None,
         operation: str = "",
+        parameters: Mapping[str, str] | None = None,
     ) -> list[str]:
         """Add one file for each number of rows, None for one without statistics; returns their paths."""
         paths = [f"part-{self.version + 1}-{n}.parquet" for n in range(len(rows))]
@@ -39,8 +40,14 @@ class WrittenLog:
             }
             actions.append({"add": add if count is None else add | {"stats": json.dumps({"numRecords": count})}})
         actions += [{"remove": {"path": path, "dataChange": True}} for path in removes]
-        self._write(actions, written, metrics, operation)
+        self._write(actions, written, metrics, operation, parameters)
         return paths
+
+    def columns(self, *fields: Mapping[str, Any], operation: str = "") -> None:
+        """Say in a commit of its own which columns there are, as fields of Spark's JSON."""
+        schema = json.dumps({"type": "struct", "fields": list(fields)})
+        about = {"id": self.id, "schemaString": schema, "configuration": {}}
+        self._write([{"metaData": about}], time.time(), operation=operation)
 
     def add(self, path: str, *, batch: tuple[str, int], **more: Any) -> None:
         """Add one file of one row, as its action stands in the log."""
@@ -48,10 +55,16 @@ class WrittenLog:
         self._write([{"txn": {"appId": batch[0], "version": batch[1]}}, {"add": about | more}], time.time())
 
     def _write(
-        self, actions: list[dict[str, Any]], at: float, metrics: Mapping[str, str] | None = None, operation: str = ""
+        self,
+        actions: list[dict[str, Any]],
+        at: float,
+        metrics: Mapping[str, str] | None = None,
+        operation: str = "",
+        parameters: Mapping[str, str] | None = None,
     ) -> None:
         self.version += 1
         about: dict[str, Any] = {"timestamp": int(at * 1000), "operationMetrics": dict(metrics or {})}
+        about |= {"operationParameters": dict(parameters)} if parameters else {}
         lines = [{"commitInfo": about | ({"operation": operation} if operation else {})}, *actions]
         (self.log / f"{self.version:020}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
 

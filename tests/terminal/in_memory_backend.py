@@ -252,8 +252,8 @@ class FakeBackend:
         self.calls.append(("undo", word))
         return "7f3a" * 16
 
-    def back(self, verb: str, words: tuple[str, ...]) -> str:
-        self.calls.append((verb, " ".join(words)))
+    def back(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
+        self.calls.append((verb, " ".join((*words, *(("for", retain) if retain else ())))))
         return "7f3a" * 16
 
     def close_ticket(self, run: str, reader: str) -> str:

@@ -207,7 +207,10 @@ SPLITS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("gap", [0.05, *(pytest.param(gap, marks=pytest.mark.drill) for gap in (0.3, 1.5))])
+@pytest.mark.parametrize(
+    "gap",
+    [0.05, pytest.param(0.3, marks=pytest.mark.drill), pytest.param(1.5, marks=(pytest.mark.drill, pytest.mark.long))],
+)
 def test_broken_sequences_stage_confirm_and_send_nothing(gap: float) -> None:
     with console(80, 24) as terminal:
         ready(terminal)

@@ -302,9 +302,9 @@ class ConsoleBackend:
         self._service.agent.close_ticket(found.id, reader)
         return f"run {found.id[:10]}: the ticket of {reader} is closed"
 
-    def back(self, verb: str, words: tuple[str, ...]) -> str:
+    def back(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
         """Submit the plan of what takes tables by name; return its hash. Raises Refused, UsageError."""
-        return self._service.submit(self._service.request_by_name(verb, words)).plan.hash
+        return self._service.submit(self._service.request_by_name(verb, words, retain=retain)).plan.hash
 
     def continuation(self, run_id: str) -> str:
         """Submit the plan that goes on from a failed run; its hash, empty where no text has changed."""

@@ -14,6 +14,8 @@ from tui.screens.statement_actions import StatementActionsScreen
 OF_A_VERSION = frozenset({"stop", "start", "restart"})
 """Acts that may be about one version of a table, `orders@v2`."""
 
+RETAIN = "--retain"
+
 
 def run_command(screen: StatementActionsScreen, text: str) -> None:
     """Run what was typed; an unknown command says which there are."""
@@ -45,8 +47,10 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _run(screen, rest)
         case "undo":
             _undo(screen, rest or screen.undone_by_default())
-        case "optimize" | "vacuum":
+        case "optimize":
             plan_back(screen, word, tuple(rest.split()) or screen.acted_on())
+        case "vacuum":
+            _vacuum(screen, rest)
         case "rollback" | "undelete" | "retire":
             named = () if word == "undelete" else screen.rolled_back_by_default()
             plan_back(screen, word, tuple(rest.split()) or named)
@@ -113,7 +117,18 @@ def _undo(screen: StatementActionsScreen, word: str) -> None:
     _planned(screen, lambda: backend.undo(word), "undo", f"the texts from before {of}")
 
 
-def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...]) -> None:
+def _vacuum(screen: StatementActionsScreen, rest: str) -> None:
+    """Plan a vacuum of the tables that are named, which retains what each says, or for as long as is said here."""
+    named, option, hours = rest.partition(RETAIN)
+    before, after = named.split(), hours.split()
+    if option and not after:
+        screen.state.notify(f"vacuum: {RETAIN} needs hours: :vacuum TABLE {RETAIN} 168", Tone.CHANGING)
+        return
+    words = (*before, *after[1:]) or screen.acted_on()
+    plan_back(screen, "vacuum", words, retain=after[0] if option else "")
+
+
+def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...], *, retain: str = "") -> None:
     """Plan what served before the release of some tables or of a run, deleted tables out of the trash, the end of what
     was replaced, or what looks after the files of tables.
     """
@@ -121,7 +136,7 @@ def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...])
     if not words:
         screen.state.notify(f"{verb}: name tables: :{verb} TABLE", Tone.CHANGING)
         return
-    _planned(screen, lambda: backend.back(verb, words), verb, f"the {verb} of {', '.join(words)}")
+    _planned(screen, lambda: backend.back(verb, words, retain=retain), verb, f"the {verb} of {', '.join(words)}")
 
 
 def _newest_release(screen: StatementActionsScreen) -> str:

@@ -22,7 +22,7 @@ CLONE_CALL_S = 120.0
 
 
 def take_rows(run: OpenRun, origin: Deployment, made: Deployment, cut: Cut, rows: OriginRows) -> dict[str, Any]:
-    """Give a version the rows that it begins with, and return what the registry is to say of it; twice is once."""
+    """Make the rows that a version begins with, and return what the registry is to say of it; twice is once."""
     if cut.batch is None:
         return {}
     if _recorded(run, made, cut) is None:
@@ -70,4 +70,6 @@ def _clone(run: OpenRun, origin: Deployment, made: Deployment, batch: int, rows:
         WRITE_CALL_S, pool.tables.create, name, compile_before(origin.texts, made.table, name, place), exists=True
     )
     if rows is OriginRows.INSIDE:
-        pool.call(WRITE_CALL_S, pool.tables.add_columns, name, column_types(made.texts, made.table))
+        columns = column_types(made.texts, made.table)
+        pool.call(WRITE_CALL_S, pool.tables.add_columns, name, columns)
+        pool.call(WRITE_CALL_S, pool.tables.widen_columns, name, columns, format.widening_property)

@@ -58,7 +58,7 @@ def fork(run: OpenRun, step: Step) -> RunEvidence:
         older_rows=f"rows that came of {came_of}" if rows is OriginRows.INSIDE and place else "",
         **taken,
     )
-    register(world.pool.connection(), world.layout, run.deployed(step), exists=bool(taken))
+    register(world.pool.connection(), world.layout, run.deployed(step), logs=world.files if taken else None)
     none = f"{came_of} has no batch yet: begins with the first row"
     return StepDone(step.n, f"goes on after {place}" if place else none)
 

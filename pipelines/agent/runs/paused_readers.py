@@ -1,7 +1,7 @@
-"""Statements that stand still while a table gets a column: Spark would end each one that streams it (Delta 4.4.0).
+"""Statements that stand still while a table is altered: Spark would end each one that streams it (Delta 4.4.0).
 
 They stay wanted running. The next steps of the run start them, and the reconciler those that are in no step, also where
-the column is refused or the agent dies here: nothing else has to remember them.
+the change is refused or the agent dies here: nothing else has to remember them.
 """
 
 from collections.abc import Iterator
@@ -19,22 +19,24 @@ STOPS_AT_ONCE = 8
 
 
 @contextmanager
-def paused_readers(run: OpenRun, step: Step) -> Iterator[tuple[str, ...]]:
+def paused_readers(run: OpenRun, step: Step, *, static_too: bool) -> Iterator[tuple[str, ...]]:
     """Hold the step's version and all that stream it for a block, stopped; gives the names of those that ran.
 
+    With `static_too` also those of which it is a static side: they end at a wider type, and not at a new column.
     Raises Busy where somebody acts on one of them, and what a stop raises: the table is as it was then.
     """
     world, here = run.world, (step.table, step.version)
     reads = {
         (d.table, d.version): d
         for d in world.ledger.deployments()
-        if (d.table, d.version) == here or any((b.parent, b.version) == here and b.streamed for b in d.bindings)
+        if (d.table, d.version) == here
+        or any((b.parent, b.version) == here and (b.streamed or static_too) for b in d.bindings)
     }
     with world.locks.holding(*reads, by=f"run {run.id}", wait_s=0):
         now = [found for key in sorted(reads) if (found := world.ledger.deployment(*key)) is not None]
         running = [found for found in now if found.wanted == WantedState.RUNNING and found.query_id]
         in_threads(STOPS_AT_ONCE, partial(stop, world), running)
         for found in running:
-            summary = f"stopped while {step.table} gets a column; it goes on from its checkpoint"
+            summary = f"stopped while {step.table} is altered; it goes on from its checkpoint"
             world.event("state", summary, about=(found.table, found.version))
         yield tuple(query_name(found.table, found.version) for found in running)

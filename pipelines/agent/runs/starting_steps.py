@@ -110,16 +110,24 @@ def look_for_proof(run: OpenRun, step: Step) -> RunEvidence:
 
 
 def alter(run: OpenRun, step: Step) -> RunEvidence:
-    """Add the new columns to the table, its note and its registration; what Spark would end for them is stopped."""
+    """Alter the table, its note and its registration by new columns and wider types; what Spark would end is stopped.
+
+    A table that was altered before is left as it is.
+    """
     node = run.node(step)
     name = run.world.layout.catalog_name(step.table, step.version)
     columns = column_types(node.texts, step.table)
     built = run.built(step)
     pool = run.world.pool.connection()
-    pauses = table_format(built.format).added_column_stops_readers
-    with paused_readers(run, step) if pauses else nullcontext(()) as stopped:
+    format = table_format(built.format)
+    before = dict(column_types(node.old, step.table)) if node.old.ddl else {}
+    retyped = any(before.get(column, kind) != kind for column, kind in columns)
+    pauses = format.added_column_stops_readers
+    with paused_readers(run, step, static_too=retyped) if pauses else nullcontext(()) as stopped:
         run.world.faults.pass_by("alter stopped")
         pool.call(WRITE_CALL_S, pool.tables.add_columns, name, columns)
+        if format.widening_property:
+            pool.call(WRITE_CALL_S, pool.tables.widen_columns, name, columns, format.widening_property)
         run.world.faults.pass_by("alter done")
         run.world.files.note(built.folder, run.folder_note(built))
         changes = {"compiled_ddl": built.compiled_ddl, "columns": built.columns}

@@ -5,7 +5,7 @@ is written into large files stays so, and what is deleted is gone.
 """
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from core.model.states import WantedState
 from core.plan.model import Step
 from core.ports.storage import Upkeep
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
+from core.text.units import long_duration
 from core.text.wording import counted
 from pipelines.agent.context import READ_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, upsert_of
@@ -119,11 +120,21 @@ def why_needed(run: OpenRun, deployment: Deployment) -> str:
     if said and float(said) < kept_h:
         return f"its log says that it retains files for {kept_h:g} h, and {said} h are less"
     if clones := world.ledger.clones(deployment.table, deployment.version):
-        names = ", ".join(physical_name(clone.table, clone.version) for clone in clones)
-        return f"{names} holds rows in files of this version; headgate plan retire {deployment.table} sets it aside"
+        return _held_by(world, clones)
     moment = world.clock() - float(said or kept_h) * 3600 + TAKES_S
     unread = [words for reader in _readers(world, deployment) for words in _unread(world, deployment, reader, moment)]
     return f"files that it would delete are still to be read: {'; '.join(unread)}" if unread else ""
+
+
+def _held_by(world: AgentContext, clones: Sequence[Deployment]) -> str:
+    """Name the clones that have rows in files of a version, and what sets them aside or when they are purged."""
+    there = [clone for clone in clones if not clone.deleted]
+    names = ", ".join(physical_name(clone.table, clone.version) for clone in there or clones)
+    if there:
+        return f"{names} holds rows in files of this version; headgate plan retire {there[0].table} sets it aside"
+    left_s = max((clone.drop_after or 0.0) for clone in clones) - world.clock()
+    when = f"in {long_duration(left_s)}" if left_s > 0 else "soon"
+    return f"{names} holds rows in files of this version: it is in the trash, and purged {when}"
 
 
 def _readers(world: AgentContext, deployment: Deployment) -> list[Deployment]:
@@ -180,6 +191,9 @@ def _look_after_now(run: OpenRun, step: Step, open_: OpenUpkeep) -> None:
             raise Refused(why)
         pool = world.pool.connection()
         world.faults.pass_by(f"{step.do} begins")
+        if open_.ended.is_set():
+            # A cancel that came while readers were looked at, or stopped, had nothing to end on the pool yet.
+            return
         if step.do is StepKind.OPTIMIZE:
             pool.call(LASTS_S, pool.upkeep.optimize, name, open_.tag)
         else:

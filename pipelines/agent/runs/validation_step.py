@@ -17,6 +17,7 @@ from core.model.states import State, WantedState
 from core.model.triggers import trigger_s
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
 from core.plan.model import Step
+from core.run.release import NOT_COMPARED
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.text.units import short_duration
 from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, figures
@@ -242,7 +243,7 @@ def _words(results: tuple[CheckResult, ...]) -> str:
     skipped = [result.summary for result in results if result.verdict is CheckVerdict.SKIPPED]
     expected = [result for result in results if result.verdict is CheckVerdict.EXPECTED]
     if skipped:
-        return f"rows were not compared: {'; '.join(skipped)}"
+        return f"{NOT_COMPARED}: {'; '.join(skipped)}"
     if not expected:
         return f"equal in {len(results)} checks"
     told = [result for result in expected if result.check in _TOLD]

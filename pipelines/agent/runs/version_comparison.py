@@ -12,7 +12,7 @@ from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import Any
 
-from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.problems import Severity
 from core.ports.spark import FileView
@@ -129,7 +129,10 @@ class VersionComparison:
         expected = self._bounded(expected_of(self._world, pair), pair)
         old_columns, new_columns = (column_types(each.texts, each.table) for each in (pair.old, pair.new))
         schema = schema_result(old_columns, new_columns, expected)
-        files = [self._files(pair.old, pair.at.blue), self._files(pair.new, pair.at.green)]
+        try:
+            files = [self._files(pair.old, pair.at.blue), self._files(pair.new, pair.at.green)]
+        except Refused as error:
+            return (schema, CheckResult("differences", CheckVerdict.SKIPPED, error.summary))
         if max(map(len, files)) > MOST_FILES:
             why = f"{max(map(len, files)):,} files, of which at most {MOST_FILES:,} are compared"
             return (schema, CheckResult("differences", CheckVerdict.SKIPPED, why))
@@ -181,7 +184,7 @@ class VersionComparison:
             return expected
         try:
             files = self._files(found, int(after["batch"]))
-        except TryAgain:
+        except (Refused, TryAgain):
             return expected
         view = FileView(
             f"headgate_before_{self._mark}", found.folder, files, column_types(found.texts, found.table), found.format
@@ -210,17 +213,19 @@ class VersionComparison:
         `names` are the other tables in the catalog. A check that Spark refuses has failed, as one that gives rows.
         """
         batch = written_batch(self._world, new) if upto is None else upto
-        files = self._files(new, -1 if batch is None else batch)
-        columns = column_types(new.texts, new.table)
+        columns, unread, found = column_types(new.texts, new.table), "", []
+        try:
+            files = self._files(new, -1 if batch is None else batch)
+        except Refused as error:
+            files, unread = (), error.summary
         view = FileView(f"headgate_new_{self._mark}", new.folder, files, columns, new.format)
-        found = []
         for name, sql in _settings(new).checks:
             statements, problems = read_any(sql, "")
             reads = {read.table for each in statements for read in each.reads}
             wrong = next((problem.summary for problem in problems if problem.severity is Severity.ERROR), "")
             if not wrong and new.table not in reads:
                 continue
-            if unsafe := wrong or unsafe_for_analysis(sql) or _missing(reads, {*names, new.table}):
+            if unsafe := wrong or unsafe_for_analysis(sql) or _missing(reads, {*names, new.table}) or unread:
                 found.append(CheckResult(f"check {name}", CheckVerdict.FAILED, unsafe))
                 continue
             query = compile_select(statements[0], {**names, new.table: view.name})
@@ -241,9 +246,13 @@ class VersionComparison:
         return tuple(found)
 
     def _files(self, deployment: Deployment, upto: int) -> tuple[str, ...]:
-        found = self._world.files.written_files(deployment.folder, upto)
+        """Return the files of batches up to one; raises Refused where they are not the rows of the table."""
+        name = query_name(deployment.table, deployment.version)
+        try:
+            found = self._world.files.written_files(deployment.folder, upto)
+        except Refused as error:
+            raise Refused(f"the files of {name} are not its rows: {error.summary}") from error
         if found is None:
-            name = query_name(deployment.table, deployment.version)
             raise TryAgain(f"the log of {name} does not say any more what its batch {upto} had written")
         return found
 

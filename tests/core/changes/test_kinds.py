@@ -29,7 +29,8 @@ def test_no_two_kinds_share_a_code_a_label_or_a_severity(name: str) -> None:
 def test_codes_are_those_that_saved_plans_hold() -> None:
     assert {definition.kind.name: definition.code for definition in CHANGE_KINDS} == {
         "NONE": "0", "CHECKPOINT_LOST": "0b", "COMMENT_OR_FORMAT": "1", "DESCRIPTION": "2",
-        "FILTER_OR_PROJECTION": "3", "COLUMN_ADDED": "4", "COLUMNS_CHANGED": "5", "STATE_CHANGED": "6a",
+        "FILTER_OR_PROJECTION": "3", "COLUMN_ADDED": "4", "COLUMN_WIDENED": "4b", "COLUMNS_CHANGED": "5",
+        "STATE_CHANGED": "6a",
         "CHANGE_BEFORE_STATE": "6b", "CHANGE_AFTER_STATE": "6c", "WATERMARK_DELAY": "6d", "SOURCES_CHANGED": "7a",
         "NAMED_SOURCES_CHANGED": "7b", "SOURCE_REPLACED": "7c", "TABLE_FORMAT": "8", "OUTPUT_MODE_OR_KEY": "9",
         "TRIGGER_OR_RATE": "11a", "PINNED_CONFIGURATION": "11b", "POOL": "12", "ENGINE": "13", "STATIC_SIDE": "14",

@@ -15,6 +15,7 @@ SEED, PAIRS = 20, 20
 
 @pytest.mark.spark
 @pytest.mark.drill
+@pytest.mark.long
 def test_spark_does_what_our_action_for_a_random_edit_promises(pool: LocalPool, tmp_path: Path) -> None:
     """`tests/drills/random_edits.py` tries hundreds, makes what is unsafe small, and prints it."""
     found = tried(pool, tmp_path / "pairs", drawn(SEED, range(PAIRS)))

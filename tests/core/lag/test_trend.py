@@ -219,6 +219,15 @@ def test_query_that_takes_input_and_commits_nothing_is_stalled(trigger_s: float,
     assert set(words(watch.look(300), bound_s, changed)) == {"stalled"}
 
 
+def test_first_batch_that_takes_minutes_is_no_stall_before_ten_of_them() -> None:
+    watch = Watch(kept_up(1, 5.0))
+    watch.look(120)
+    watch.model.running, watch.state = False, State.STARTING
+    changed = watch.model.now
+    assert "stalled" not in words(watch.look(560), 0, changed)
+    assert set(words(watch.look(100), 620, changed)) == {"stalled"}
+
+
 def test_watermark_that_stands_while_rows_are_read_is_stalled() -> None:
     points = [Point(5.0 * n, 0, None, 500, 100 * n, 100 * n) for n in range(20)]
     for age_s, word in ((70.0, "stalled"), (59.0, "steady")):

@@ -90,7 +90,7 @@ def test_readers_outside_of_headgate_are_told_to_be_started_again_there() -> Non
     after = replace(after, tables={**after.tables, T("a"): replace(after.tables[T("a")], settings=settings)})
     said = [warning.summary for warning in planned(after, before, "a", children="all").warnings]
     assert said == [
-        "Spark ends what streams a outside of Headgate when the column is added, and it has to be started again there: "
+        "Spark ends what streams a outside of Headgate when a gets a column, and it has to be started again there: "
         "audit, billing"
     ]
 
@@ -154,9 +154,7 @@ def test_a_version_on_delta_goes_on_where_the_old_one_stands() -> None:
     keyed = chosen("carry_over", on_delta("a", "b", keyed="b"), on_delta("a", "b", selects=edited, keyed="b")).refusals[
         0
     ]
-    assert keyed.summary == (
-        "carry-over cannot be used for b: its table is upserted by a key, and remembers deleted keys"
-    )
+    assert keyed.summary == "carry-over cannot be used for b: it does more than append rows"
     (other,) = chosen("chain", on_delta(), on_delta("b")).refusals
     assert other.summary == "chain cannot be used for b: its format changes from parquet to delta"
 

@@ -12,6 +12,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.keyed_in_place import KEYS_KEPT, KEYS_STAY
 from core.planning.planner import make_plan
+from core.policy.model import Policy
 from core.project.model import Project
 from tests.support.domain_builders import deployed
 from tests.support.priced_project import node_of, offered
@@ -37,11 +38,21 @@ def declared(a: str = A, *, yml: str = KEYED, b: str = B, columns: str = COLUMNS
     return small_project.project(files)
 
 
-def planned(before: Project, after: Project, table: str = "a", strategy: str = "keyed", **request: object) -> Plan:
+def planned(
+    before: Project,
+    after: Project,
+    table: str = "a",
+    strategy: str = "keyed",
+    *,
+    at: str = "",
+    policy: Policy | None = None,
+    **request: object,
+) -> Plan:
     bound = {"landed": 0, "a": 1}
     world = {name: deployed(each, bindings=bound) for name, each in before.tables.items()}
-    choices = (StrategyChoice(T(table), strategy),) if strategy else ()
-    return make_plan(after, "dev", world, PlanRequest(tables=(T(table),), choices=choices, **request))  # type: ignore[arg-type]
+    choices = (StrategyChoice(T(table), strategy, at),) if strategy else ()
+    asked = PlanRequest(tables=(T(table),), choices=choices, **request)  # type: ignore[arg-type]
+    return make_plan(after, "dev", world, asked, policy=policy)
 
 
 def why(found: Plan) -> list[str]:
@@ -145,3 +156,64 @@ def test_over_an_upstream_table_that_is_made_anew_it_is_refused() -> None:
     tolerant = replace(made, tables=made.tables)
     found = planned(tolerant, made, "b", "", rebuild=True)
     assert "keyed" not in offered(found, "b")
+
+
+LATE = "an older row that comes late would stand for its key"
+UNKNOWN = "it does not know the seq of rows from before"
+DELETES = "deletes: kind = 'x'\n"
+EDITED = A.replace("kind,", "upper(kind) AS kind,")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "yml", "reason"),
+    [
+        ("seeded@now", KEYED, f"{LATE}: {UNKNOWN}"),
+        ("seeded@now", KEYED + DELETES, f"{LATE} and bring a deleted key back: {UNKNOWN}"),
+        ("carry_over", KEYED + DELETES, f"{LATE} and bring a deleted key back: {UNKNOWN}"),
+        ("carry_over", KEYED.replace("sequence: seq\n", ""), "it does more than append rows"),
+        ("fork", KEYED + DELETES,
+         "the keys that its table remembers as deleted would not come along, and late rows bring them back"),
+        ("fork", KEYED, "its table is upserted by a key, and its log does not tell which commits belong to a batch"),
+        ("chain", KEYED + DELETES,
+         "chain applies only when the format, partitioning or location of its table changes"),
+    ],
+)  # fmt: skip
+def test_a_new_version_that_would_not_know_what_its_rows_replace_is_refused(
+    strategy: str, yml: str, reason: str
+) -> None:
+    name, _, at = strategy.partition("@")
+    found = planned(declared(yml=yml), declared(EDITED, yml=yml), strategy=name, at=at)
+    assert why(found) == [reason]
+    assert name not in offered(planned(declared(yml=yml), declared(EDITED, yml=yml), strategy="", rebuild=True), "a")
+
+
+def test_what_begins_at_a_place_in_a_log_is_refused_likewise_and_a_first_version_is_not() -> None:
+    made = declared(parent=KEYED)
+    found = planned(made, made, "b", "partial", at="3")
+    assert why(found) == [f"{LATE}: {UNKNOWN}"]
+    assert "partial" not in offered(planned(made, made, "b", "", rebuild=True), "b")
+    first = make_plan(made, "dev", {}, PlanRequest(everything=True, start="now"))
+    assert not first.refusals
+    assert node_of(first, "a").evidence[-1] == (
+        "starts with rows that arrive from now on; of each key the newest of these is kept"
+    )
+
+
+def test_without_a_sequence_the_later_row_is_the_newer_one_and_a_version_may_begin_now() -> None:
+    yml = KEYED.replace("sequence: seq\n", "")
+    assert not planned(declared(yml=yml), declared(EDITED, yml=yml), strategy="seeded", at="now").refusals
+
+
+def test_what_is_written_again_in_place_cannot_be_held() -> None:
+    asked = planned(declared(), declared(EDITED), hold=True)
+    (refused,) = asked.refusals
+    assert (refused.summary, refused.remedy) == (
+        "a cannot be held: it is written again in place, and its readers see each row at once",
+        "leave out --hold, or rebuild it: --strategy a=earliest",
+    )
+    by_policy = planned(declared(), declared(EDITED), policy=Policy(hold=True))
+    assert [w.summary for w in by_policy.warnings] == [
+        "cannot be held: it is written again in place, and its readers see each row at once"
+    ]
+    held = planned(declared(), declared(EDITED), strategy="earliest", hold=True)
+    assert not held.refusals and "hold" in [step.do for step in held.steps]

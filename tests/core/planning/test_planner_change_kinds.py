@@ -33,6 +33,7 @@ ENGINE = "4.2.0"
 HEAD = """project: p
 id: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c
 default_env: dev
+connectors: {delta: {}}
 environments:
   dev: {}
 """
@@ -57,6 +58,7 @@ KEPT = (
 )
 BASE = "CREATE TABLE a (k STRING, v BIGINT, ts TIMESTAMP) USING parquet"
 GROWN = BASE.replace("ts TIMESTAMP", "ts TIMESTAMP, w BIGINT")
+SHORT, WIDE = (f"CREATE TABLE a (k STRING, v {kind}, ts TIMESTAMP) USING delta" for kind in ("INT", "BIGINT"))
 UNITED = "{} UNION ALL SELECT k, v, ts FROM STREAM other"
 NAMED = "INSERT INTO a SELECT k, v, ts FROM STREAM src IDENTIFIED BY one"
 
@@ -97,6 +99,9 @@ def edits() -> Iterator[Edit]:
     yield Edit("3", "stateless", "a projection", free, replace(free, dml=FREE.replace("k, v", "upper(k) AS k, v")))
     yield Edit("4", "stateless", "a column is added", free, RevisionTexts(GROWN, with_w(FREE)))
     yield Edit("4", "stateful", "a column is added above the state", kept, RevisionTexts(GROWN, with_w(KEPT)))
+    short, summed = (RevisionTexts(SHORT, dml) for dml in (FREE, KEPT))
+    yield Edit("4b", "stateless", "a type becomes wider", short, replace(short, ddl=WIDE))
+    yield Edit("4b", "stateful", "a type becomes wider above the state", summed, replace(summed, ddl=WIDE))
     yield Edit("6a", "stateful", "sum becomes max", kept, replace(kept, dml=KEPT.replace("sum(", "max(")))
     yield Edit("6a", "stateful", "another window", kept, replace(kept, dml=KEPT.replace("5 min", "10 min")))
     yield Edit("6a", "stateful", "a key is dropped", kept, replace(kept, dml=keyless()))

@@ -49,6 +49,17 @@ def test_every_version_that_served_before_goes_and_none_that_a_failed_run_left()
     assert steps(retired("a", world=released(**many))) == ["tombstone a@3", "tombstone a@1"]
 
 
+def test_a_clone_that_never_served_goes_as_well_since_it_keeps_the_files_of_another_version() -> None:
+    from core.observed.deployment import OrphanVersion
+
+    left = {"kept": (3, 4), "orphan_versions": (OrphanVersion(4, "r"), OrphanVersion(3, "q")), "former": None}
+    assert steps(retired("a", world=released(a={**left, "clones": ((3, 2),)}))) == ["tombstone a@3"]
+    assert steps(retired("a", world=released(a={**left, "clones": ((3, 2), (4, 3))}))) == [
+        "tombstone a@4",
+        "tombstone a@3 < 1",
+    ]
+
+
 def test_a_version_that_is_read_stays_with_its_readers_named() -> None:
     world = released()
     world[T("c")] = deployed(SHOP.tables[T("c")], bindings={"b": 1})

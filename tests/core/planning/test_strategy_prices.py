@@ -196,7 +196,7 @@ def test_a_keyed_table_is_written_again_in_place_and_stateful_readers_are_rebuil
         table("b", "a", settings=tolerant), table("c", "a", stateful=True, settings=tolerant),
     )  # fmt: skip
     found = plan(made, running(made), "a", rebuild=True)
-    assert list(offered(found, "a")) == ["earliest", "seeded", "keyed"]
+    assert list(offered(found, "a")) == ["earliest", "keyed"]
     found = plan(made, running(made), "a", choices=(StrategyChoice(T("a"), "keyed"),))
     assert [(str(n.table), str(n.action), n.version) for n in found.nodes] == [
         ("src", "keep", 0), ("a", "rebuild", 1), ("c", "rebuild", 2),
@@ -278,7 +278,7 @@ def test_a_chained_table_gets_no_column_in_place() -> None:
     )
     assert words(planned(declared(c=more), "c")) == []
     assert words(planned(declared(c=more), "c", world=observed(c={"rows_before": True}))) == [
-        "c cannot get a column in place: its pointer serves rows from before v1 as well. rebuild it: headgate plan c "
+        "c cannot be altered in place: its pointer serves rows from before v1 as well. rebuild it: headgate plan c "
         "--rebuild"
     ]
 

@@ -82,6 +82,22 @@ def test_what_is_wrong_has_its_line_in_the_yml(yml: str, expected: str) -> None:
     assert all(each.startswith(f"{YML}:{expected}") for each in found), found
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "expected"),
+    [("id BIGINT", "id CHAR(5)", "2: k has the key id, which is char(5): Delta's MERGE cannot compare it"),
+     ("id BIGINT", "id VARCHAR(5)", ""),
+     ("v STRING", "Headgate_Gone STRING", "1: k has a column headgate_gone: its writer takes names with headgate_ "),
+     ("v STRING", "headgate STRING", "")],
+)  # fmt: skip
+def test_columns_that_a_writer_cannot_have_are_refused(was: str, now: str, expected: str) -> None:
+    found = project("mode: upsert\nkey: [id]\nsequence: at\n")
+    table = "pipelines/facts/p/k/sql-scripts/ddl.k.sql"
+    assert was in found[table]
+    found[table] = found[table].replace(was, now)
+    said = [each for each in problems(found) if each.startswith(YML)]
+    assert (len(said) == 1 and said[0].startswith(f"{YML}:{expected}")) if expected else said == []
+
+
 def test_a_table_without_a_sequence_is_warned_of_what_a_rebuild_reads() -> None:
     read, every = read_project(project("mode: upsert\nkey: [id]\n"))
     assert read is not None

@@ -242,3 +242,12 @@ def test_what_people_read_of_a_step_that_waits_for_its_gate_is_that_it_runs() ->
         "waits",
         "done",
     ]
+
+
+def test_a_comparison_that_compared_nothing_is_not_told_as_one() -> None:
+    row = run(before="hold", hold="gate")
+    assert {pair.checks for pair in told(row).pairs} == {"done"}
+    why = "rows were not compared: the files of a@v1 are not its rows"
+    steps = tuple(replace(s, note=why) if (s.do, s.table) == ("validate", "a") else s for s in row.steps)
+    first, second = told(replace(row, steps=steps)).pairs
+    assert (first.checks, first.found, second.checks) == ("", why, "done")

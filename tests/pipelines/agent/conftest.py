@@ -19,6 +19,7 @@ from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.observed.log_history import LogHistory
 from core.ports.spark import (
     Analysis,
+    CatalogTable,
     FileView,
     Pointer,
     Queries,
@@ -91,6 +92,7 @@ class ScriptedPool:
     looks_after: Callable[[str], object] = field(default=lambda sql: None)
     """Called with each: what it does, or raises."""
     cloned: list[tuple[str, str, int, str]] = field(default_factory=list)
+    widened: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     """Each clone: its name, the folder and version of what it is a clone of, and its own folder."""
     recorded: dict[str, tuple[str, int]] = field(default_factory=dict)
     """What logs were told that they have: by query the folder of the table and the batch."""
@@ -166,13 +168,26 @@ class _Queries:
 class _Tables:
     pool: ScriptedPool
 
-    def create(self, name: str, ddl: str, *, exists: bool = False) -> None:
+    def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
         if name in self.pool.refuse_table:
             raise self.pool.refuse_table[name]
         self.pool.tables.setdefault(name, ddl)
 
+    def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
+        for table in tables:
+            self.create(table.name, table.ddl, exists=table.exists)
+        return frozenset(table.name for table in tables)
+
+    def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
+        for pointer in pointers:
+            self.point(*pointer)
+        return frozenset(view for view, _, _ in pointers)
+
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         self.pool.tables[name] += f" + {columns}"
+
+    def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
+        self.pool.widened[name] = columns
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
         self.pool.cloned.append((name, source, version, location))
@@ -294,6 +309,7 @@ class ScriptedFiles:
     versions: dict[int, int] = field(default_factory=lambda: {1: 7})
     """Of a table with a log, by batch."""
     by_hand: dict[str, tuple[int, str]] = field(default_factory=dict)
+    types: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Tables with rows that no statement has written: the version, and what did it."""
     seeded: list[tuple[str, int | None, str]] = field(default_factory=list)
     """Checkpoints that were seeded, each with its batch and the one that it is like."""
@@ -338,6 +354,9 @@ class ScriptedFiles:
 
     def identity(self, folder: str, format: str) -> str:
         return self.ids.get(folder, "")
+
+    def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
+        return self.types.get(folder)
 
     def log_history(self, folder: str, format: str) -> LogHistory | None:
         return None

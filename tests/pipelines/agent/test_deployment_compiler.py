@@ -9,7 +9,7 @@ import small_project
 from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
-from core.ports.spark import Upsert
+from core.ports.spark import NEWEST_WRITER, Upsert
 from pipelines.agent import deployment_compiler, deployment_lifecycle
 from pipelines.agent.context import AgentContext
 from tests.pipelines.agent.runs.test_run_lane import deploy, drive, fast_gates, plan, submit
@@ -38,7 +38,7 @@ def test_a_keyed_table_is_made_with_its_changes_recorded_and_written_by_its_key(
     data = world.layout.data
     assert pool.running["a@v1"].upsert == Upsert(
         f"{data}/tables/a__v1/delta", f"{data}/tables/a__v1/deleted", f"{data}/checkpoints/a__v1",
-        ("id", "kind"), ("id",), "kind", "id < 0", 1,
+        ("id", "kind"), ("id",), "kind", "id < 0", NEWEST_WRITER,
     )  # fmt: skip
     assert (pool.running["a@v1"].mode, pool.running["b@v1"].upsert) == ("append", None)
 
@@ -53,17 +53,17 @@ def test_an_agent_with_a_newer_writer_restarts_a_statement_with_the_one_that_it_
     world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert deploy(world, pool, keyed()) == "done"
-    monkeypatch.setattr(deployment_compiler, "NEWEST_WRITER", 2)
+    monkeypatch.setattr(deployment_compiler, "NEWEST_WRITER", NEWEST_WRITER + 1)
     found = world.ledger.deployment(T("a"), 1)
     assert found is not None
     deployment_lifecycle.stop(world, found)
     deployment_lifecycle.start(world, found, stops=world.locks.stops((T("a"), 1)))
     upsert = pool.running["a@v1"].upsert
-    assert upsert is not None and upsert.writer == 1
+    assert upsert is not None and upsert.writer == NEWEST_WRITER
     files = keyed("mode: upsert\nkey: [id]\nsequence: id\n")
     assert deploy(world, pool, files) == "done"
     upsert = pool.running["a@v2"].upsert
-    assert upsert is not None and (upsert.writer, upsert.sequence, upsert.deletes) == (2, "id", "")
+    assert upsert is not None and (upsert.writer, upsert.sequence, upsert.deletes) == (NEWEST_WRITER + 1, "id", "")
 
 
 def test_what_reads_changes_is_not_compared_in_a_release_and_says_so(world: AgentContext, pool: Any) -> None:
@@ -93,3 +93,17 @@ def test_a_writer_is_sent_to_no_pool_of_others_that_cannot_run_it(world: AgentCo
         deployment_lifecycle.start(elsewhere, found, stops=world.locks.stops((T("a"), 1)))
     pool.other_python = ""
     deployment_lifecycle.start(elsewhere, found, stops=world.locks.stops((T("a"), 1)))
+
+
+def test_a_column_that_a_table_has_got_and_its_text_has_not_is_left_to_the_next_text(
+    world: AgentContext, pool: Any
+) -> None:
+    """A run that is cancelled after its ALTER leaves the older text running."""
+    assert deploy(world, pool, keyed()) == "done"
+    world.ledger.update_deployment(T("a"), 1, columns=("id", "kind", "extra"))
+    found = world.ledger.deployment(T("a"), 1)
+    assert found is not None
+    deployment_lifecycle.stop(world, found)
+    deployment_lifecycle.start(world, found, stops=world.locks.stops((T("a"), 1)))
+    upsert = pool.running["a@v1"].upsert
+    assert upsert is not None and upsert.columns == ("id", "kind")

@@ -152,6 +152,18 @@ def test_a_start_that_is_refused_stays_stopped(world: AgentContext, pool: Any, a
     assert found is not None and (found.wanted, found.state) == ("stopped", "stopped")
 
 
+def test_a_restart_of_what_has_failed_leaves_it_failed_where_it_is_refused(
+    world: AgentContext, pool: Any, acts: FastLane
+) -> None:
+    acts.stop((A,), time.monotonic(), by="alice")
+    world.ledger.update_deployment(A, 1, state="failed", error="the table was replaced", error_class="REPLACED")
+    world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
+    with pytest.raises(Refused, match="belongs to another ledger"):
+        acts.restart((A,), time.monotonic(), by="alice")
+    found = world.ledger.deployment(A, 1)
+    assert found is not None and (found.state, found.error) == ("failed", "the table was replaced")
+
+
 @pytest.mark.parametrize(
     ("op", "args", "text"),
     [("stop", {"tables": ["a"]}, "a"), ("restart", {"tables": ["a"]}, "a"), ("exit", {"pool": True}, "prod")],

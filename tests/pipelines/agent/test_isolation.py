@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -152,6 +153,30 @@ def test_a_table_that_is_refused_keeps_no_other_from_the_catalog_and_comes_later
     reconcile(reconciler)
     assert "a__v1" in pool.tables and pool.views["a"] == "a__v1"
     assert "a@v1" in pool.starts and found(world, BAD).error == ""
+
+
+def test_a_hundred_tables_take_few_requests_and_a_refused_one_costs_its_group_alone(
+    world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, *(f"t{n}" for n in range(100)))
+    asked: list[str] = []
+
+    def call(self: Any, seconds: float, fn: Any, *args: Any, **more: Any) -> Any:
+        asked.append(fn.__name__)
+        return fn(*args, **more)
+
+    connection = pool.connection()
+    monkeypatch.setattr(type(connection), "call", call)
+    reconciler.restore(connection)
+    assert len(pool.tables) == len(pool.views) == 100
+    assert Counter(asked) == {"create_together": 10, "point_together": 10}
+    pool.tables.clear()
+    asked.clear()
+    pool.refuse_table["t7__v1"] = EngineRefused("no permission on /t/t7__v1", error_class="IO")
+    reconciler.restore(connection)
+    assert len(pool.tables) == 99 and "t7__v1" not in pool.tables
+    assert Counter(asked) == {"create_together": 10, "create": 10, "point_together": 10}
+    assert found(world, TableName("t7")).error.startswith("its table is not in the pool's catalog: no permission")
 
 
 def test_a_pointer_that_is_refused_keeps_nothing_from_running_and_comes_later(

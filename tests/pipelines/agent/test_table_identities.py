@@ -1,16 +1,18 @@
 """Tables with an id of their own: registered where they are, refused and stopped where another one is there."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from ledger_rows import deployment_row
 
-from core.model.errors import Refused
+from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.model.states import State
 from core.observed.deployment import Binding
 from core.project.revision import RevisionTexts
 from pipelines.agent.deployment_lifecycle import check_checkpoint
+from pipelines.agent.filled_catalogs import register_together
 from pipelines.agent.replaced_tables import BY_HAND, REPLACED, ReplacedTables
 from pipelines.agent.table_identities import register_again
 
@@ -33,6 +35,27 @@ def test_a_table_that_is_gone_is_not_registered_as_an_empty_one(world: Any) -> N
         register_again(world, world.pool.connection(), found)
 
 
+def test_a_table_that_is_another_one_is_not_among_those_that_are_registered_together(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, mine = world.pool, on_delta(world)
+    for name in ("replaced", "unmounted"):
+        world.ledger.put_deployment(replace(mine, table=TableName(name), folder=f"/t/{name}"))
+    world.files.ids["/t/replaced"] = "id-2"
+    identity = world.files.identity
+
+    def mounted(folder: str, format: str) -> str:
+        if folder == "/t/unmounted":
+            raise TryAgain("/t is not there", remedy="mount it")
+        return str(identity(folder, format))
+
+    monkeypatch.setattr(world.files, "identity", mounted)
+    deployments = world.ledger.deployments()
+    assert register_together(world, pool.connection(), deployments) == {(mine.table, mine.version)}
+    assert list(pool.tables) == ["t__v1"]
+    assert register_together(world, pool.connection(), deployments[:0]) == set()
+
+
 def test_a_start_over_another_table_is_refused_in_words(world: Any) -> None:
     found = on_delta(world)
     check_checkpoint(world, found)
@@ -40,6 +63,20 @@ def test_a_start_over_another_table_is_refused_in_words(world: Any) -> None:
     with pytest.raises(Refused, match="the table of t@v1 was re-created: its id is id-2 and was id-1") as refused:
         check_checkpoint(world, found)
     assert "--rebuild" in refused.value.remedy
+
+
+def test_a_column_that_is_gone_from_a_table_is_told_before_a_start_and_while_it_is_written(world: Any) -> None:
+    found = on_delta(world)
+    world.files.types[found.folder] = {"ID": "bigint", "more": "int"}
+    check_checkpoint(world, found)
+    world.files.types[found.folder] = {"key": "bigint"}
+    why = "it was renamed or dropped by hand, and a new name can be taken back"
+    words = f"the table of t@v1 has no column id any more: {why}"
+    with pytest.raises(Refused, match=words):
+        check_checkpoint(world, found)
+    ReplacedTables(world).round()
+    after = world.ledger.deployment(TableName("t"), 1)
+    assert (after.state, after.error_class) == (State.FAILED, REPLACED) and after.error.startswith(words)
 
 
 def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_so(world: Any) -> None:
@@ -50,7 +87,32 @@ def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_s
     ReplacedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
     assert (after.state, after.error_class) == (State.FAILED, REPLACED)
-    assert after.error == "the table of t@v1 was re-created: its id is id-2 and was id-1"
+    why = "the table of t@v1 was re-created: its id is id-2 and was id-1"
+    assert after.error == f"{why}; headgate plan t --rebuild, or restore its folder from a backup"
+
+
+@pytest.mark.parametrize(
+    "since",
+    [{"wanted": "stopped", "state": "stopped"}, {"drop_after": 9.0}, {"table_id": "id-2"}],
+    ids=["stopped", "deleted", "given another table by a run"],
+)
+def test_what_was_stopped_moved_or_given_another_table_meanwhile_is_not_called_replaced(
+    since: dict[str, Any], world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_delta(world)
+    looks: list[str] = []
+
+    def identity(folder: str, format: str) -> str:
+        looks.append(folder)
+        if len(looks) == 1:
+            world.ledger.update_deployment(TableName("t"), 1, **since)
+        return "id-2"
+
+    monkeypatch.setattr(world.files, "identity", identity)
+    ReplacedTables(world).round()
+    after = world.ledger.deployment(TableName("t"), 1)
+    assert after.state == since.get("state", State.RUNNING) and not after.error
+    assert not world.ledger.events_of(TableName("t"), "exception")
 
 
 def test_a_source_that_was_replaced_is_named_with_who_reads_it(world: Any) -> None:
@@ -63,7 +125,8 @@ def test_a_source_that_was_replaced_is_named_with_who_reads_it(world: Any) -> No
     world.files.others[child.checkpoint] = (TableName("t"), "was re-created: its id is y, and what was read had x")
     ReplacedTables(world).round()
     after = world.ledger.deployment(TableName("c"), 2)
-    assert after.error == "t__v1, which c@v2 reads, was re-created: its id is y, and what was read had x"
+    why = "t__v1, which c@v2 reads, was re-created: its id is y, and what was read had x"
+    assert after.error == f"{why}; headgate plan c --rebuild, or restore its folder from a backup"
     assert world.ledger.deployment(TableName("t"), 1).state == State.RUNNING, parent
 
 

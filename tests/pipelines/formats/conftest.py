@@ -75,22 +75,20 @@ class Lake:
         parts: tuple[str, ...] = (),
         upsert: Upsert | None = None,
     ) -> ReportedQuery:
-        """Start the query that fills a table."""
+        """Start the query that fills a table, as soon as the pool can begin the process that it may need."""
         place = self.checkpoint(checkpoint or table)
         self.files.prepare(place, {"run": "r"})
         about = (self.query(table), select, self.name(table), "delta", place, trigger)
-        return self.queries.start(QueryStart(*about, partitioned_by=parts, upsert=upsert))
+        begun = QueryStart(*about, partitioned_by=parts, upsert=upsert)
+        started: list[ReportedQuery] = []
 
-    def start_when_there_is_room(self, table: str, select: str, upsert: Upsert) -> None:
-        """Start a query whose process the pool may not begin at once."""
-
-        def started() -> bool:
+        def has_begun() -> bool:
             with suppress(Busy):
-                self.start(table, select, upsert=upsert)
-                return True
-            return False
+                started.append(self.queries.start(begun))
+            return bool(started)
 
-        self.until(started)
+        self.until(has_begun)
+        return started[0]
 
     def upsert(self, table: str, *columns: str, sequence: str = "", deletes: str = "") -> Upsert:
         """Return how a table is written by the first of its columns."""

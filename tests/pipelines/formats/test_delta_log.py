@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from delta_files import WrittenLog, commit_batch, offset_line
 
-from core.model.errors import TryAgain
+from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.observed.table_statistics import SMALL_FILE
 from pipelines.formats import delta_log, delta_upkeep
@@ -193,11 +193,11 @@ def test_files_that_are_not_the_rows_of_the_table_are_not_compared(files: TableC
     written.add("v=a%20b/part.parquet", batch=("q", 0))
     assert files.written_files(folder, 0) == (f"{folder}/delta/v=a b/part.parquet",)
     written.add("part-2.parquet", batch=("q", 1), deletionVector={"cardinality": 1})
-    with pytest.raises(TryAgain, match="rows that were deleted are still there"):
+    with pytest.raises(Refused, match="rows that were deleted are still there"):
         files.written_files(folder, 1)
     mapped = WrittenLog(tmp_path / "m", configuration={"delta.columnMapping.mode": "name"})
     mapped.commit(3, batch=("q", 0))
-    with pytest.raises(TryAgain, match="columns have other names"):
+    with pytest.raises(Refused, match="columns have other names there"):
         files.written_files(str(tmp_path / "m"), 0)
 
 
@@ -313,3 +313,27 @@ def test_rows_that_no_statement_has_written_are_told_by_operation_and_version(
     assert files.written_by_hand(str(tmp_path), "delta") == (3, "WRITE")
     log.commit(4, operation="DELETE", removes=("part-3-0.parquet",))
     assert files.written_by_hand(str(tmp_path), "delta") == (5, "DELETE")
+
+
+def test_a_log_whose_beginning_cannot_be_read_is_refused_in_words_and_not_taken_for_no_table(
+    files: TableCheckpoints, tmp_path: Path
+) -> None:
+    log = WrittenLog(tmp_path)
+    log.commit(1)
+    (log.log / f"{1:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json").write_text("{}")
+    (log.log / f"{0:020}.{1:020}.compacted.json").write_text("{}")
+    (log.log / f"{0:020}.json").unlink()
+    with pytest.raises(TryAgain, match="begins with version 1, and no checkpoint that is read is before it"):
+        files.identity(str(tmp_path), "delta")
+    (log.log / f"{1:020}.json").unlink()
+    assert files.identity(str(tmp_path), "delta") == "", "there is no commit"
+
+
+def test_the_oldest_version_is_told_by_commits_alone(tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path)
+    log.commit(1)
+    found = DeltaLog(str(tmp_path / "delta"))
+    found.refresh()
+    (log.log / f"{0:020}.json").unlink()
+    (log.log / f"{0:020}.{1:020}.compacted.json").write_text("{}")
+    assert found.first() == 1

@@ -6,6 +6,7 @@ import pytest
 from delta_files import WrittenLog, commit_batch, offset_line
 
 from core.model.names import TableName
+from core.ports.storage import Upkeep
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.formats.delta_tables import DeltaTables
 
@@ -63,3 +64,11 @@ def test_another_table_and_a_log_that_is_gone_keep_nothing(written: WrittenLog, 
     other = WrittenLog(tmp_path / "q", id="id-2")
     commit_batch(tmp_path / "cp", 6, offset_line(other, 1))
     assert unread(tmp_path) is None
+
+
+@pytest.mark.parametrize(("status", "done"), [("COMPLETED", Upkeep(4)), ("FAILED", None)])
+def test_a_vacuum_that_was_cut_off_is_not_done(status: str, done: Upkeep | None, tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path / "p")
+    metrics = {"numDeletedFiles": "4"} if status == "COMPLETED" else {}
+    log.commit(operation="VACUUM END", metrics=metrics, parameters={"status": status})
+    assert TableCheckpoints("ledger").upkeep(str(tmp_path / "p"), "VACUUM", 0.0) == done

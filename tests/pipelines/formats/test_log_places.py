@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from delta_files import WrittenLog
 
-from core.model.errors import TryAgain
+from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.sql.log_starts import AT_TIME, AT_VERSION, LogStart
 from pipelines.formats.checkpoints import TableCheckpoints
@@ -93,5 +93,5 @@ def test_a_clone_names_files_elsewhere_and_values_of_partitions_are_not_read_fro
         f"{log.folder}/delta/k=a%20b/part-2.parquet",
     ]
     assert read.place_of(DataFile("/data/x.parquet", 1, 1, 0.0)) == "/data/x.parquet"
-    with pytest.raises(TryAgain, match="in its files some are partitions of another version"):
+    with pytest.raises(Refused, match="some are partitions of another version"):
         files.written_files(str(log.folder), 1)

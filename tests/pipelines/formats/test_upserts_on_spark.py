@@ -95,12 +95,22 @@ def test_rows_that_have_no_place_end_the_statement_in_words_and_nothing_is_writt
 
 
 @pytest.mark.drill
-def test_without_a_sequence_the_row_of_the_later_batch_is_kept(lake: Any) -> None:
-    run = keyed(lake)
-    for v in "ab":
-        happened(lake, (1, v, 1, False))
-        run()
-    assert held(lake) == {1: "b"}
+def test_without_a_sequence_the_row_of_the_later_batch_is_kept_also_where_a_microsecond_is_all_that_differs(
+    lake: Any,
+) -> None:
+    lake.folder = lake.folder / "[prod] {a}"
+    (lake.folder / "tables").mkdir(parents=True)
+    columns = "id BIGINT, at TIMESTAMP, local TIMESTAMP_NTZ"
+    lake.table("p", columns)
+    lake.table("k", columns, CDF)
+    upsert = lake.upsert("k", "id", "at", "local")
+    for at, local in (("12:00:00.123", "12:00:00"), ("12:00:00.123001", "12:00:00"), ("12:00:00", "12:00:00.000001")):
+        rows = f"(1, TIMESTAMP '2026-01-01 {at}'), (2, TIMESTAMP '2026-01-01 12:00:00')"
+        select = f"SELECT id, at, TIMESTAMP_NTZ '2026-01-01 {local}' FROM VALUES {rows} t(id, at)"
+        lake.sql(f"INSERT INTO {lake.name('p')} {select}")
+        lake.run("k", f"SELECT id, at, local FROM STREAM {lake.name('p')}", upsert=upsert)
+        there = lake.sql(f"SELECT id, cast(at AS STRING), cast(local AS STRING) FROM {lake.name('k')}")
+        assert sorted(there)[0] == (1, f"2026-01-01 {at}", f"2026-01-01 {local}")
 
 
 @pytest.mark.drill
@@ -155,6 +165,26 @@ def test_a_table_that_is_written_again_in_place_is_as_one_that_was_built_anew(la
 
 @pytest.mark.drill
 @pytest.mark.long
+def test_a_version_that_begins_later_would_bring_a_deleted_key_back(lake: Any) -> None:
+    """So none is made beside one that serves: what its rows replace is known to that one alone."""
+    run = keyed(lake, sequence="seq", deletes="gone")
+    happened(lake, (1, "a", 3, False), (2, "x", 1, False), (2, "gone", 5, True))
+    run()
+    lake.table("later", EVENTS, CDF)
+    lake.files.prepare(lake.checkpoint("later"), {"run": "r"})
+    folders = VersionFolders(lake.place("later"), lake.checkpoint("later"))
+    cut = lake.files.seed(folders, (lake.files.seen(lake.place("p")),), {"run": "r"}, batch=0)
+    lake.tables.record_batch(f"{lake.place('later')}/delta", cut.id, 0)
+    happened(lake, (1, "late", 2, False), (2, "late", 4, False))
+    run()
+    upsert = lake.upsert("later", "id", "v", "seq", "gone", sequence="seq", deletes="gone")
+    lake.run("later", f"SELECT id, v, seq, gone FROM STREAM {lake.name('p')}", upsert=upsert)
+    assert held(lake) == {1: "a"}
+    assert dict(lake.sql(f"SELECT id, v FROM {lake.name('later')}")) == {1: "late", 2: "late"}
+
+
+@pytest.mark.drill
+@pytest.mark.long
 def test_rows_of_keys_that_the_new_text_does_not_give_stay_in_a_table_that_is_written_again(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     happened(lake, (1, "a", 1, False), (2, "x", 4, False))
@@ -190,7 +220,7 @@ def test_three_keyed_statements_that_are_started_at_once_do_not_meet_in_the_view
     def begin(n: int) -> None:
         upsert = lake.upsert(names[n], "id", "v", "seq", "gone", sequence="seq")
         select = f"SELECT id, concat(v, {n}) AS v, seq, gone FROM STREAM {lake.name('p')}"
-        lake.start_when_there_is_room(names[n], select, upsert)
+        lake.start(names[n], select, upsert=upsert)
 
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(begin, range(3)))

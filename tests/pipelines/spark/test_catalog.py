@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from core.ports.spark import CatalogTable
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
 from pipelines.spark.call_deadlines import CircuitState
@@ -104,6 +105,31 @@ def test_a_table_that_another_client_made_or_dropped_is_made_or_compared_all_the
     theirs.forget(physical)
     made(ground, "a BIGINT", "ours")
     assert mine.read(f"SELECT * FROM {physical}", 1) == (("a",), ())
+
+
+def test_a_request_that_spark_refuses_leaves_every_table_and_pointer_to_be_made_alone(ground: Any) -> None:
+    ground.table("warm")
+    theirs, ours = (f"{each}_{ground.mark}__v1" for each in ("theirs", "ours"))
+    place = f"{ground.folder}/together"
+    ddl = {name: f"CREATE TABLE IF NOT EXISTS {name} (a INT) USING parquet LOCATION '{place}/{name}'"
+           for name in (ours, theirs, f"last_{ground.mark}")}  # fmt: skip
+    SparkTables(ground.session).create(theirs, ddl[theirs].replace(f"/{theirs}'", "/elsewhere'"))
+    tables = [CatalogTable(name, text) for name, text in ddl.items()]
+    managed = CatalogTable(f"managed_{ground.mark}", f"CREATE TABLE IF NOT EXISTS managed_{ground.mark} (a INT)")
+    parts = CatalogTable(f"parts_{ground.mark}", tables[0].ddl + " PARTITIONED BY (a)")
+    with pytest.raises(EngineRefused) as refused:
+        ground.tables.create_together([*tables, managed, parts])
+    assert refused.value.error_class == "TABLE_OR_VIEW_ALREADY_EXISTS"
+    ground.tables.create(ours, ddl[ours])
+    with pytest.raises(EngineRefused, match=r"is in the catalog at .*/elsewhere, not at"):
+        ground.tables.create(theirs, ddl[theirs])
+    assert ground.tables.create_together([*tables, managed, parts]) == {tables[2].name}
+    views = [(f"{view}_{ground.mark}", (target,), ("a",)) for view, target in (("v", ours), ("w", "gone"))]
+    with pytest.raises(EngineRefused):
+        ground.tables.point_together(views)
+    ground.tables.point(*views[0])
+    assert target(ground, views[0][0]) == ours
+    assert names(ground).isdisjoint({managed.name, parts.name, views[1][0]})
 
 
 @pytest.mark.parametrize(

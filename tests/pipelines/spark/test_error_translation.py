@@ -83,7 +83,28 @@ def test_what_a_writer_of_keyed_tables_has_refused_is_said_in_its_own_words() ->
         '\n  File "worker.py", line 3\npyspark.errors.exceptions.connect.SparkRuntimeException: [USER_RAISED_EXCEPTION]'
         ' [HEADGATE_NULL_KEY] a row has no key: {"id":null} SQLSTATE: P0001\n\nJVM stacktrace:\nat x'
     )
-    assert (error_class(text), first_line(text)) == ("HEADGATE_NULL_KEY", 'a row has no key: {"id":null}')
+    words = 'a row has no key: {"id":null}; filter such rows out in its statement, and deploy it'
+    assert (error_class(text), first_line(text)) == ("HEADGATE_NULL_KEY", words)
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "words"),
+    [("pyspark.errors.exceptions.connect.AnalysisException: [UNRESOLVED_COLUMN] A column `x` cannot be resolved. "
+      "SQLSTATE: 42703", "UNRESOLVED_COLUMN", "A column `x` cannot be resolved."),
+     ("pyspark.errors.exceptions.connect.SparkException: (java.io.IOException) No space left on device",
+      "PYTHON_EXCEPTION", "No space left on device"),
+     ("pyspark.errors.exceptions.connect.SparkException: [DELTA_X] Said.\n\nDuring handling of the above exception, "
+      "another exception occurred:\n\nTraceback (most recent call last):\n  File \"w.py\", line 9\nValueError: it",
+      "PYTHON_EXCEPTION", "it")],
+)  # fmt: skip
+def test_why_a_batch_of_a_keyed_table_failed_is_said_and_not_where_in_python(error: str, name: str, words: str) -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [PYTHON_EXCEPTION] [session: 4d] "
+        "[userId: headgate] Found error inside foreachBatch Python process: Traceback (most recent call last):\n"
+        f'  File "upsert_writers.py", line 67, in write\n    spark.sql(sql)\n    ^^^^^\n{error}\n'
+        " SQLSTATE: 38000\n\tat org.apache.spark.A.b(A.scala:1)\n\nJVM stacktrace:\nat x"
+    )
+    assert (error_class(text), first_line(text)) == (name, words)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ async def typed(console: Console, text: str) -> None:
         ("run", {"run_id": "9f2c-1"}, "retire", "9f2c"),
         ("audit", {}, "optimize a b", "a b"),
         ("audit", {}, "vacuum a", "a"),
+        ("audit", {}, "vacuum a --retain 720", "a for 720"),
+        ("audit", {}, "vacuum --retain 720 a b", "a b for 720"),
     ],
 )
 def test_undo_opens_the_review_of_a_plan(screen: str, arguments: dict[str, object], text: str, undone: str) -> None:
@@ -50,6 +52,15 @@ def test_an_undelete_needs_names() -> None:
     async def scenario(console: Console) -> None:
         await typed(console, "undelete")
         assert "undelete: name tables: :undelete TABLE" in console.status() and not console.backend.calls
+
+    in_console(scenario)
+
+
+def test_a_vacuum_that_retains_needs_hours() -> None:
+    async def scenario(console: Console) -> None:
+        await typed(console, "vacuum a --retain")
+        said = "vacuum: --retain needs hours: :vacuum TABLE --retain 168"
+        assert said in console.status() and not console.backend.calls
 
     in_console(scenario)
 

@@ -36,7 +36,11 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("rollback", ":rollback [TABLE|RUN]", "Plan what served before a release, and review it"),
     ColonCommand("retire", ":retire [TABLE|RUN]", "Plan every replaced version into the trash, and review it"),
     ColonCommand("optimize", ":optimize [TABLE…]", "Plan small files of Delta tables into large ones, and review it"),
-    ColonCommand("vacuum", ":vacuum [TABLE…]", "Plan away files of older versions of Delta tables, and review it"),
+    ColonCommand(
+        "vacuum",
+        ":vacuum [TABLE…] [--retain H]",
+        "Plan away files of versions of Delta tables older than each retains, or --retain hours, and review it",
+    ),
     ColonCommand("release", ":release [RUN]", "A release; by default the held or the newest open one"),
     ColonCommand("close", ":close RUN READER", "Close the ticket of a reader that has moved"),
     ColonCommand("undelete", ":undelete TABLE…", "Plan deleted tables out of the trash, and review it"),

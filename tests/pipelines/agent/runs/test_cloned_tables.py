@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 import small_project
 
+from core.model.errors import EngineRefused
 from core.model.names import TableName as T
 from core.model.states import State
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
 from core.ports.storage import SeenLog
+from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.runs import pointer_steps, run_lane, step_executor
@@ -134,6 +136,17 @@ def test_what_a_clone_needs_is_not_retired_until_the_clone_does_not_serve(deploy
     assert not found.refusals
     aside = {step.version: step for step in found.steps if step.do == "tombstone"}
     assert aside[2].n in aside[1].after, "the clone goes first"
+
+
+def test_a_clone_of_a_cancelled_run_is_set_aside_although_it_never_served(deployed: AgentContext, pool: Any) -> None:
+    """Nothing else would take it, and for as long as it is there its base can be neither retired nor vacuumed."""
+    pool.refuse["c@v2"] = EngineRefused("no", error_class="NO")
+    run = lane.submit(deployed, lane.plan(deployed, FILTERED, chosen("fork")))
+    assert lane.drive(deployed, run) == "failed" and of(deployed, 2).clone_of == 1
+    assert lane.drive(deployed, run, OperatorControl("cancel")) == "cancelled"
+    plan, _ = applied(deployed, pool, FILTERED, PlanRequest(verb="retire", tables=(T("c"),)))
+    assert [(step.do, step.version) for step in plan.steps] == [("tombstone", 2)]
+    assert of(deployed, 2).deleted and of(deployed, 1).active
 
 
 def test_a_step_does_not_set_aside_what_a_clone_needs(deployed: AgentContext, pool: Any) -> None:

@@ -14,6 +14,7 @@ from core.plan.model import Plan, Step
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.runs.paused_readers import paused_readers
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.emergency_journal import EmergencyJournal
 from tests.pipelines.agent.runs import test_run_lane as lane
@@ -63,8 +64,39 @@ def test_nothing_that_streams_a_table_runs_while_it_gets_a_column(deployed: Agen
     assert looks.seen == [["alter stopped"], ["alter done"]]
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"] == sorted(pool.starts)
     assert pool.tables["a__v1"].endswith("+ (('id', 'bigint'), ('kind', 'string'), ('more', 'int'))")
-    said = [(e.table, e.summary) for e in deployed.ledger.events() if "gets a column" in e.summary]
-    assert sorted(said) == [(t, "stopped while a gets a column; it goes on from its checkpoint") for t in "abc"]
+    said = [(e.table, e.summary) for e in deployed.ledger.events() if "is altered" in e.summary]
+    assert sorted(said) == [(t, "stopped while a is altered; it goes on from its checkpoint") for t in "abc"]
+
+
+def test_a_wider_type_goes_the_same_way(deployed: AgentContext, pool: Any) -> None:
+    short, wide = (_typed(kind) for kind in ("INT", "BIGINT"))
+    assert lane.deploy(deployed, pool, short) == "done"
+    pool.starts.clear()
+    looks = Looks(pool)
+    assert lane.deploy(replace(deployed, faults=looks), pool, wide) == "done"
+    assert looks.seen == [["alter stopped"], ["alter done"]]
+    assert pool.widened == {"a__v2": (("id", "bigint"), ("kind", "bigint"))}
+    changed = deployed.ledger.deployment(T("a"), 2)
+    assert changed is not None and "kind bigint" in changed.compiled_ddl
+    assert sorted(pool.starts) == ["a@v2", "b@v2", "c@v2"]
+
+
+def test_a_static_side_stops_its_readers_for_a_wider_type_alone(deployed: AgentContext, pool: Any) -> None:
+    found = deployed.ledger.deployment(T("b"), 1)
+    assert found is not None
+    static = tuple(replace(binding, streamed=False) for binding in found.bindings)
+    run_id = lane.submit(deployed, made := lane.plan(deployed, WIDER, EVERYTHING))
+    deployed.ledger.update_deployment(T("b"), 1, bindings=static)
+    run = StepExecutor(deployed, made, run_id)._run
+    for static_too, stopped in ((False, ("a@v1", "c@v1")), (True, ("a@v1", "b@v1", "c@v1"))):
+        with paused_readers(run, alteration(made), static_too=static_too) as found_running:
+            assert found_running == stopped
+
+
+def _typed(kind: str) -> dict[str, str]:
+    files = on_delta()
+    ddl = next(path for path in files if path.endswith("/ddl.a.sql"))
+    return files | {ddl: files[ddl].replace("kind STRING", f"kind {kind}")}
 
 
 def test_a_reader_outside_of_the_plan_goes_on_with_its_own_text(deployed: AgentContext, pool: Any) -> None:

@@ -222,6 +222,28 @@ def test_a_cancelled_run_ends_what_it_looks_after(lake: AgentContext, pool: Any)
     assert pool.ended_reads == {f"headgate-{run_id}-1"}
 
 
+def test_what_was_cancelled_while_readers_were_looked_at_does_not_begin_on_the_pool(
+    lake: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, until = threading.Event(), threading.Event()
+
+    def look(run: Any, deployment: Any) -> str:
+        looked.set()
+        assert until.wait(20)
+        return ""
+
+    monkeypatch.setattr(upkeep_steps, "why_needed", look)
+    run_id = run_of(lake, "vacuum", "a")
+    runs = RunLane(lake)
+    runs.drive(run_id)
+    assert looked.wait(20)
+    runs.tell(run_id, OperatorControl("cancel"))
+    wait_until(lambda: (row := lake.ledger.run(run_id)) is not None and row.state == "cancelled")
+    until.set()
+    with upkeep_steps._one_at_a_time:
+        assert pool.looked_after == []
+
+
 def test_a_vacuum_that_is_refused_may_be_skipped_because_nothing_relies_on_it(lake: AgentContext, pool: Any) -> None:
     lake.files.unread["b__v1"] = 7  # type: ignore[attr-defined]  # Scripted.
     run_id = run_of(lake, "vacuum", "a")
@@ -235,4 +257,9 @@ def test_no_vacuum_of_what_a_clone_holds_rows_in(lake: AgentContext, pool: Any) 
     lake.ledger.put_deployment(replace(found, version=2, active=False, clone_of=1, checkpoint="/c/a__v2"))
     run_id = run_of(lake, "vacuum", "a")
     assert lane.drive(lake, run_id) == "failed" and not pool.looked_after
-    assert notes(lake, run_id)[0][1].startswith("a__v2 holds rows in files of this version")
+    holds = "a__v2 holds rows in files of this version"
+    assert notes(lake, run_id)[0][1].startswith(f"{holds}; headgate plan retire a sets it aside; ")
+    in_trash = {"drop_after": lake.clock() + 6.5 * 86400, "trash": "/trash/a__v2"}
+    lake.ledger.update_deployment(T("a"), 2, **in_trash)
+    assert lane.drive(lake, run_id, OperatorControl("retry")) == "failed" and not pool.looked_after
+    assert notes(lake, run_id)[0][1].startswith(f"{holds}: it is in the trash, and purged in 6d 1")

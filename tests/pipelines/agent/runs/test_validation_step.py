@@ -11,7 +11,7 @@ import small_project
 from agent_world import stop_by_operator, wait_until
 
 from core.model.actions import StepKind
-from core.model.errors import EngineRefused, PoolUnreachable
+from core.model.errors import EngineRefused, PoolUnreachable, Refused
 from core.model.names import TableName as T
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
@@ -320,6 +320,39 @@ def test_a_check_of_the_project_that_gives_rows_blocks_by_its_name(served: Agent
     pool.answered.clear()
     assert drive(served, run, OperatorControl("retry")) == "done"
     assert results(served, run)["check loud"].verdict == "ok"
+
+
+def test_a_version_whose_files_are_not_its_rows_is_not_compared_and_says_why(
+    served: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Any, folder: str, upto: int) -> Any:
+        if "a__v1" in folder:
+            raise Refused("some are partitions of another version")
+        return read(self, folder, upto)
+
+    read = type(served.files).written_files
+    monkeypatch.setattr(type(served.files), "written_files", refuse)
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    assert drive(served, run) == "done" and pool.views["a"] == "a__v2"
+    why = "the files of a@v1 are not its rows: some are partitions of another version"
+    assert step_of(served, run).note == f"rows were not compared: {why}"
+    found = results(served, run)["differences"]
+    assert (found.verdict, found.summary) == ("skipped", why)
+
+
+def test_a_check_over_rows_that_nobody_can_read_by_file_has_failed(
+    served: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Any, folder: str, upto: int) -> Any:
+        raise Refused("columns have other names there")
+
+    monkeypatch.setattr(type(served.files), "written_files", refuse)
+    yml = "checks: [{name: loud, sql: 'SELECT id FROM a WHERE id > 1'}]\n"
+    files = UPPER | {"pipelines/facts/p/a/a.yml": yml}
+    run = submit(served, plan(served, files, REBUILD_A))
+    assert drive(served, run) == "failed" and pool.views["a"] == "a__v1"
+    why = "the files of a@v2 are not its rows: columns have other names there"
+    assert (results(served, run)["check loud"].verdict, results(served, run)["check loud"].summary) == ("failed", why)
 
 
 def test_an_environment_without_validation_has_no_such_step(served: AgentContext) -> None:
