@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from pipelines.local_pool import process_identity
 from pipelines.local_pool.bundled_java import write_java_home
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_check import JavaCheck, find_java
+from pipelines.local_pool.server_defaults import DEFAULTS, JVM, LOG4J, XML
 from pipelines.local_pool.server_locks import name_holder, server_locks
 from pipelines.local_pool.spark_program import spark_environment, spark_home, write_spark_home
 from pipelines.spark.call_deadlines import call
@@ -38,42 +40,8 @@ KEPT_LOGS = 5
 
 _PROBE_S = 5.0
 
-# Measured with Spark 4.2.0 and Java 17 on two busy cores, 12 statements: serial collector and C1 alone started the
-# server in 9.0 s and used 47 s of CPU; the defaults took 26 s and 84 s, and 200 MB more.
-# With C1 alone Java keeps 48 MB for compiled code, which 82 s of a drill filled; then a SparkContext ended with a
-# NoSuchMethodException. What is not used is only reserved.
-_JVM = (
-    "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m", "-XX:-UsePerfData", "-Xss1m",
-)  # fmt: skip
-
-# An XML document may not name what the pool fetches: xpath() went to any address and file (run on 4.2.0). In a jar lie
-# the grammars of libraries.
-_XML = ("-Djavax.xml.accessExternalDTD=jar:file", "-Djavax.xml.accessExternalSchema=jar:file")
-
-_DEFAULTS = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.stopTimeout": "15s",
-    "spark.sql.catalogImplementation": "in-memory",
-    # Batch readers must see what streams have committed since: with this cache at work they read old listings.
-    "spark.sql.filesourceTableRelationCacheSize": "0",
-    "spark.cleaner.periodicGC.interval": "10min",
-    # A batch of more than 32 new files starts a task for each to list it (seen with 4.2.0: 29,000 tasks before a row).
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Classes that Spark has generated, 100 by default for all statements: with 19 on Delta each batch compiled its own
-    # anew, 0.38 of the server's CPU (samples of 20 s at rest, 4.2.0).
-    "spark.sql.codegen.cache.maxEntries": "5000",
-}
-
-_LOG4J = """rootLogger.level = warn
-rootLogger.appenderRef.console.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX} %p %c{1}: %m%n%ex{200}
-logger.window.name = org.apache.spark.sql.catalyst.optimizer
-logger.window.level = error
-"""
+_MARKED = "HEADGATE_POOL"
+"""Variable that holds a server's marker; the processes that it starts inherit it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +49,9 @@ class ServerRecord:
     """What is remembered of a started server (`pool.json`); the token lies in a file of its own."""
 
     marker: str
-    """Random; on the server's command line, to know it again when the id was not written down."""
+    """Random; on the server's command line, to know it again when the id was not written down, and in its environment,
+    to know what it has started.
+    """
     port: int
     pid: int = 0
     """0 while the start is not recorded."""
@@ -163,6 +133,8 @@ class LocalPool:
         self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
         jars = self._jars.obtain(spark, self._java_home(java), say)
         with server_locks(self._home, self._data) as locks:
+            if (earlier := self._read()) is not None:
+                self._end_workers(earlier)
             self._start(write_spark_home(self._work / "spark", spark), java, locks, jars)
         return True
 
@@ -174,13 +146,14 @@ class LocalPool:
         _write(self._home / "pool.token", token, 0o600)
         self._write(server)
         command = self._command(spark, server, jars)
+        given_environment = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token, _MARKED: server.marker}
         # The shell writes its own id before it becomes the server: an agent killed right here leaves no stranger.
         shell = ["/bin/sh", "-c", 'echo $$ >"$0"; exec "$@"', str(self._work / "pid"), *command]
         _write(self._home / "pool.log", "", 0o640)
         with open(self._home / "pool.log", "ab") as output:
             self._child = subprocess.Popen(
                 shell,
-                env=spark_environment(spark, self._java_home(java)) | {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token},
+                env=spark_environment(spark, self._java_home(java)) | given_environment,
                 cwd=self._work,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -224,15 +197,17 @@ class LocalPool:
             time.sleep(0.1)
 
     def end(self) -> None:
-        """End the server and return once it is gone; nothing when it is gone already."""
+        """End the server and what it has started, and return once it is gone; what is gone already is left alone."""
         server = self._known if self._known is not None and self._is_ours(self._known) else self._read()
-        if server is None or not self._is_ours(server):
+        if server is None:
             return
-        self._signal(server, signal.SIGTERM)
-        if not self._gone_within(server, END_S):
-            self._signal(server, signal.SIGKILL)
+        if self._is_ours(server):
+            self._signal(server, signal.SIGTERM)
             if not self._gone_within(server, END_S):
-                raise PoolUnreachable(f"process {server.pid} of the local pool cannot be killed")
+                self._signal(server, signal.SIGKILL)
+                if not self._gone_within(server, END_S):
+                    raise PoolUnreachable(f"process {server.pid} of the local pool cannot be killed")
+        self._end_workers(server)
 
     def last_words(self) -> str:
         """Return the last line of the server's log that is not part of a stack trace; empty when there is none."""
@@ -260,11 +235,11 @@ class LocalPool:
         return f"see {self._home / 'pool.log'}"
 
     def _command(self, spark: Path, server: ServerRecord, jars: tuple[str, ...]) -> list[str]:
-        conf = _DEFAULTS | self._jars.settings()
+        conf = DEFAULTS | self._jars.settings()
         options = " ".join(
             (
-                *_JVM,
-                *_XML,
+                *JVM,
+                *XML,
                 f"-Dheadgate.pool={server.marker}",
                 f'-Djava.io.tmpdir="{self._work / "tmp"}"',
                 f'-Dlog4j2.configurationFile="{self._work / "log4j2.properties"}"',
@@ -297,7 +272,7 @@ class LocalPool:
         shutil.rmtree(self._work / "tmp", ignore_errors=True)
         (self._work / "tmp").mkdir(parents=True, mode=0o700)
         (self._work / "pid").unlink(missing_ok=True)
-        _write(self._work / "log4j2.properties", _LOG4J, 0o640)
+        _write(self._work / "log4j2.properties", LOG4J, 0o640)
         _write(self._work / "spark.conf", "", 0o640)
         logs = [self._home / "pool.log", *(self._home / f"pool.log.{n}" for n in range(1, KEPT_LOGS + 1))]
         for newer, older in reversed(list(pairwise(logs))):
@@ -353,6 +328,16 @@ class LocalPool:
                 os.kill(server.pid, number)
             except ProcessLookupError:
                 return
+
+    def _end_workers(self, server: ServerRecord) -> None:
+        """Kill the Python processes that a server which is gone has left.
+
+        A writer of a keyed table that is inside a batch looks for its server by itself, for minutes (Spark 4.2.0).
+        """
+        if server.home == str(self._home) and not self._is_ours(server):
+            for pid in process_identity.processes_with(_MARKED, server.marker):
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _gone_within(self, server: ServerRecord, seconds: float) -> bool:
         ends_at = time.monotonic() + seconds

@@ -28,6 +28,19 @@ def process_command_line(pid: int) -> str:
         return "" if os.path.isdir("/proc/self") else _ask_ps(pid, "command=") or ""
 
 
+def processes_with(name: str, value: str) -> list[int]:
+    """List the processes whose environment holds a variable, as far as it may be read; none without /proc (macOS)."""
+    wanted, found = f"{name}={value}".encode(), []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            given = place.joinpath("environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if wanted in given:
+            found.append(int(place.name))
+    return found
+
+
 def _boot() -> str:
     """Ticks count from the boot, so an id and a start of before it mean nothing."""
     try:

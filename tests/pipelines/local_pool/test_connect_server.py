@@ -126,6 +126,33 @@ def sleeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[
         child.wait()
 
 
+@pytest.mark.parametrize("ended", ["by headgate", "by kill -9"])
+def test_what_a_server_has_started_ends_with_it_and_what_another_one_has_started_does_not(
+    ended: str, tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]
+) -> None:
+    homes = [tmp_path / "a", tmp_path / "b"]
+    pools, workers = [LocalPool(home, Pool()) for home in homes], []
+    for home, pool in zip(homes, pools, strict=True):
+        home.mkdir()
+        assert pool.start()
+        marker = json.loads((home / "pool.json").read_text())["marker"]
+        assert pool.pid in process_identity.processes_with("HEADGATE_POOL", marker)
+        worker = [sys.executable, "-c", "import time; time.sleep(600)"]
+        workers.append(subprocess.Popen(worker, env=os.environ | {"HEADGATE_POOL": marker}))
+        sleeping.append(workers[-1])
+    shutil.copytree(homes[0], tmp_path / "copy")
+    if ended == "by kill -9":
+        os.kill(pools[0].pid or 0, signal.SIGKILL)
+        _until(lambda: not pools[0].alive())
+        LocalPool(tmp_path / "copy", Pool()).end()
+        assert workers[0].poll() is None, "a copied home ends nothing of the first"
+        assert LocalPool(homes[0], Pool()).start()
+    else:
+        pools[0].end()
+    workers[0].wait(10)
+    assert workers[1].poll() is None and pools[1].alive()
+
+
 @pytest.mark.parametrize("stale", ["older", "gone", "of another server"])
 def test_a_stale_pool_file_never_leads_to_a_second_server(
     stale: str, tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]
