@@ -8,6 +8,7 @@ import re
 
 from core.changes.classification import keeps_names, kinds_between
 from core.changes.kinds import CHANGE_KINDS, ChangeKind
+from core.changes.revision_diff import columns_into_state
 from core.project.revision import Revision
 from core.sql.statement import Operator, ParsedStatement
 
@@ -28,6 +29,8 @@ def why_state_not_taken(old: Revision, new: Revision) -> str:
         return "a statement was added or removed"
     if not any(kind.definition.judged_by_state for kind in found):
         return ""
+    if columns_into_state(old, new):
+        return "its state would hold columns that its checkpoint has not"
     if not same_state_schema(old.parsed, new.parsed):
         return "its state has different operators, keys or values, which Spark rejects or misreads as the old ones"
     if old.parsed.read_above != new.parsed.read_above:

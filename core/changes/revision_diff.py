@@ -13,6 +13,7 @@ from core.model.table_formats import table_format
 from core.model.wider_types import is_wider
 from core.project.model import Pool, Settings
 from core.project.revision import Revision
+from core.sql.stars import says_star
 from core.sql.statement import Column, ParsedStatement, TableRead
 
 RATE_LIMITS = frozenset(
@@ -54,12 +55,27 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
         yield ChangeKind.STATE_CHANGED, what
     elif old.parsed is not None and new.parsed is not None:
         same = _differ_in_qualifiers(old, new)
+        if columns := columns_into_state(old, new):
+            yield ChangeKind.STATE_CHANGED, f"* takes {', '.join(columns)} into its state"
         yield from _type_findings(old.parsed, new.parsed, new.ddl.columns)
         yield from _source_findings(old.parsed, new.parsed, same=same)
         if not same:
             yield from query_differences(old.parsed, new.parsed, grown=grown)
     if _plain(old.texts.dml) != _plain(new.texts.dml) or _plain(old.texts.ddl) != _plain(new.texts.ddl):
         yield ChangeKind.COMMENT_OR_FORMAT, "the text changed"
+
+
+def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
+    """Return the columns that a table gets through a star of a text which keeps state and says what it did.
+
+    Spark refuses such a state (4.2.0): a text that is the same can take a column from nowhere else.
+    """
+    if old.parsed is None or new.parsed is None or not new.parsed.stateful:
+        return ()
+    if old.parsed.canonical != new.parsed.canonical or not says_star(new.parsed):
+        return ()
+    before = {column.name.lower() for column in old.ddl.columns}
+    return tuple(column.name.lower() for column in new.ddl.columns if column.name.lower() not in before)
 
 
 def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     COLUMNS_ABOVE = "reads a table that gets columns, and uses them"
     COLUMNS_STOP_READERS = "reads a table that gets columns, and would end at once"
     TYPES_STOP_READERS = "reads a table whose columns take a wider type, and would end at once"
+    COLUMNS_IN_STATE = "its state holds every column of a parent that gets more"
     TYPES_IN_STATE = "its state holds a column of a parent that takes a wider type"
     WITH_ITS_SET = "belongs to one statement set with a table that is rebuilt"
     READS_OLD_VERSION = "still reads an old version of a parent"
@@ -94,6 +95,7 @@ _WORDS: Mapping[str, str] = {
     Reason.COLUMNS_ABOVE: "reads an upstream table that gets new columns, and uses them",
     Reason.COLUMNS_STOP_READERS: "reads an upstream table that gets new columns, at which Spark would end it",
     Reason.TYPES_STOP_READERS: "reads an upstream table whose columns take a wider type, at which Spark would end it",
+    Reason.COLUMNS_IN_STATE: "its state holds every column of an upstream table that gets more",
     Reason.TYPES_IN_STATE: "its state holds a column of an upstream table that takes a wider type",
     Reason.WITH_ITS_SET: "belongs to the same statement set as a table that is rebuilt",
     Reason.READS_OLD_VERSION: "still reads an old version of an upstream table",

@@ -37,6 +37,7 @@ _CHANGE_BY_REASON = {
     Reason.COLUMNS_ABOVE: "upstream column added",
     Reason.COLUMNS_STOP_READERS: "upstream column added",
     Reason.TYPES_STOP_READERS: "upstream type widened",
+    Reason.COLUMNS_IN_STATE: "upstream column added",
     Reason.TYPES_IN_STATE: "upstream type widened",
     Reason.WITH_ITS_SET: "with its statement set",
 }

@@ -32,6 +32,7 @@ _NEVER_IN_PLACE = {
     Reason.PARENT_REBUILT: "its offsets are meaningless in an upstream table that is re-created",
     Reason.READS_OLD_VERSION: "its offsets are meaningless in another version of an upstream table",
     Reason.PARENT_REWRITTEN: "its state would double-count rows that an upstream table writes again",
+    Reason.COLUMNS_IN_STATE: "its state would hold columns that its checkpoint has not",
     Reason.TYPES_IN_STATE: "its state may hold another type than its checkpoint has",
     Reason.WITH_ITS_SET: "its statement set is rebuilt with it",
 }

@@ -28,6 +28,7 @@ from core.planning.requested_tables import (
     would_end,
 )
 from core.planning.wider_types import STATE_HOLDS_IT, stopping_words, use_of_wider_types
+from core.sql.stars import says_star
 
 _SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}
 """How much is done to a table; one that starts reads the newest versions of all its parents anyway."""
@@ -121,6 +122,10 @@ def _of_altered(
     walk: DeployWalk, child: TableName, parent: TableName, *, stateful: bool
 ) -> tuple[TableDecision | None, str]:
     """Return what columns that a parent gets, or that take a wider type there, ask of a reader."""
+    if stateful and (words := _stars_of_added(walk, child, parent)):
+        change = walk.context.changes.of(child)
+        state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
+        return TableDecision(Action.REBUILD, Reason.COLUMNS_IN_STATE, state), f"{words}: its state would hold them"
     words = "" if is_at_rest(walk, child) else _use_of_added(walk, child, parent)
     if words:
         return _of_grown(walk, child, stateful=stateful), words
@@ -177,6 +182,16 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
         if place:
             return f"reads the added column {parent}.{column} at {place}"
     return ""
+
+
+def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
+    """Describe that a star of a reader, at any level, takes in columns which a parent gets; empty where none does."""
+    declared = walk.context.declared.tables.get(child)
+    assert declared is not None and declared.parsed is not None
+    added = walk.context.changes.added_columns(parent)
+    if not added or not says_star(declared.parsed):
+        return ""
+    return f"selects * from {parent}, which gains {', '.join(added)}"
 
 
 def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:

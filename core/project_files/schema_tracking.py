@@ -1,6 +1,5 @@
 """`schema_tracking:` of a table's yml: where it means something, and what is refused with it."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -9,9 +8,8 @@ from core.model.problems import Problem, Where
 from core.model.table_formats import table_format
 from core.project.model import Table
 from core.project_files.yaml_reader import read_yaml
+from core.sql.stars import says_star
 
-_STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\*", re.I)
-"""A star that stands for columns, in canonical SQL: no product, and no `count(*)`."""
 _WRONG = {
     "no stream": (
         "tracks columns, and streams no table on Delta: no other format has a log of them",
@@ -74,4 +72,4 @@ def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, Ta
         return "no stream", table.name
     if twice := [name for name in streams if streams.count(name) > 1]:
         return "twice", twice[0]
-    return ("star" if _STAR.search(table.parsed.canonical) else "", table.name)
+    return ("star" if says_star(table.parsed) else "", table.name)

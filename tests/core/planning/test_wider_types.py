@@ -110,6 +110,39 @@ def test_a_reader_whose_state_would_hold_it_is_rebuilt(b: Pair, state: State) ->
     assert "in_place" not in {offer.strategy for offer in node(found, "b").offers}
 
 
+GROWN = A[0].replace("ts TIMESTAMP", "ts TIMESTAMP, more INT"), A[1].replace("ts FROM", "ts, 1 AS more FROM")
+ALL = reader(COLUMNS.format("INT"), f"SELECT DISTINCT * FROM {DELAY}")
+ALL_GROWN = reader(f"{COLUMNS.format('INT')}, more INT", ALL[1].removeprefix("INSERT INTO b "))
+DOUBLES = reader("k BIGINT, n BIGINT", SUMS[1].removeprefix("INSERT INTO b ").replace("sum(v)", "sum(v * 2)"))
+
+
+@pytest.mark.parametrize(
+    ("before", "now"), [(ALL, ALL), (ALL, ALL_GROWN), (DISTINCT, DISTINCT)], ids=["as it was", "grown with it", "below"]
+)
+@pytest.mark.parametrize("state", [State.RUNNING, State.STOPPED])
+def test_a_reader_whose_state_would_hold_an_added_column_through_a_star_is_rebuilt(
+    before: Pair, now: Pair, state: State
+) -> None:
+    found = planned(declared(GROWN, now), before=before, state=state, wanted=str(state))
+    b = node(found, "b")
+    assert (b.action, b.reason, b.row) == ("rebuild", Reason.COLUMNS_IN_STATE, "6a")
+    assert "b selects" not in str(found.warnings)
+    assert any("selects * from a, which gains more: its state would hold them" in words for words in b.evidence)
+    assert "in_place" not in {offer.strategy for offer in b.offers}
+
+
+def test_one_whose_table_gets_the_column_later_is_rebuilt_as_well() -> None:
+    found = planned(declared(A, ALL_GROWN), before=ALL, tables=("b",))
+    b = node(found, "b")
+    assert (b.action, b.row) == ("rebuild", "6a") and "* takes more into its state" in b.evidence
+    assert "in_place" not in {offer.strategy for offer in b.offers}
+
+
+@pytest.mark.parametrize("b", [COUNTS, SUMS, DOUBLES], ids=["count", "sum", "product"])
+def test_a_reader_whose_state_names_its_columns_goes_on(b: Pair) -> None:
+    assert actions(planned(declared(GROWN, b), before=b))["b"] == "resume"
+
+
 def test_a_reader_of_which_it_is_a_static_side_stands_still_too_and_waits_for_no_row() -> None:
     side = reader("id BIGINT, n BIGINT", "SELECT src.id, src.v AS n FROM STREAM src JOIN a ON a.id = src.id")
     found = planned(with_static_side(WIDE, side), before=side)

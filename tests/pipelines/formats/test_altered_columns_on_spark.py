@@ -94,6 +94,27 @@ def test_a_state_that_holds_a_column_does_not_take_its_wider_type(lake: Any) -> 
 
 @pytest.mark.drill
 @pytest.mark.long
+def test_a_state_that_holds_a_star_does_not_take_an_added_column(lake: Any) -> None:
+    name = lake.table("p", "id BIGINT, v INT, ts TIMESTAMP")
+    lake.sql(f"INSERT INTO {name} VALUES (1, 1, TIMESTAMP'2026-01-01 00:00:00')")
+    of = f"FROM STREAM {name} WATERMARK ts DELAY OF INTERVAL 1 HOUR"
+    selects = {
+        "star": f"SELECT DISTINCT * {of}",
+        "below": f"SELECT id FROM (SELECT DISTINCT * {of})",
+        "named": f"SELECT id, v FROM (SELECT DISTINCT id, v, ts {of})",
+    }
+    for table in selects:
+        lake.table(table, "id BIGINT, v INT, ts TIMESTAMP")
+    assert set(ended(lake, **selects).values()) == {""}
+    for table in ("p", "star"):
+        lake.sql(f"ALTER TABLE {lake.name(table)} ADD COLUMN more INT")
+    lake.sql(f"INSERT INTO {name} VALUES (5, 5, TIMESTAMP'2026-01-01 03:00:00', 5)")
+    refused = "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"
+    assert ended(lake, **selects) == {"star": refused, "below": refused, "named": ""}
+
+
+@pytest.mark.drill
+@pytest.mark.long
 def test_a_static_side_with_a_wider_type_ends_its_reader_and_a_pointer_casts_until_it_is_moved(lake: Any) -> None:
     name, side = lake.table("p", "id BIGINT, v BIGINT"), lake.table("s", "id BIGINT, v INT")
     pointer = f"pointer_{lake.mark}"
