@@ -1,15 +1,19 @@
 """Tables with an id of their own: registered only where they are, and never another one in the place of what was."""
 
+import re
+
 from core.model.errors import Refused
 from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
 from core.ports.storage import VersionFolders
+from core.sql.stars import says_star
 from core.sql.statement import TableRead
 from pipelines.agent.context import AgentContext, PoolConnection
-from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, tracks_schemas
+from pipelines.agent.deployment_compiler import parsed_statement, streamed_reads, streamed_sources, tracks_schemas
 from pipelines.agent.version_tables import register
 from state.row_types import Deployment
 
+_BY_HAND = "it was renamed or dropped by hand, and a new name can be taken back"
 _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed"})
 """Options of a stream of Delta with which it does not end where rows were changed or taken out."""
 
@@ -40,7 +44,11 @@ def why_other_table(world: AgentContext, deployment: Deployment) -> str:
     """Explain which table of a statement is not the one that it was; empty where all are."""
     if deployment.external:
         return ""
-    return why_other_sink(world, deployment) or _why_other_source(world, deployment)
+    return (
+        why_other_sink(world, deployment)
+        or _why_other_source(world, deployment)
+        or _why_other_static_side(world, deployment)
+    )
 
 
 def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
@@ -53,14 +61,33 @@ def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
         return f"the table of {name} is gone: {deployment.folder} has no log"
     if deployment.table_id and found != deployment.table_id:
         return f"the table of {name} was re-created: its id is {found} and was {deployment.table_id}"
-    there = world.files.columns(deployment.folder, deployment.format)
-    names = {column.lower() for column in there or deployment.columns}
-    if lost := [column for column in deployment.columns if column.lower() not in names]:
-        why = "it was renamed or dropped by hand, and a new name can be taken back"
-        return f"the table of {name} has no column {', '.join(lost)} any more: {why}"
+    if lost := _lost_columns(world, deployment):
+        return f"the table of {name} has no column {', '.join(lost)} any more: {_BY_HAND}"
     before = VersionFolders(deployment.folder, deployment.checkpoint).before
     if deployment.before_ddl and not world.files.identity(before, deployment.format):
         return f"the table of the rows from before {name} is gone: {before} has no log"
+    return ""
+
+
+def _lost_columns(world: AgentContext, deployment: Deployment) -> list[str]:
+    """Return the columns of a version that its table, as its log says, has under that name no more."""
+    there = world.files.columns(deployment.folder, deployment.format)
+    names = {column.lower() for column in there or deployment.columns}
+    return [column for column in deployment.columns if column.lower() not in names]
+
+
+def _why_other_static_side(world: AgentContext, deployment: Deployment) -> str:
+    """Explain which column a statement reads of a static side that has it no more; empty where all are there."""
+    for binding in deployment.bindings:
+        side = None if binding.streamed else world.ledger.deployment(binding.parent, binding.version)
+        if side is None or not (lost := _lost_columns(world, side)):
+            continue
+        parsed = parsed_statement(deployment)
+        read = [each for each in lost if says_star(parsed) or re.search(rf"\b{re.escape(each)}\b", parsed.select, re.I)]
+        if read:
+            about = f"{physical_name(binding.parent, binding.version)}, a static side of"
+            name = query_name(deployment.table, deployment.version)
+            return f"{about} {name}, has no column {', '.join(read)} any more: {_BY_HAND}"
     return ""
 
 

@@ -130,6 +130,39 @@ def test_a_source_that_was_replaced_is_named_with_who_reads_it(world: Any) -> No
     assert world.ledger.deployment(TableName("t"), 1).state == State.RUNNING, parent
 
 
+@pytest.mark.parametrize(
+    ("select", "there", "lost"),
+    [
+        ("SELECT p.id, t.name FROM STREAM p JOIN t ON t.id = p.id", {"id": "bigint", "label": "string"}, "name"),
+        ("SELECT p.id, t.* FROM STREAM p JOIN t ON t.id = p.id", {"id": "bigint"}, "name"),
+        ("SELECT p.id FROM STREAM p JOIN t ON t.id = p.id", {"id": "bigint"}, ""),
+        ("SELECT p.id, t.name FROM STREAM p JOIN t ON t.id = p.id", {"ID": "bigint", "Name": "string", "x": "int"}, ""),
+    ],
+    ids=["renamed", "dropped under a star", "not read", "all there"],
+)
+def test_a_column_that_is_gone_from_a_static_side_is_told_to_who_reads_it(
+    select: str, there: dict[str, str], lost: str, world: Any
+) -> None:
+    side = on_delta(world, columns=("id", "name"))
+    texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING parquet;", f"INSERT INTO c {select};", "")
+    reads = (Binding(TableName("p"), 1, True), Binding(TableName("t"), 1, False))
+    child = deployment_row("c", revision="rc", texts=texts, bindings=reads)
+    world.ledger.put_deployment(child)
+    world.files.folders |= {child.folder: {"run": ""}, child.checkpoint: {"run": ""}}
+    check_checkpoint(world, child)
+    world.files.types[side.folder] = there
+    ReplacedTables(world).round()
+    after = world.ledger.deployment(TableName("c"), 1)
+    if not lost:
+        check_checkpoint(world, child)
+        assert after.state == State.RUNNING
+        return
+    words = "t__v1, a static side of c@v1, has no column name any more: it was renamed or dropped by hand"
+    with pytest.raises(Refused, match=words):
+        check_checkpoint(world, child)
+    assert (after.state, after.error_class) == (State.FAILED, REPLACED) and after.error.startswith(words)
+
+
 def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_runs_on(world: Any) -> None:
     texts = RevisionTexts("CREATE TABLE t (id BIGINT) USING delta;", "INSERT INTO t SELECT id FROM STREAM s;",
                           "mode: upsert\nkey: [id]\n")  # fmt: skip

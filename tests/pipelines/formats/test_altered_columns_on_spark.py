@@ -141,6 +141,28 @@ def test_a_static_side_with_a_wider_type_ends_its_reader_and_a_pointer_casts_unt
 
 
 @pytest.mark.drill
+@pytest.mark.long
+def test_a_static_side_without_a_column_is_told_by_spark_at_the_next_batch_and_at_a_start(lake: Any) -> None:
+    name = lake.table("p", "id BIGINT, v BIGINT")
+    side = lake.table("s", "id BIGINT, v INT", "USING delta TBLPROPERTIES ('delta.columnMapping.mode'='name')")
+    lake.table("c", "id BIGINT, v INT")
+    for table in (name, side):
+        lake.sql(f"INSERT INTO {table} VALUES (1, 1)")
+    select = f"SELECT p.id, s.v FROM STREAM {name} p JOIN {side} s ON p.id = s.id"
+    lake.start("c", select, trigger="500 milliseconds")
+    lake.until(lambda: lake.batch("c") == 0)
+    lake.sql(f"ALTER TABLE {side} RENAME COLUMN v TO x")
+    assert set(lake.files.columns(lake.place("s"), "delta")) == {"id", "x"}
+    lake.sql(f"INSERT INTO {name} VALUES (2, 2)")
+    lake.until(lambda: not lake.mine())
+    (found,) = [query for query in lake.queries.ended() if query.name == lake.query("c")]
+    assert found.error_class == "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"
+    with pytest.raises(EngineRefused) as refused:
+        lake.start("c", select, trigger="available now")
+    assert refused.value.error_class.startswith("UNRESOLVED_COLUMN")
+
+
+@pytest.mark.drill
 def test_a_column_that_is_renamed_or_dropped_ends_its_readers_at_every_start(lake: Any) -> None:
     mapped = "USING delta TBLPROPERTIES ('delta.columnMapping.mode'='name')"
     names = {table: lake.table(table, "id BIGINT, v BIGINT, w BIGINT", mapped) for table in ("p", "q")}
