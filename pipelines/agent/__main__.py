@@ -4,6 +4,7 @@ import argparse
 import fcntl
 import logging
 import os
+import re
 import signal
 import sys
 import time
@@ -43,6 +44,8 @@ def main() -> int:
 
 def _serve(folder: Path, name: str) -> int:
     manifest, environment = _declared(folder, name)
+    data = str((folder / environment.data).resolve())
+    _refuse_escapes(data)
     places = environment_paths(
         os.environ, os.getuid(), project=manifest.name, project_id=manifest.id, environment=environment.name
     )
@@ -59,7 +62,6 @@ def _serve(folder: Path, name: str) -> int:
     with lock, create_or_open(Path(places.ledger), facts) as ledger:
         known = ledger.facts()
         record_first(ledger, str(folder), environment.name, time.time())
-        data = str((folder / environment.data).resolve())
         agent = Agent(
             places=places,
             folder=str(folder),
@@ -91,6 +93,16 @@ def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
         first = problems[0].summary if problems else f"there is no environment {name!r} in headgate.yml"
         raise InvalidProject(first, remedy="correct headgate.yml")
     return manifest, environment
+
+
+def _refuse_escapes(data: str) -> None:
+    """Refuse a data folder whose tables of files Spark looks for elsewhere: it decodes `%20`, and takes braces for a
+    pattern (4.2.0)."""
+    if found := re.search("%[0-9A-Fa-f]{2}|[{}]", data):
+        raise InvalidProject(
+            f"the data folder {data} has {found[0]} in its name, which Spark takes for something else",
+            remedy="move the project, or name another folder as data: in headgate.yml",
+        )
 
 
 def _lock(path: str) -> IO[str]:

@@ -45,6 +45,9 @@ _CONF = {
     "spark.sql.streaming.minBatchesToRetain": "100",
     # Seconds between two reports of an idle query: silence must not be longer than a glance.
     "spark.sql.streaming.noDataProgressEventInterval": "10s",
+    # By itself `${x}` in a string, a comment or a path is replaced by a setting, a variable of the server's
+    # environment, or nothing (4.2.0): texts mean what they say.
+    "spark.sql.variable.substitute": "false",
     # Progress is kept in our ledger, so the server need not hold a hundred events of each query.
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     # A message with a Java stack trace is megabytes of nothing to a person.

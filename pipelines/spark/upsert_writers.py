@@ -46,7 +46,7 @@ def _merging(upsert: Upsert, checkpoint: str, as_json: str) -> Writer:
     reason the batch is no setting of a MERGE but an append of no row, with the id of the checkpoint's query and the
     batch's number.
     """
-    place, batch_view = upsert.place, BATCH_VIEW
+    place, batch_view, named = upsert.place, BATCH_VIEW, _BATCH
     statements, no_row = _statements(upsert, as_json), f"SELECT * FROM {_table(upsert.place)} WHERE false"
     query: list[str] = []
 
@@ -64,7 +64,7 @@ def _merging(upsert: Upsert, checkpoint: str, as_json: str) -> Writer:
         try:
             batch.createOrReplaceTempView(view)
             for sql in statements:
-                spark.sql(sql.replace(batch_view, view)).collect()
+                spark.sql(sql.replace(named, view)).collect()
             record = spark.sql(no_row).write.format("delta").mode("append")
             record.option("txnAppId", query[0]).option("txnVersion", str(number)).save(place)
         finally:
@@ -87,7 +87,7 @@ def _statements(upsert: Upsert, as_json: str) -> tuple[str, ...]:
         kept = (*key, upsert.sequence)
         names = _each("{c}", kept)
         statements = [
-            f"CREATE TABLE IF NOT EXISTS {gone} USING delta AS SELECT {names} FROM {BATCH_VIEW} WHERE false",
+            f"CREATE TABLE IF NOT EXISTS {gone} USING delta AS SELECT {names} FROM {_BATCH} WHERE false",
             f"""MERGE INTO {gone} t USING ({last}) s ON {same}
             WHEN MATCHED AND s.{at} > t.{at} AND s.headgate_gone THEN UPDATE SET t.{at} = s.{at}
             WHEN MATCHED AND s.{at} > t.{at} THEN DELETE
@@ -121,7 +121,7 @@ def _last_rows(upsert: Upsert, as_json: str) -> str:
             SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {order}) AS headgate_n,
             count(*) OVER (PARTITION BY {keys}) AS headgate_of FROM (
                 SELECT {columns}, coalesce(({upsert.deletes or "false"}
-                ), false) AS headgate_gone, to_json(struct({columns}){as_json}) AS headgate_row FROM {BATCH_VIEW}))
+                ), false) AS headgate_gone, to_json(struct({columns}){as_json}) AS headgate_row FROM {_BATCH}))
             WHERE headgate_n = 1 AND CASE {wrong} ELSE true END"""
 
 
@@ -138,7 +138,9 @@ def _quoted(name: str) -> str:
 
 
 BATCH_VIEW = "headgate_batch"
-"""Stands in the texts for the view of a batch."""
+"""How the views of batches are called, before what tells them apart."""
+_BATCH = "\0"
+"""Stands in the texts for the view of a batch: no path, name or condition can hold it."""
 
 NULL_KEY = "[HEADGATE_NULL_KEY] a row has no key: "
 NULL_SEQUENCE = "[HEADGATE_NULL_SEQUENCE] a row has no sequence, at the key "

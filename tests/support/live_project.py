@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 
 class Impatient(AssertionError):
@@ -113,7 +114,7 @@ def committed(folder: Path) -> list[Path]:
         for line in (log / name).read_text().splitlines()[1:]:
             entry = json.loads(line)
             if entry.get("action", "add") == "add":
-                paths.add(folder / Path(entry["path"]).relative_to(f"file://{folder}"))
+                paths.add(folder / Path(unquote(entry["path"])).relative_to(f"file://{folder}"))
     return sorted(paths)
 
 

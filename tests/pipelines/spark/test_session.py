@@ -57,3 +57,8 @@ def test_spark_errors_keep_their_class_through_a_call(session: Session) -> None:
     with pytest.raises(EngineRefused) as raised:
         session.call(20, session.spark.sql, "SELECT * FROM no_such_table_at_all")
     assert raised.value.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+
+
+def test_texts_mean_what_they_say(session: Session) -> None:
+    said = session.spark.sql("SELECT '${spark.sql.shuffle.partitions} ${env:HOME} ${x}'").collect()[0][0]
+    assert said == "${spark.sql.shuffle.partitions} ${env:HOME} ${x}"
