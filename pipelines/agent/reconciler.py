@@ -14,7 +14,7 @@ from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
-from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
+from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, state_change, stop
 from pipelines.agent.filled_catalogs import fill, point_together, register_together
 from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
 from pipelines.agent.statement_locks import stops_of
@@ -371,7 +371,7 @@ class Reconciler:
 
     def _event(self, deployment: Deployment, state: State, detail: str) -> None:
         about = (deployment.table, deployment.version)
-        self.world.event("state", f"{deployment.state} → {state}", about=about, detail=detail)
+        self.world.event("state", state_change(deployment.state, state), about=about, detail=detail)
 
 
 def _waits(query: ReportedQuery) -> bool:
