@@ -65,7 +65,6 @@ class StatementLine(NamedTuple):
     external: bool = False
     stateful: bool = False
     keyed: bool = False
-    """Whether its rows replace others by their key."""
     deleted: bool = False
     served_at: float | None = None
     limited: bool = False

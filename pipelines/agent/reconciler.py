@@ -18,7 +18,7 @@ from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_othe
 from pipelines.agent.filled_catalogs import fill, point_together, register_together
 from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
 from pipelines.agent.statement_locks import stops_of
-from pipelines.agent.table_identities import register_again
+from pipelines.agent.table_identities import register_again, why_folder_gone
 from pipelines.agent.version_tables import pointer_of
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
@@ -349,8 +349,9 @@ class Reconciler:
                 return
             raise
         changes: dict[str, object] = {} if good == deployment.checkpoint_ok else {"checkpoint_ok": good}
-        if deployment.state == State.STOPPED and deployment.error and not deployment.error_class:
-            changes |= {"error": ""}
+        why = "" if deployment.external else why_folder_gone(self.world, deployment)
+        if deployment.state == State.STOPPED and deployment.error != why and not deployment.error_class:
+            changes |= {"error": why}
         if changes:
             self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
 

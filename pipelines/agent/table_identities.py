@@ -47,6 +47,17 @@ def refuse_gone(world: AgentContext, deployment: Deployment, because: Exception 
         ) from because
 
 
+def why_folder_gone(world: AgentContext, deployment: Deployment) -> str:
+    """Explain that the folder of a version's table is gone, and what to do; empty where it is there.
+
+    Where the folder around it is not there either, the data may not be mounted: that is no loss of one table.
+    """
+    if world.files.is_there(deployment.folder) or not world.files.is_there(os.path.dirname(deployment.folder)):
+        return ""
+    name = query_name(deployment.table, deployment.version)
+    return f"the table of {name} is gone: there is no folder {deployment.folder}; {_remedy(deployment)}"
+
+
 def why_other_table(world: AgentContext, deployment: Deployment) -> str:
     """Explain which table of a statement is not the one that it was; empty where all are."""
     if deployment.external:
