@@ -165,6 +165,11 @@ def declared_objective(deployment: Deployment) -> str:
     return _settings(deployment.texts, deployment.table).objective
 
 
+def tracks_schemas(deployment: Deployment) -> bool:
+    """Return whether the streams of a deployment keep the columns that they have read."""
+    return "schema_tracking:" in deployment.texts.yml and _settings(deployment.texts, deployment.table).schema_tracking
+
+
 def upsert_of(deployment: Deployment) -> Upsert | None:
     """Return how the rows of a deployment replace others by their key; None where they are appended.
 
