@@ -18,7 +18,7 @@ from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_othe
 from pipelines.agent.filled_catalogs import fill, point_together, register_together
 from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
 from pipelines.agent.statement_locks import stops_of
-from pipelines.agent.table_identities import register_again
+from pipelines.agent.table_identities import refuse_other_tables, register_again
 from pipelines.agent.version_tables import pointer_of
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
@@ -339,10 +339,14 @@ class Reconciler:
 
     def _look_at_checkpoint(self, deployment: Deployment) -> None:
         try:
+            refuse_other_tables(self.world, deployment)
             refuse_other_checkpoint(self.world, deployment)
             good = True
-        except Refused:
+        except Refused as error:
             good = False
+            if deployment.checkpoint_ok:
+                about = (deployment.table, deployment.version)
+                self.world.event("state", "it could not be started now", about=about, detail=error.sentence)
         except TryAgain:
             if deployment.state == State.FAILED:
                 # What it failed with says more.
