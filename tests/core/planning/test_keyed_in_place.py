@@ -97,6 +97,22 @@ def test_the_offer_says_what_stays_in_the_table(edit: str, stays: str) -> None:
     )
 
 
+def test_a_reader_that_is_rebuilt_with_its_table_loses_the_changes_from_before() -> None:
+    """Where a column of a keyed table is renamed, the new version has no change of before."""
+    renamed = COLUMNS.replace("kind", "sort")
+    after = declared(A.replace("kind", "kind AS sort"), columns=renamed, b=B.replace("kind", "sort"))
+    lost = "changes of a from before: it begins with the rows that a has then"
+    found = planned(declared(), after, strategy="")
+    assert [(node.table, str(node.action), node.loses) for node in found.nodes if node.table != "landed"] == [
+        ("a", "rebuild", ()), ("b", "rebuild", (lost,)),
+    ]  # fmt: skip
+    alone = planned(declared(), declared(), "b", strategy="", rebuild=True)
+    assert node_of(alone, "b").loses == (lost,)
+    keyed = "mode: upsert\nkey: [id]\nsequence: seq\n"
+    last = planned(declared(parent=keyed), declared(parent=keyed), "b", strategy="", rebuild=True)
+    assert node_of(last, "b").loses == (), "it has the last row of each key all the same"
+
+
 def test_rows_that_no_rebuild_would_have_ask_for_an_approval_and_are_warned_of() -> None:
     found = planned(declared(), declared(A.replace("id > 0", "id > 10")))
     assert [(w.table, w.summary) for w in found.warnings] == [
