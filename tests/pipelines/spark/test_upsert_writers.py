@@ -31,7 +31,7 @@ assert not [name for name in sys.modules if name.partition(".")[0] in ("core", "
 
 
 def test_it_runs_where_there_is_no_headgate() -> None:
-    sent = cloudpickle.dumps(upsert_writer(UPSERT))
+    sent = cloudpickle.dumps(upsert_writer(UPSERT, "a@v1"))
     done = subprocess.run([sys.executable, "-I", "-c", ELSEWHERE], input=sent, capture_output=True, cwd="/")
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
@@ -43,7 +43,7 @@ def test_it_runs_where_there_is_no_headgate() -> None:
 def test_a_version_that_is_not_known_is_refused() -> None:
     assert pickle.loads(pickle.dumps(UPSERT)) == UPSERT
     with pytest.raises(EngineRefused, match="writer 9 of keyed tables is not known"):
-        upsert_writer(Upsert("/t", "/d", "/c", ("id",), ("id",), writer=9))
+        upsert_writer(Upsert("/t", "/d", "/c", ("id",), ("id",), writer=9), "a@v1")
 
 
 @pytest.fixture
