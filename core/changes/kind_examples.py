@@ -77,6 +77,7 @@ KIND_EXAMPLES: Mapping[ChangeKind, KindExample] = {
     ChangeKind.TABLE_FORMAT: _edit(_FREE, "USING parquet", "USING parquet PARTITIONED BY (id)"),
     ChangeKind.OUTPUT_MODE_OR_KEY: KindExample(f"{_FREE}\nyml: key: [id]", f"{_FREE}\nyml: key: [id, v]"),
     ChangeKind.TRIGGER_OR_RATE: KindExample(f"{_FREE}\nyml: trigger: 5 seconds", f"{_FREE}\nyml: trigger: 1 minute"),
+    ChangeKind.SCHEMA_TRACKING: KindExample(_FREE, f"{_FREE}\nyml: schema_tracking: true"),
     ChangeKind.PINNED_CONFIGURATION: KindExample(
         f"{_COUNTS}\npool: spark.sql.shuffle.partitions=200", f"{_COUNTS}\npool: spark.sql.shuffle.partitions=400"
     ),

@@ -31,6 +31,7 @@ class ChangeKind(StrEnum):
     TABLE_FORMAT = "table_format"
     OUTPUT_MODE_OR_KEY = "output_mode_or_key"
     TRIGGER_OR_RATE = "trigger_or_rate"
+    SCHEMA_TRACKING = "schema_tracking"
     PINNED_CONFIGURATION = "pinned_configuration"
     POOL = "pool"
     ENGINE = "engine"
@@ -244,6 +245,13 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         action=Action.KEEP, reason=Reason.CONF_PINNED,
         why="the checkpoint keeps the value of its first start, and Spark silently ignores the new one",
         loses=_NOTHING, instead=(Strategy.EARLIEST,), keeps_table_across_seam=True, is_of_the_environment=True,
+    ),
+    ChangeKindDefinition(
+        kind=ChangeKind.SCHEMA_TRACKING, code="11c", label="schema tracking", severity=45, action=Action.RESTART,
+        reason=Reason.TRACKING,
+        why="its offsets hold whether its streams keep the columns that they have read or not: Delta begins to keep "
+        "them with the next start, and passes over what it has kept",
+        loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), keeps_table_across_seam=True,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.POOL, code="12", label="another pool", severity=110, action=Action.RESTART,

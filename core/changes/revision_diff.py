@@ -25,7 +25,7 @@ _BESIDE_WIDER_TYPES = frozenset(
     {
         ChangeKind.COLUMN_WIDENED, ChangeKind.COLUMN_ADDED, ChangeKind.FILTER_OR_PROJECTION,
         ChangeKind.CHANGE_AFTER_STATE, ChangeKind.TRIGGER_OR_RATE, ChangeKind.DESCRIPTION, ChangeKind.COMMENT_OR_FORMAT,
-        ChangeKind.ENGINE, ChangeKind.PINNED_CONFIGURATION,
+        ChangeKind.ENGINE, ChangeKind.PINNED_CONFIGURATION, ChangeKind.SCHEMA_TRACKING,
     }
 )  # fmt: skip
 """Edits that the restart behind a wider type bears as well."""
@@ -185,6 +185,9 @@ def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Itera
         # Nothing is triggered that is filled by others: a new default of the project is no change of theirs.
         kind = ChangeKind.DESCRIPTION if external else ChangeKind.TRIGGER_OR_RATE
         yield kind, f"trigger: {old.trigger} → {new.trigger}"
+    if old.schema_tracking != new.schema_tracking:
+        words = "tracked from now on" if new.schema_tracking else "no longer tracked"
+        yield ChangeKind.SCHEMA_TRACKING, f"schema_tracking: columns of its sources are {words}"
     for name in ("owner", "runbook", "objective", "description", "tags", "reads", "protect", "readers", "checks"):
         if getattr(old, name) != getattr(new, name):
             yield ChangeKind.DESCRIPTION, f"{name} changed"

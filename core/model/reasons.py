@@ -22,6 +22,7 @@ class Reason(StrEnum):
     DOCUMENTS = "only its description changed"
     IN_PLACE = "keeps no state, so the new text may go on from the checkpoint"
     PACE = "only its trigger or rate changed"
+    TRACKING = "only whether it tracks the columns that it streams changed"
     COLUMNS_ADDED = "only columns were added, and none of its state knows them"
     COLUMNS_WIDENED = "only columns take a wider type, and none of its state holds them"
     COLUMNS_CHANGED = "its columns changed, and the old table cannot hold them"
@@ -71,6 +72,7 @@ _WORDS: Mapping[str, str] = {
     Reason.DOCUMENTS: "only its description changed",
     Reason.IN_PLACE: "keeps no state, so the new text can continue from the checkpoint",
     Reason.PACE: "only its trigger or its rate limits changed",
+    Reason.TRACKING: "only whether it tracks the columns of its sources changed",
     Reason.COLUMNS_ADDED: "only columns were added, and its state holds none of them",
     Reason.COLUMNS_WIDENED: "only columns take a wider type, which its table takes in place",
     Reason.COLUMNS_CHANGED: "its columns changed, and the old table cannot hold them",

@@ -45,7 +45,7 @@ _OTHER_SOURCES = frozenset({ChangeKind.SOURCES_CHANGED, ChangeKind.NAMED_SOURCES
 _SAME_QUERY = frozenset(
     {
         ChangeKind.NONE, ChangeKind.COMMENT_OR_FORMAT, ChangeKind.DESCRIPTION, ChangeKind.TRIGGER_OR_RATE,
-        ChangeKind.PINNED_CONFIGURATION, ChangeKind.POOL,
+        ChangeKind.PINNED_CONFIGURATION, ChangeKind.SCHEMA_TRACKING, ChangeKind.POOL,
     }
 )  # fmt: skip
 """Edits that leave query and state as they are."""

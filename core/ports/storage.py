@@ -209,10 +209,11 @@ class Checkpoints(Protocol):
         sources: tuple[tuple[int, TableName, str, str], ...],
         *,
         take_changes: Set[int] = frozenset(),
+        tracked: bool = False,
     ) -> tuple[TableName, str] | None:
         """Return the first of the sources, given as for `lag`, that is not what a statement has read, and why; None
         where all are, and where nobody can tell. Those by the ordinals `take_changes` go on over rows that were changed
-        or taken out, which a stream of rows does not."""
+        or taken out, which a stream of rows does not, and all that are `tracked` over columns with other names."""
 
     def take_over(self, folder: str, former: str = "") -> None:
         """Write ledger, epoch and machine of now into the owner file of a folder of this ledger, or of a former one."""
@@ -316,7 +317,9 @@ class Checkpoints(Protocol):
     def log_history(self, folder: str, format: str) -> LogHistory | None:
         """Return what a table's log says of its versions; None where it has none."""
 
-    def why_not_from(self, folder: str, format: str, start: LogStart, *, takes_changes: bool) -> str:
+    def why_not_from(
+        self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
+    ) -> str:
         """Explain why a stream of a table cannot begin at a place in its log now; empty where it can."""
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:

@@ -73,6 +73,8 @@ class Settings:
     changes_of: tuple[str, ...] = ()
     """Keyed tables whose changes the statement streams without saying so; found by the project's loader, never read of
     a project's file."""
+    schema_tracking: bool = False
+    """Whether streams of tables on Delta keep the columns that they have read, and go on over other names and drops."""
     protect: bool = False
     """Whether its deletes and rebuilds need an approval, and changes in place are denied."""
     readers: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from core.project_files.manifest import Manifest, read_manifest
 from core.project_files.parse_cache import ParseCache
 from core.project_files.paths import table_folder
 from core.project_files.revision_reader import revision_of
+from core.project_files.schema_tracking import with_schema_tracking
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ def compare_with_commit(
     texts = {path: text for path, text in now.items() if (whole or table_folder(path) in folders) and path not in then}
     texts |= {path: text for path, text in then.items() if text is not None and path != MANIFEST}
     old = read_tables(texts, defaults, parse_cache)
-    old = with_changes(old, {**project.tables, **old})
+    among = {**project.tables, **old}
+    old = with_schema_tracking(with_changes(old, among), among)
     near = {name: table for name, table in project.tables.items() if whole or table.folder in folders}
     changed = [name for name, table in near.items() if name not in old or _identity(table) != _identity(old[name])]
     gone = [name for name in old if name not in project.tables]

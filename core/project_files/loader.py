@@ -13,6 +13,7 @@ from core.project_files.manifest import Manifest, read_manifest
 from core.project_files.parse_cache import ParseCache
 from core.project_files.paths import ScriptFolder, read_script_folders
 from core.project_files.project_checks import check_queries
+from core.project_files.schema_tracking import check_schema_tracking, with_schema_tracking
 from core.project_files.table_settings import read_settings, settings_as_text
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.wording import did_you_mean
@@ -63,6 +64,7 @@ def read_project(
     yml = {name: _yml(name, draft.folders[name]) for name in tables}
     check_queries(tables, yml, problems)
     check_keyed(tables, yml, problems)
+    check_schema_tracking(tables, yml, problems)
     found = in_reading_order(problems)
     if any(problem.severity is Severity.ERROR for problem in found):
         return None, found
@@ -84,7 +86,7 @@ def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Ta
     for folder in folders:
         _read_statements(folder, draft, defaults)
     tables = {name: _table(name, draft, defaults) for name in sorted(draft.ddl)}
-    return with_changes(tables, tables)
+    return with_schema_tracking(with_changes(tables, tables), tables)
 
 
 def _project(manifest: Manifest, tables: dict[TableName, Table]) -> Project:

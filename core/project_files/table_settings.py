@@ -58,6 +58,7 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
         tags=section.texts("tags", defaults.tags),
         reads=reads,
         changes_of=section.texts("changes_of", defaults.changes_of),
+        schema_tracking=section.flag("schema_tracking", defaults.schema_tracking),
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
         checks=read_checks(section),

@@ -170,6 +170,11 @@ def upserts(deployment: Deployment) -> bool:
     return deployment.mode.partition("/")[0] == UPSERT
 
 
+def tracks_schemas(deployment: Deployment) -> bool:
+    """Return whether the streams of a deployment keep the columns that they have read."""
+    return "schema_tracking:" in deployment.texts.yml and _settings(deployment.texts, deployment.table).schema_tracking
+
+
 def upsert_of(deployment: Deployment) -> Upsert | None:
     """Return how the rows of a deployment replace others by their key; None where they are appended.
 

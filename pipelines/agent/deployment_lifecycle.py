@@ -14,6 +14,7 @@ from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, upsert_of, upserts
 from pipelines.agent.registry_records import keep_record
+from pipelines.agent.schema_tracking import select_of
 from pipelines.agent.table_identities import refuse_other_tables
 from state.row_types import Deployment
 
@@ -265,7 +266,7 @@ def _runs_on(world: AgentContext, deployment: Deployment) -> dict[str, Any]:
 def _start_of(world: AgentContext, deployment: Deployment) -> QueryStart:
     return QueryStart(
         name=query_name(deployment.table, deployment.version),
-        select=deployment.compiled,
+        select=select_of(world, deployment),
         target=world.layout.catalog_name(deployment.table, deployment.version),
         format=deployment.format,
         checkpoint=deployment.checkpoint,

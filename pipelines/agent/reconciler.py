@@ -17,6 +17,7 @@ from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, Poo
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
 from pipelines.agent.filled_catalogs import fill, point_together, register_together
 from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
+from pipelines.agent.schema_tracking import goes_on
 from pipelines.agent.statement_locks import stops_of
 from pipelines.agent.table_identities import refuse_other_tables, register_again
 from pipelines.agent.version_tables import pointer_of
@@ -288,15 +289,18 @@ class Reconciler:
             if deployment.state == State.FAILED:
                 self._look_at_checkpoint(deployment)
             return
-        if over is not None and over.error and not self._lost_its_worker(deployment, over):
+        if over is not None and over.error and not self._may_go_on(deployment, over):
             fail(self.world, deployment, over.error_class, over.error)
             return
         if deployment.query_id:
             self._start_again(deployment, stops)
 
-    def _lost_its_worker(self, deployment: Deployment, over: ReportedQuery) -> bool:
-        """Return whether a statement has only lost its process, and say so."""
+    def _may_go_on(self, deployment: Deployment, over: ReportedQuery) -> bool:
+        """Return whether a statement has only lost its process, or kept other columns than before, and say so."""
         key = (deployment.table, deployment.version)
+        if goes_on(deployment, over.error_class):
+            self._event(deployment, State.STARTING, over.error)
+            return True
         lost = self._lost_workers.again(key, over.error, self.world.monotonic())
         if lost:
             self.world.event("exception", WORKER_LOST, about=key, detail=over.error, fingerprint=WORKER_LOST)

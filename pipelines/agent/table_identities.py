@@ -6,7 +6,7 @@ from core.model.table_formats import table_format
 from core.ports.storage import VersionFolders
 from core.sql.statement import TableRead
 from pipelines.agent.context import AgentContext, PoolConnection
-from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
+from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, tracks_schemas
 from pipelines.agent.version_tables import register
 from state.row_types import Deployment
 
@@ -79,7 +79,9 @@ def _why_other_source(world: AgentContext, deployment: Deployment) -> str:
     reads = streamed_reads(deployment)
     sources = streamed_sources(deployment, reads, parents)
     take_changes = frozenset(n for n, read in enumerate(reads) if takes_changes(read))
-    other = world.files.why_other_source(deployment.checkpoint, sources, take_changes=take_changes)
+    other = world.files.why_other_source(
+        deployment.checkpoint, sources, take_changes=take_changes, tracked=tracks_schemas(deployment)
+    )
     if other is None:
         return ""
     table, why = other

@@ -15,12 +15,9 @@ from core.sql.log_starts import LogStart
 from pipelines.formats.delta_offsets import DeltaOffset, mark_of
 from pipelines.formats.delta_tables import DeltaTables
 from pipelines.storage.batch_histories import BatchHistories
-from pipelines.storage.checkpoints import FileCheckpoints
+from pipelines.storage.checkpoints import FileCheckpoints, Sources
 from pipelines.storage.file_stream_logs import local_path
 from pipelines.storage.json_files import reachable
-
-Sources = tuple[tuple[int, TableName, str, str], ...]
-"""(ordinal, table, folder, format) of each."""
 
 
 class TableCheckpoints(FileCheckpoints):
@@ -62,7 +59,7 @@ class TableCheckpoints(FileCheckpoints):
             return self._delta.written_by_hand(folder)
 
     def why_other_source(
-        self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset()
+        self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
     ) -> tuple[TableName, str] | None:
         """Return the first source that is not what a statement has read, and why; None where all are."""
         with _reading(checkpoint):
@@ -70,7 +67,8 @@ class TableCheckpoints(FileCheckpoints):
             for ordinal, table, folder, _ in sources:
                 if (offset := offsets.get(ordinal)) is None:
                     continue
-                if why := self._delta.why_other(offset, folder, takes_changes=ordinal in take_changes):
+                changes = ordinal in take_changes
+                if why := self._delta.why_other(offset, folder, takes_changes=changes, tracked=tracked):
                     _refuse_unmounted(folder)
                     return table, why
         return None
@@ -172,12 +170,14 @@ class TableCheckpoints(FileCheckpoints):
         with _reading(folder):
             return self._delta.history(folder)
 
-    def why_not_from(self, folder: str, format: str, start: LogStart, *, takes_changes: bool) -> str:
+    def why_not_from(
+        self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
+    ) -> str:
         """Explain why a stream of a table cannot begin at a place in its log now; empty where it can."""
         if not table_format(format).transaction_log:
-            return super().why_not_from(folder, format, start, takes_changes=takes_changes)
+            return super().why_not_from(folder, format, start, takes_changes=takes_changes, tracked=tracked)
         with _reading(folder):
-            return self._delta.why_not_from(folder, start, takes_changes=takes_changes)
+            return self._delta.why_not_from(folder, start, takes_changes=takes_changes, tracked=tracked)
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
         """Return the version of a table that holds a query's batches up to one, and no later one; None where its log

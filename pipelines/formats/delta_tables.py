@@ -69,10 +69,11 @@ class DeltaTables:
             return self._log(folder, newest=True).by_hand
         return None
 
-    def why_other(self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False) -> str:
+    def why_other(self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False, tracked: bool = False) -> str:
         """Explain why a query at an offset cannot go on with the table that is there; empty where it can.
 
-        A stream of rows ends at a commit that took rows out (4.4.0), one that `takes_changes` does not.
+        A stream of rows ends at a commit that took rows out (4.4.0), one that `takes_changes` does not; none goes on
+        over a column that was renamed or dropped, except those that are `tracked`.
         """
         with self._lock:
             try:
@@ -85,8 +86,8 @@ class DeltaTables:
                     )
                 waits = list(log.since(offset.version + int(offset.in_snapshot)))
                 took_out = next((commit for commit in waits if commit.took_out and not takes_changes), None)
-                if (lost := lost_column(log, waits)) is not None:
-                    why = "no stream goes on over that, also where it is taken back"
+                if not tracked and (lost := lost_column(log, waits)) is not None:
+                    why = "only with schema_tracking does a stream go on over that, also where it is taken back"
                     return f"is another one since version {lost[0]}: its {lost[1]}, and {why}"
                 if took_out is not None:
                     return (
@@ -212,7 +213,7 @@ class DeltaTables:
             return LogHistory(first, oldest.at, commits, _DELTA.kept_h(log.configuration))
         return None
 
-    def why_not_from(self, folder: str, start: LogStart, *, takes_changes: bool) -> str:
+    def why_not_from(self, folder: str, start: LogStart, *, takes_changes: bool, tracked: bool = False) -> str:
         """Explain why a stream cannot begin at a place in a table's log now; empty where it can."""
         with self._lock:
             try:
@@ -225,9 +226,11 @@ class DeltaTables:
                     return f"{start.table} ends with version {log.head}, which is before {start.value}"
                 waits = list(log.since(version))
                 took_out = next((each for each in waits if each.took_out and not takes_changes), None)
-                if (lost := lost_column(log, waits)) is not None:
+                if not tracked and (lost := lost_column(log, waits)) is not None:
                     what = f"its {lost[1]} in version {lost[0]}"
-                    return f"{start.table} is another one since then: {what}, and no stream goes on over that"
+                    return (
+                        f"{start.table} is another one since then: {what}, and only with schema_tracking does one go on"
+                    )
                 if took_out is not None:
                     how = f"{took_out.took_out} in version {took_out.version}"
                     return f"{start.table} was changed by {how}: a stream of rows from before does not go on over that"

@@ -25,8 +25,11 @@ _LONGEST = 600
 _BY_HAND = {
     "DELTA_SCHEMA_CHANGED": "columns of what it reads were changed by hand{at}: a start goes on from its checkpoint",
     "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS": "columns of its static side were changed by hand: a start reads it as it is",
-    "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE": "a column of what it reads was renamed or dropped by hand{at}: no "
-    "start goes on over that, and a rebuild reads all",
+    "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE": "a column of what it reads was renamed or dropped by hand{at}: a "
+    "start goes on over that with schema_tracking: true in its yml, and a rebuild reads all",
+    "DELTA_STREAMING_METADATA_EVOLUTION": "columns of what it reads have changed: a start goes on over that",
+    "DELTA_STREAMING_SCHEMA_LOCATION_CONFLICT": "it streams one table on Delta twice, which Spark does not do with "
+    "schema_tracking: leave that out of its yml",
     "DELTA_SOURCE_TABLE_IGNORE_CHANGES": "rows of what it reads were changed by hand{at}: a rebuild reads all",
     "DELTA_SOURCE_IGNORE_DELETE": "rows of what it reads were deleted by hand{at}: a rebuild reads what is left",
     "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE": "what it reads was created again: restore it, or rebuild",

@@ -37,6 +37,8 @@ from pipelines.storage.file_stream_logs import local_path
 from pipelines.storage.json_files import reachable, read_json, sync_folder, write_json
 from pipelines.storage.source_lag import SourceLags
 
+Sources = tuple[tuple[int, TableName, str, str], ...]
+"""(ordinal, table, folder, format) of each."""
 OWNER_FILE = "_headgate_owner"
 
 
@@ -118,11 +120,7 @@ class FileCheckpoints:
         return None
 
     def why_other_source(
-        self,
-        checkpoint: str,
-        sources: tuple[tuple[int, TableName, str, str], ...],
-        *,
-        take_changes: Set[int] = frozenset(),
+        self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
     ) -> tuple[TableName, str] | None:
         """Return the first source that is not what a statement has read: of files its lag tells."""
         return None
@@ -188,7 +186,7 @@ class FileCheckpoints:
                 sorted(str(p) for p in beside if p.is_dir() and (p == first or p.name.startswith(f"{first.name}.")))
             )
 
-    def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+    def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
         with reachable(checkpoint):
             return self._lags.measure(checkpoint, self._committed(checkpoint), sources)
@@ -229,7 +227,7 @@ class FileCheckpoints:
                 summary = f"the log of {folder} cannot be read: {error}"
                 raise TryAgain(summary, remedy="check what wrote it") from error
 
-    def gone(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:
+    def gone(self, checkpoint: str, sources: Sources) -> int | None:
         """Count the files that a statement has read, and that are no longer there; None where nobody can say."""
         found = self.read(checkpoint)
         if found is None:
@@ -282,7 +280,9 @@ class FileCheckpoints:
         """Return what a table's log says of its versions: a table of files has none."""
         return None
 
-    def why_not_from(self, folder: str, format: str, start: LogStart, *, takes_changes: bool) -> str:
+    def why_not_from(
+        self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
+    ) -> str:
         """Explain why a stream of a table cannot begin at a place in its log: files have no versions."""
         return f"{start.table} has no versions"
 

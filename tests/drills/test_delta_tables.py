@@ -4,11 +4,14 @@ import json
 import os
 import shutil
 import signal
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tiny_project import DML, Tiny, tiny_that_runs, until
+
+from pipelines.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
@@ -69,6 +72,35 @@ def test_lag_is_told_in_versions_while_a_statement_is_stopped(tiny: Tiny) -> Non
     until(waiting, 30, "two versions with ten rows wait")
     tiny.done("start", "marked", "--confirm", "yes")
     until(lambda: arrived(tiny, "marked", 1), 60, "they were read")
+
+
+@pytest.mark.long
+def test_a_reader_that_tracks_columns_goes_on_over_one_that_is_dropped_by_hand(tiny: Tiny) -> None:
+    until(lambda: arrived(tiny, "marked", 1), 60, "all rows so far were read")
+    place = json.loads((tiny.home() / "pool.json").read_text())
+    session = Session(f"sc://127.0.0.1:{place['port']}", (tiny.home() / "pool.token").read_text(), str(uuid.uuid4()))
+    session.attach()
+    session.spark.sql("ALTER TABLE kept__v1 SET TBLPROPERTIES ('delta.columnMapping.mode'='name')")
+    drop = ("ALTER TABLE kept__v1 ADD COLUMN more INT", "ALTER TABLE kept__v1 DROP COLUMN more")
+    for ddl in drop:
+        session.spark.sql(ddl)
+    until(lambda: tiny.statements()["marked"]["state"] == "failed", 60, "it ends without")
+    tiny.yml = {"marked": "schema_tracking: true\n"}
+    tiny.write()
+    plan = tiny.plan("marked")
+    assert [(node["table"], node["action"], node["row"]) for node in plan["nodes"] if node["action"] != "keep"] == [
+        ("marked", "restart", "11c")
+    ]
+    applied = tiny.apply(plan)
+    assert applied.returncode == 0, applied.stdout + applied.stderr
+    tiny.land(5)
+    until(lambda: arrived(tiny, "marked", 1), 90, "what was there and what came has arrived")
+    for ddl in drop:
+        session.spark.sql(ddl)
+    session.close()
+    tiny.land(5)
+    until(lambda: arrived(tiny, "marked", 1), 90, "it was started again over each change")
+    assert tiny.statements()["marked"]["state"] == "running"
 
 
 def test_what_was_deleted_comes_back_out_of_the_trash(tiny: Tiny) -> None:

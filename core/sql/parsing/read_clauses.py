@@ -30,8 +30,8 @@ _FILES = (
 )
 _DELTA = (
     "startingVersion startingTimestamp ignoreChanges ignoreDeletes skipChangeCommits excludeRegex failOnDataLoss "
-    "readChangeFeed readChangeData withEventTimeOrder schemaTrackingLocation schemaLocation "
-    "streamingSourceTrackingId allowSourceColumnRename allowSourceColumnDrop allowSourceColumnTypeChange"
+    "readChangeFeed readChangeData withEventTimeOrder allowSourceColumnRename allowSourceColumnDrop "
+    "allowSourceColumnTypeChange"
 )
 _KAFKA = (
     "assign subscribe subscribePattern startingOffsets startingOffsetsByTimestamp startingTimestamp endingOffsets "
@@ -49,9 +49,15 @@ KNOWN = {name.lower(): name for name in f"{_FILES} {_DELTA} {_KAFKA} {_OTHERS}".
 """Option by its lower-case form: Spark compares option names without case."""
 
 
+_TRACKING = frozenset(("schematrackinglocation", "schemalocation", "streamingsourcetrackingid"))
+"""Options that a start writes, for the checkpoint of its version (`core.sql.schema_tracking`)."""
+
+
 def unknown_option(name: str) -> str | None:
     """Return a remedy when no source that we know has an option of this name, else None."""
     lowered = name.lower()
+    if lowered in _TRACKING:
+        return "leave it out, and write schema_tracking: true in its yml: the place is one of each version's checkpoint"
     if lowered in KNOWN or lowered.startswith("kafka."):
         return None
     close = get_close_matches(lowered, KNOWN, n=1, cutoff=0.6)

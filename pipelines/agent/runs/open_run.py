@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.model.errors import TryAgain
 from core.model.names import TableName, query_name
@@ -12,12 +12,9 @@ from core.run.state_machine import StepFailed
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import compile_deployment
 from pipelines.agent.deployment_lifecycle import start
+from pipelines.agent.runs.open_work import OpenUpkeep, OpenValidation
 from state.plans import local_time
 from state.row_types import Deployment
-
-if TYPE_CHECKING:
-    from pipelines.agent.runs.upkeep_steps import OpenUpkeep
-    from pipelines.agent.runs.validation_step import OpenValidation
 
 
 def overtaken(world: AgentContext, node: PlanNode) -> str:

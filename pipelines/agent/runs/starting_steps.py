@@ -11,7 +11,7 @@ from core.ports.storage import FolderTaken
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.sql.log_starts import read_log_start
 from pipelines.agent.context import WRITE_CALL_S
-from pipelines.agent.deployment_compiler import column_types, streamed_reads
+from pipelines.agent.deployment_compiler import column_types, streamed_reads, tracks_schemas
 from pipelines.agent.deployment_lifecycle import stop
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.paused_readers import paused_readers
@@ -68,8 +68,8 @@ def _why_not_begun(run: OpenRun, built: Deployment) -> str:
         parent = run.world.ledger.deployment(start.table, versions[start.table])
         if parent is None:
             return f"{start.table} is not there"
-        changes = takes_changes(reads[start.table])
-        if why := run.world.files.why_not_from(parent.folder, parent.format, start, takes_changes=changes):
+        takes = {"takes_changes": takes_changes(reads[start.table]), "tracked": tracks_schemas(built)}
+        if why := run.world.files.why_not_from(parent.folder, parent.format, start, **takes):
             return why
     return ""
 

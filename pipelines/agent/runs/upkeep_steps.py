@@ -6,10 +6,8 @@ is written into large files stays so, and what is deleted is gone.
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 
 from core.model.actions import StepKind
 from core.model.errors import HeadgateError, PoolUnreachable, Refused
@@ -24,6 +22,7 @@ from pipelines.agent.context import READ_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, upsert_of
 from pipelines.agent.deployment_lifecycle import stop
 from pipelines.agent.runs.open_run import OpenRun
+from pipelines.agent.runs.open_work import OpenUpkeep
 from pipelines.agent.runs.trash_moves import places_of
 from state.row_types import Deployment
 
@@ -37,16 +36,6 @@ TAKES_S = 3600.0
 
 _one_at_a_time = Lock()
 """They use every core of a pool."""
-
-
-@dataclass(slots=True)
-class OpenUpkeep:
-    """One OPTIMIZE or VACUUM while its step is open."""
-
-    tag: str
-    work: "Future[None]" = field(default_factory=Future)
-    ended: Event = field(default_factory=Event)
-    """Set where nobody waits for it any more."""
 
 
 def look_after(run: OpenRun, step: Step) -> RunEvidence:

@@ -7,7 +7,6 @@ the ledger, whatever the verdict.
 import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from dataclasses import dataclass
 from threading import Thread
 
 from core.model.actions import Action
@@ -25,6 +24,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.deployment_lifecycle import written_batch
 from pipelines.agent.runs.open_run import OpenRun
+from pipelines.agent.runs.open_work import OpenValidation
 from pipelines.agent.runs.release_expectations import VersionPair
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.runs.version_histories import version_histories, why_never_equal
@@ -51,19 +51,6 @@ _TOLD = ("differences", "totals", "kept rows", "duplicates")
 """Checks whose words are told where nothing blocks."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class OpenValidation:
-    """One validation while its step is open."""
-
-    opened_at: float
-    """Seconds of `AgentContext.monotonic`."""
-    looked_at: float
-    """When the files of the serving version were looked for last."""
-    pair: AlignedPair | None = None
-    work: "Future[tuple[CheckResult, ...]] | None" = None
-    comparison: VersionComparison | None = None
 
 
 def end_comparisons(run: OpenRun, waiting: Collection[int]) -> None:

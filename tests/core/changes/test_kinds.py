@@ -33,7 +33,8 @@ def test_codes_are_those_that_saved_plans_hold() -> None:
         "STATE_CHANGED": "6a",
         "CHANGE_BEFORE_STATE": "6b", "CHANGE_AFTER_STATE": "6c", "WATERMARK_DELAY": "6d", "SOURCES_CHANGED": "7a",
         "NAMED_SOURCES_CHANGED": "7b", "SOURCE_REPLACED": "7c", "TABLE_FORMAT": "8", "OUTPUT_MODE_OR_KEY": "9",
-        "TRIGGER_OR_RATE": "11a", "PINNED_CONFIGURATION": "11b", "POOL": "12", "ENGINE": "13", "STATIC_SIDE": "14",
+        "TRIGGER_OR_RATE": "11a", "PINNED_CONFIGURATION": "11b", "SCHEMA_TRACKING": "11c", "POOL": "12",
+        "ENGINE": "13", "STATIC_SIDE": "14",
     }  # fmt: skip
     assert all(kind_of_code(definition.code) is definition.kind for definition in CHANGE_KINDS)
 

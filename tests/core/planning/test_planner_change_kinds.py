@@ -41,11 +41,13 @@ COLUMNS = "id BIGINT, k STRING, v BIGINT, ts TIMESTAMP"
 DDL = {
     "src": f"CREATE TABLE src ({COLUMNS}) USING json",
     "other": f"CREATE TABLE other ({COLUMNS}) USING json",
+    "lake": f"CREATE TABLE lake ({COLUMNS}) USING delta",
     "dim": f"CREATE TABLE dim ({COLUMNS}) USING parquet",
     "b": "CREATE TABLE b (k STRING, v BIGINT, ts TIMESTAMP) USING parquet",
     "s": "CREATE TABLE s (k STRING, n BIGINT) USING parquet",
 }
 DML = {
+    "lake": "INSERT INTO lake SELECT id, k, v, ts FROM STREAM other",
     "dim": "INSERT INTO dim SELECT id, k, v, ts FROM STREAM src",
     "b": "INSERT INTO b SELECT k, v, ts FROM STREAM a",
     "s": "INSERT INTO s SELECT k, count(*) AS n FROM STREAM a WATERMARK ts DELAY OF INTERVAL 1 MINUTE "
@@ -90,6 +92,8 @@ def edits() -> Iterator[Edit]:
         yield Edit("8", kind, "partitions", same, replace(same, ddl=f"{BASE} PARTITIONED BY (k)"))
         yield Edit("11a", kind, "another trigger", same, replace(same, yml="trigger: 7 seconds\n"))
         yield Edit("11b", kind, "pinned configuration", same, same, {"pool": PINNED})
+        lake = RevisionTexts(BASE, dml.replace("src", "lake"))
+        yield Edit("11c", kind, "columns are tracked", lake, replace(lake, yml="schema_tracking: true\n"))
         yield Edit("12", kind, "another pool", same, same, {"pool": Pool("old", "sc://old:15002")})
         yield Edit("13", kind, "another Spark", same, same, {"engine": "4.1.0"})
         yield Edit("14", kind, "its static side is re-created", aside(same), aside(same), named="dim")

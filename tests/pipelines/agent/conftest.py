@@ -361,7 +361,9 @@ class ScriptedFiles:
     def log_history(self, folder: str, format: str) -> LogHistory | None:
         return None
 
-    def why_not_from(self, folder: str, format: str, start: LogStart, *, takes_changes: bool) -> str:
+    def why_not_from(
+        self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
+    ) -> str:
         return self.not_from.get(start.value, "")
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
@@ -376,6 +378,7 @@ class ScriptedFiles:
         sources: tuple[tuple[int, TableName, str, str], ...],
         *,
         take_changes: Set[int] = frozenset(),
+        tracked: bool = False,
     ) -> tuple[TableName, str] | None:
         return self.others.get(checkpoint)
 

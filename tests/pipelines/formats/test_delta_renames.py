@@ -12,7 +12,7 @@ from delta_files import WrittenLog
 from pipelines.formats.delta_offsets import DeltaOffset
 from pipelines.formats.delta_tables import DeltaTables
 
-AND = "and no stream goes on over that, also where it is taken back"
+AND = "and only with schema_tracking does a stream go on over that, also where it is taken back"
 
 
 def field(name: str, kind: Any = "long", *, of: str = "") -> dict[str, Any]:

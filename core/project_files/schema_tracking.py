@@ -1,0 +1,77 @@
+"""`schema_tracking:` of a table's yml: where it means something, and what is refused with it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from core.model.names import TableName
+from core.model.problems import Problem, Where
+from core.model.table_formats import table_format
+from core.project.model import Table
+from core.project_files.yaml_reader import read_yaml
+
+_STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\*", re.I)
+"""A star that stands for columns, in canonical SQL: no product, and no `count(*)`."""
+_WRONG = {
+    "no stream": (
+        "tracks columns, and streams no table on Delta: no other format has a log of them",
+        "leave out schema_tracking",
+    ),
+    "twice": (
+        "tracks columns and streams {table} twice, which Spark refuses",
+        "stream it once, or leave out schema_tracking",
+    ),
+    "star": (
+        "tracks columns and says *: one that is dropped from what it streams would be NULL from then on",
+        "name its columns, or leave out schema_tracking",
+    ),
+}
+"""What stands in the way: summary behind the table's name, and remedy (Delta 4.4.0)."""
+
+
+def with_schema_tracking(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
+    """Return tables of which those alone track columns whose statement can: a project's default holds for no other.
+
+    The formats of what they stream are looked up `among` all.
+    """
+    return {
+        name: replace(table, settings=replace(table.settings, schema_tracking=False))
+        if table.settings.schema_tracking and _in_the_way(table, among)[0]
+        else table
+        for name, table in tables.items()
+    }
+
+
+def check_schema_tracking(
+    tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]
+) -> None:
+    """Report each yml that asks to track columns of a statement which cannot."""
+    for table in tables.values():
+        if "schema_tracking" not in table.settings_text:
+            continue
+        path = yml.get(table.name, "")
+        section = read_yaml(table.settings_text, path, [])
+        if section is None or not section.flag("schema_tracking", default=False):
+            continue
+        what, about = _in_the_way(table, tables)
+        if what:
+            summary, remedy = _WRONG[what]
+            where = Where(path, section.lines["schema_tracking"])
+            problems.append(Problem(f"{table.name} {summary.format(table=about)}", remedy, where, table.name))
+
+
+def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, TableName]:
+    """Return why a statement cannot track columns, a key of `_WRONG`, and of which table; empty where it can."""
+    if table.parsed is None:
+        return "no stream", table.name
+    streams = [
+        read.table
+        for read in table.parsed.reads
+        if read.streaming and (parent := among.get(read.table)) is not None
+        if table_format(parent.parsed_ddl.format).transaction_log
+    ]
+    if not streams:
+        return "no stream", table.name
+    if twice := [name for name in streams if streams.count(name) > 1]:
+        return "twice", twice[0]
+    return ("star" if _STAR.search(table.parsed.canonical) else "", table.name)
