@@ -14,6 +14,7 @@ from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
 from pipelines.agent.filled_catalogs import fill, point_together, register_together
 from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
@@ -281,6 +282,9 @@ class Reconciler:
         """A query that should be there and is not: failed with its error, or lost with its session: started again."""
         if deployment.wanted == WantedState.STOPPED:
             if deployment.state in ALIVE | {State.STOPPING, State.UNKNOWN}:
+                if upserts(deployment):
+                    # A stop that was not confirmed may have ended the query and not yet its last batch.
+                    stop(self.world, deployment)
                 mark_stopped(self.world, deployment)
                 self._event(deployment, State.STOPPED, "")
             self._look_at_checkpoint(deployment)
