@@ -9,7 +9,7 @@ from core.model.errors import Busy, HeadgateError, Refused
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, WantedState
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import upsert_of
+from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.deployment_lifecycle import fail, stop
 from pipelines.agent.table_identities import refuse_other_tables
 from state.row_types import Deployment
@@ -42,13 +42,14 @@ class ReplacedTables:
         """By deployment the version of its table of which was said that it was written by hand."""
 
     def round(self) -> None:
-        """Stop each statement whose tables are others now, and say which."""
+        """Stop each statement whose tables are others now, and say which; of keyed ones at rest, who else wrote."""
         for deployment in self._world.ledger.deployments():
-            if not _runs(deployment):
+            if deployment.external or deployment.deleted:
                 continue
             try:
-                self._compare(deployment)
-                if upsert_of(deployment) is not None:
+                if _runs(deployment):
+                    self._compare(deployment)
+                if upserts(deployment):
                     self._tell_of_other_writers(deployment)
             except Busy:
                 continue

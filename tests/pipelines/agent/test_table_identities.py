@@ -182,10 +182,11 @@ def test_what_stops_a_statement_has_the_class_of_what_was_done_to_its_table(why:
     assert (after.state, after.error_class) == (State.FAILED, said) and why in after.error
 
 
-def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_runs_on(world: Any) -> None:
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_runs_on(state: str, world: Any) -> None:
     texts = RevisionTexts("CREATE TABLE t (id BIGINT) USING delta;", "INSERT INTO t SELECT id FROM STREAM s;",
                           "mode: upsert\nkey: [id]\n")  # fmt: skip
-    found = on_delta(world, mode="upsert/1", texts=texts)
+    found = on_delta(world, mode="upsert/1", texts=texts, state=state, wanted=state)
     world.files.by_hand[found.folder] = (7, "WRITE")
 
     def said() -> list[tuple[str, str]]:
@@ -199,7 +200,7 @@ def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_
         "rows of t__v1 were written by hand (WRITE in version 7), not by its statement: a key may stand there twice, "
     )
     assert said() == [(BY_HAND, words + "or be gone; headgate plan t --rebuild reads all again")]
-    assert world.ledger.deployment(TableName("t"), 1).state == State.RUNNING
+    assert world.ledger.deployment(TableName("t"), 1).state == state
     world.files.by_hand[found.folder] = (9, "DELETE")
     rounds.round()
     assert len(said()) == 2

@@ -53,6 +53,8 @@ def test_the_last_row_of_each_key_by_its_sequence_is_kept_and_older_ones_never_c
     assert lake.files.sink_batch(lake.place("k"), format="delta", query=query) == lake.batch("k") == 3
 
 
+@pytest.mark.drill
+@pytest.mark.long
 def test_nothing_is_written_after_a_stop_within_a_batch_and_the_next_start_writes_it(lake: Any) -> None:
     lake.table("p", EVENTS)
     lake.table("k", EVENTS, CDF)
