@@ -1,30 +1,47 @@
 """`python -I -m pipelines.doctor --json`: what only the Spark side can judge of this machine, as JSON; starts nothing.
 
-Run as a child by `headgate doctor`, which adds what it can see itself.
+Run as a child by `headgate doctor`, which adds what it can see itself. `--project`, `--env` and `--home` name an
+environment, whose jars are then judged by what a start of its pool goes by.
 """
 
+import argparse
 import json
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+from core.model.errors import PoolUnreachable
+from core.project.connectors import Connector
+from core.project_files.manifest import MANIFEST_PATH, read_manifest
+from core.text.wording import counted
+from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_check import OLDEST_JAVA, find_java
 
 ENGINE = "4.2.0"
 """The only engine that is supported (pyproject.toml pins it)."""
 
 
-def main() -> int:
+def main(words: Sequence[str]) -> int:
     """Print the verdicts; 0 also when one is bad: whoever asked decides."""
-    print(json.dumps({"checks": [java(), engine(), pool_program()]}))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", action="store_true")
+    for name in ("--project", "--env", "--home"):
+        parser.add_argument(name, default="")
+    args = parser.parse_args(words)
+    checks = [java(), engine(), pool_program()]
+    if args.project:
+        checks += connectors(Path(args.project), args.env, Path(args.home))
+    print(json.dumps({"checks": checks}))
     return 0
 
 
 def java() -> dict[str, Any]:
     """Judge the Java that a local pool would run on."""
     found = find_java()
-    facts = {"path": found.path, "home": found.home, "version": found.version}
+    facts: dict[str, Any] = {"path": found.path, "home": found.home, "version": found.version}
     facts |= {"bundled": found.bundled, "oldest": OLDEST_JAVA}
     return _verdict("java", found.summary, found.remedy, ok=found.works, **facts)
 
@@ -52,9 +69,41 @@ def pool_program() -> dict[str, Any]:
     return _verdict("connect", "Spark Connect libraries are installed", ok=True)
 
 
-def _verdict(name: str, summary: str, remedy: str = "", *, ok: bool = False, **facts: object) -> dict[str, Any]:
-    return {"name": name, "ok": ok, "summary": summary, "remedy": remedy, "facts": facts}
+def connectors(project: Path, environment: str, home: Path) -> list[dict[str, Any]]:
+    """Judge the jars that a pool of ours would be given; nothing where it is given none, or is not ours."""
+    try:
+        manifest = read_manifest((project / MANIFEST_PATH).read_text("utf-8-sig"), [])
+    except (OSError, UnicodeDecodeError):
+        return []
+    declared = next((each for each in manifest.environments if each.name == environment), None)
+    if not manifest.connectors or declared is None or declared.pool.url is not None:
+        return []
+    return [_jars(ConnectorJars(home, project, manifest.connectors, dict(declared.pool.conf)), manifest.connectors)]
+
+
+def _jars(jars: ConnectorJars, declared: tuple[Connector, ...]) -> dict[str, Any]:
+    try:
+        given = jars.given()
+    except PoolUnreachable as error:
+        return _verdict("jars", error.summary, error.remedy)
+    names = ", ".join(connector.name for connector in declared)
+    coordinates = ", ".join(each for connector in declared for each in connector.coordinates)
+    if not coordinates:
+        places = ", ".join(place for connector in declared for place in connector.jars)
+        return _verdict("jars", f"{names}: {counted(len(given), 'jar')} from {places}", ok=True, jars=given)
+    if (fetched := jars.fetched()) is None:
+        summary = f"{names}: {coordinates} is fetched when the pool first starts"
+        return _verdict("jars", summary, ok=True, warning=True)
+    size = sum(Path(jar).stat().st_size for jar in fetched) / 1e6
+    summary = f"{names}: {coordinates}, {counted(len(fetched), 'jar')}, {size:.1f} MB in {jars.folder}"
+    return _verdict("jars", summary, ok=True, jars=[*fetched, *given])
+
+
+def _verdict(
+    name: str, summary: str, remedy: str = "", *, ok: bool = False, warning: bool = False, **facts: object
+) -> dict[str, Any]:
+    return {"name": name, "ok": ok, "warning": warning, "summary": summary, "remedy": remedy, "facts": facts}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

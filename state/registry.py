@@ -64,6 +64,7 @@ class StatementLine(NamedTuple):
     active: bool = False
     external: bool = False
     stateful: bool = False
+    keyed: bool = False
     deleted: bool = False
     served_at: float | None = None
     limited: bool = False
@@ -105,7 +106,7 @@ SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since
   d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.behind_s,
   m.data_age_s, m.fault, m.trend, m.rate_rows_s, m.eta_s, {while_it_may_run("in_rows_s")},
   {while_it_may_run("out_rows_s")}, m.rows_total, m.batch, m.batch_ms, m.committed_at, d.started_at,
-  m.exact IS NOT 0, d.active, d.external, d.stateful, d.drop_after IS NOT NULL,
+  m.exact IS NOT 0, d.active, d.external, d.stateful, d.mode LIKE 'upsert%', d.drop_after IS NOT NULL,
   d.served_at, m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0
 FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id"""
 
@@ -389,10 +390,9 @@ WHERE "table" = ?3 AND version = ?4 AND NOT active
 
 
 def _line(*values: Any) -> StatementLine:
-    *figures, exact, active, external, stateful, deleted, limited = values
-    return StatementLine._make(
-        (*figures, exact == 1, active == 1, external == 1, stateful == 1, deleted == 1, limited == 1)
-    )
+    *figures, exact, active, external, stateful, keyed, deleted, served_at, limited = values
+    flags = (flag == 1 for flag in (exact, active, external, stateful, keyed, deleted))
+    return StatementLine._make((*figures, *flags, served_at, limited == 1))
 
 
 def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:

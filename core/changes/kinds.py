@@ -122,8 +122,8 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         follows_from_parent=True,
     ),
     ChangeKindDefinition(
-        kind=ChangeKind.CHECKPOINT_LOST, code="0b", label="checkpoint lost", severity=200, action=Action.REBUILD,
-        reason=Reason.CHECKPOINT_LOST,
+        kind=ChangeKind.CHECKPOINT_LOST, code="0b", label="checkpoint or table lost", severity=200,
+        action=Action.REBUILD, reason=Reason.CHECKPOINT_LOST,
         why="Spark would begin with an empty checkpoint on the same table and report success, with rows lost or "
         "doubled: a start is refused until a rebuild is requested",
         loses=_HISTORY, instead=_LATER, breaks_checkpoint=str(Reason.CHECKPOINT_LOST),

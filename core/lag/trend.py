@@ -4,11 +4,11 @@ One condition for each word; the first that holds is the word:
 
 unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, or counters that went back, begin a new row),
           the newest sample older than 3 intervals, or no lag in it. Never with a number.
-starved   A parent is missing (gone, replaced); or a parent that is a statement is absent, stopped, failed or silent,
-          and there is no backlog left that takes more than 15 s and 3 triggers to work off, nor rows that have waited
-          for longer than 30 s and 3 triggers. Silent: it runs, delivered
-          before, and has delivered nothing for the longer of 20 s and 6 of its usual intervals; where its own trend is
-          given, that it is stalled or starved.
+starved   It runs, and a parent is missing (gone, replaced), or a parent that is a statement is absent, stopped, failed
+          or silent, and there is no backlog left that takes more than 15 s and 3 triggers to work off, nor rows that
+          have waited for longer than 30 s and 3 triggers. Silent: it runs, delivered before, and has delivered nothing
+          for the longer of 20 s and 6 of its usual intervals; where its own trend is given, that it is stalled or
+          starved.
 stalled   It runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3 batches (where
           the pool does not answer, of 20 s and a trigger and 10 s: no batch is known of; while it starts, for 10 min,
           which a first batch may take); or it has consumed for the longer of 60 s and 6 triggers from all its inputs,
@@ -95,13 +95,15 @@ def lag_trend(
     series = sample_series(samples, now, interval_s)
     if series is None:
         return LagTrend(Trend.UNKNOWN, reason="too few consecutive samples")
-    if gone := [parent.table for parent in parents if parent.missing]:
-        return LagTrend(Trend.STARVED, reason=f"{', '.join(gone)} was dropped or replaced")
     working = state in MAY_WORK
+    # What stands still of itself lacks nothing: it waits for whoever starts it.
+    needed = parents if working else ()
+    if gone := [parent.table for parent in needed if parent.missing]:
+        return LagTrend(Trend.STARVED, reason=f"{', '.join(gone)} was dropped or replaced")
     movement = _movement(series, trigger_s, previous, working=working, by_files=by_files)
     bound_s = keeps_up_s(trigger_s)
     has_work = behind_s is not None and behind_s > bound_s and series.lag[-1] > 0
-    starving = _starving(parents, series)
+    starving = _starving(needed, series)
     if starving and not has_work and not _works_off(movement, trigger_s, previous):
         return LagTrend(Trend.STARVED, reason=starving)
     # The watermark stands while one of several inputs does.

@@ -13,7 +13,7 @@ from core.lineage.table_graph import TableGraph, table_graph
 from core.model.names import TableName
 from core.project.model import Project, Table
 from core.sql.lineage.model import ColumnOrigin, InputKind, LineageInput, LineageStep, StatementLineage
-from core.sql.statement import Column, line_of
+from core.sql.statement import CHANGE_COLUMNS, Column, line_of
 
 UPSTREAM, DOWNSTREAM = "up", "down"
 
@@ -51,6 +51,8 @@ class LineageNode:
     """Of what landed, as its DDL says; empty where it does not say it."""
     expression: str = ""
     """What its statement writes into it; empty for rows and where others write."""
+    of_feed: bool = False
+    """Whether no statement writes it: the change feed of its table has it (`core.sql.statement.CHANGE_COLUMNS`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,11 @@ class LineageTracer:
         table = self._project.tables.get(at.table)
         if table is None:
             return LineageNode(at, "", landed=True)
-        kind = next((column.type for column in table.parsed_ddl.columns if column.name == at.column), "")
+        kind = next((column.type for column in table.parsed_ddl.columns if column.name == at.column), None)
+        feed = next((column.type for column in CHANGE_COLUMNS if column.name == at.column), None)
+        if kind is None and feed is not None:
+            return LineageNode(at, feed, landed=False, of_feed=True)
+        kind = kind or ""
         expression = self._statement(at.table).expressions.get(at.column.lower(), "")
         if not table.external:
             return LineageNode(at, kind, landed=False, expression=expression)

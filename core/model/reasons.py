@@ -47,7 +47,7 @@ class Reason(StrEnum):
     TYPES_IN_STATE = "its state holds a column of a parent that takes a wider type"
     WITH_ITS_SET = "belongs to one statement set with a table that is rebuilt"
     READS_OLD_VERSION = "still reads an old version of a parent"
-    CHECKPOINT_LOST = "its checkpoint is missing, unreadable or another's"
+    CHECKPOINT_LOST = "its checkpoint or its table is missing, unreadable or another's"
     DELETED = "its delete was asked for"
     ROLLED_BACK = "what served before serves again"
     UNDELETED = "is taken out of the trash"
@@ -97,7 +97,7 @@ _WORDS: Mapping[str, str] = {
     Reason.TYPES_IN_STATE: "its state holds a column of an upstream table that takes a wider type",
     Reason.WITH_ITS_SET: "belongs to the same statement set as a table that is rebuilt",
     Reason.READS_OLD_VERSION: "still reads an old version of an upstream table",
-    Reason.CHECKPOINT_LOST: "its checkpoint is missing, unreadable or owned by another ledger",
+    Reason.CHECKPOINT_LOST: "its checkpoint or its table is missing, unreadable or owned by another ledger",
     Reason.DELETED: "its delete was requested",
     Reason.ROLLED_BACK: "the version that served before serves again",
     Reason.UNDELETED: "is taken out of the trash, and resumes from its checkpoint",

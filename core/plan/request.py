@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from core.model.actions import Strategy
+from core.model.actions import Strategy, typed_strategy
 from core.model.errors import UsageError
 from core.model.names import TableName, parse_table_name
 from core.project.model import LAYER_FOLDERS, Layer
@@ -146,9 +146,11 @@ def parse_choice(text: str) -> StrategyChoice:
             remedy="write TABLE=STRATEGY, or TABLE=STRATEGY@POSITION, for example orders=seam",
         )
     strategy = word.lower().replace("-", "_")
+    words = tuple(map(typed_strategy, Strategy))
     if strategy not in tuple(Strategy):
         raise UsageError(
-            f"there is no strategy {word!r}", remedy=_near(strategy, Strategy) or f"one of {', '.join(Strategy)}"
+            f"there is no strategy {word!r}",
+            remedy=_near(word.lower(), words) or f"one of {', '.join(words)}",
         )
     if not _PLAIN.match(at or "-"):
         raise UsageError(f"{text!r} is not a valid --strategy", remedy="write a time, a version or a partition after @")
@@ -161,8 +163,9 @@ def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
     for choice in map(parse_choice, texts):
         other = found.setdefault(choice.table, choice)
         if other != choice:
+            chosen = [typed_strategy(each.strategy) for each in (other, choice)]
             raise UsageError(
-                f"two strategies are chosen for {choice.table}: {other.strategy} and {choice.strategy}",
+                f"two strategies are chosen for {choice.table}: {' and '.join(chosen)}",
                 remedy="choose one",
             )
     return tuple(found[table] for table in sorted(found))
@@ -196,7 +199,7 @@ def command_words(request: PlanRequest) -> list[str]:
     words += ["--retain", request.retain_h] if request.retain_h else []
     for choice in request.choices:
         at = f"@{choice.at}" if choice.at else ""
-        words += ["--strategy", f"{choice.table}={choice.strategy}{at}"]
+        words += ["--strategy", f"{choice.table}={typed_strategy(choice.strategy)}{at}"]
     return words
 
 

@@ -19,6 +19,9 @@ from core.sql.statement import ParsedStatement, TableDdl
 COMPATIBLE, TOLERANT = "compatible", "tolerant"
 """Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
 
+_COMPATIBLE = "its rows may all be written again, and change beneath whoever reads them"
+_TOLERANT = "it takes rows that come again, in any order"
+
 KEYS_STAY = "rows of keys that the new text does not give stay"
 DELETIONS_STAY = "keys whose deletion is remembered stay hidden from rows that are older than it"
 KEYS_KEPT = "its edit takes no key away; rows that an earlier text wrote, or whose input is gone, stay"
@@ -76,11 +79,11 @@ def _other_rows(context: PlanningContext, table: Table, old: Revision) -> str:
 def _not_declared(context: PlanningContext, table: Table) -> str:
     """Explain whose yml does not take rows that are written again."""
     if COMPATIBLE not in table.settings.tags:
-        return f"its tags do not include {COMPATIBLE}"
+        return f"its tags do not include {COMPATIBLE}, by which its yml says that {_COMPATIBLE}"
     for reader in context.bindings.readers(table.name):
         declared = context.declared.tables.get(reader)
         if declared is None or TOLERANT not in declared.settings.tags:
-            return f"the tags of {reader} do not include {TOLERANT}, and it would get rows again in any order"
+            return f"the tags of {reader} do not include {TOLERANT}, by which its yml says that {_TOLERANT}"
     return ""
 
 

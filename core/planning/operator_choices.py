@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from core.changes.kinds import ChangeKind
-from core.model.actions import EXECUTABLE, Action, Strategy
+from core.model.actions import EXECUTABLE, Action, Strategy, typed_strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.observed.log_history import history_of
@@ -118,7 +118,7 @@ def _say_what_counts(walk: DeployWalk, start: str) -> None:
         decision = walk.found.by_table.get(table)
         begins = decision is not None and decision.action in (Action.START, Action.REBUILD)
         if begins and table in walk.scope.requested and start not in (choice.at, choice.strategy):
-            words = f"{table}={choice.strategy}" + (f"@{choice.at}" if choice.at else "")
+            words = f"{table}={typed_strategy(choice.strategy)}" + (f"@{choice.at}" if choice.at else "")
             walk.found.warn(table, f"--strategy {words} takes precedence over --from {start}")
 
 
@@ -218,7 +218,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
         words = ", ".join(word.replace("_", "-") for word in had if word in EXECUTABLE)
         walk.found.refuse(
             table,
-            f"{choice.strategy.replace('_', '-')} cannot be used for {table}: {wrong}",
+            f"{typed_strategy(choice.strategy)} cannot be used for {table}: {wrong}",
             f"use {words}" if words else "leave out this --strategy",
         )
 

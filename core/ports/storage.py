@@ -245,6 +245,9 @@ class Checkpoints(Protocol):
     def unfold_lag(self, folded: Mapping[str, str]) -> None:
         """Go on from what `folded_lag` gave, before anything is measured."""
 
+    def is_there(self, folder: str) -> bool:
+        """Return whether a folder exists on this machine; raises TryAgain where that cannot be told now."""
+
     def contents(self, folder: str, format: str) -> FolderContents | None:
         """Return size and range of all files of a table; slow for many files.
 

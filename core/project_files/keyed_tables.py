@@ -12,6 +12,8 @@ from core.sql.statement import TableRead, line_of, taking_changes
 from core.text.wording import did_you_mean
 
 _UNORDERED = ("map<", "variant", "struct<", "array<")
+_TEXT = ("string", "varchar(", "char(", "binary")
+_INEXACT = ("float", "real", "double")
 _OURS = "headgate_"
 """How the names begin that a writer adds to the rows of a batch."""
 _FIRST_ONLY = ("skipchangecommits", "ignorechanges")
@@ -30,11 +32,11 @@ def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str],
             for name, summary, remedy in _wrong_table(table):
                 where = Where(path, _line_of(table.settings_text, name))
                 problems.append(Problem(f"{table.name} {summary}", remedy, where, table.name))
-            if not table.settings.sequence:
-                words = f"{table.name} has no sequence: two rows of a key in one batch, as a rebuild reads them, end it"
-                remedy = "name the column that says which row is newer: sequence: changed_at"
-                where = Where(path, _line_of(table.settings_text, "mode"))
-                problems.append(Problem(words, remedy, where, table.name, severity=Severity.WARNING))
+            for name, summary, remedy in _doubtful_table(table):
+                where = Where(path, _line_of(table.settings_text, name))
+                problems.append(
+                    Problem(f"{table.name} {summary}", remedy, where, table.name, severity=Severity.WARNING)
+                )
         _check_streams(table, tables, yml.get(table.name, ""), problems)
 
 
@@ -97,7 +99,8 @@ def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
             words = f"has the {where} {name}, which is {kind}: Delta's MERGE cannot compare it"
             yield where, words, "declare it as STRING or VARCHAR"
         elif kind.startswith(_UNORDERED):
-            yield where, f"has the {where} {name}, which is {kind} and cannot be compared", "take a plain column"
+            words = f"has the {where} {name}, which is {kind} and cannot be compared"
+            yield where, words, f"take a column of a plain type: {', '.join(_plain(kinds))}"
     for name in (name for name in kinds if name.startswith(_OURS)):
         yield "mode", f"has a column {name}: its writer takes names with {_OURS} itself", "give it another name"
     if settings.deletes and not settings.sequence:
@@ -108,6 +111,26 @@ def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
     if settings.deletes:
         for summary, remedy in _wrong_condition(table):
             yield "deletes", f"has a wrong condition for deletes: {summary}", remedy
+
+
+def _doubtful_table(table: Table) -> Iterator[tuple[str, str, str]]:
+    """Yield each thing that is most likely not meant, as `_wrong_table` does."""
+    settings = table.settings
+    kinds = {column.name.lower(): column.type.lower() for column in table.parsed_ddl.columns}
+    if not settings.sequence:
+        words = "has no sequence: two rows of a key in one batch, as a rebuild reads them, end it"
+        yield "mode", words, "name the column that says which row is newer: sequence: changed_at"
+    elif (kind := kinds.get(settings.sequence.lower(), "")).startswith(_TEXT):
+        words = f"has the sequence {settings.sequence}, which is {kind}: '10' is older than '9' there"
+        yield "sequence", words, "declare it as TIMESTAMP or BIGINT; only text of one length, as ISO dates are, will do"
+    for name in settings.key:
+        if (kind := kinds.get(name.lower(), "")) in _INEXACT:
+            words = f"has the key {name}, which is {kind}: a value that is computed in two ways is two keys"
+            yield "key", words, "take a whole number, DECIMAL or STRING, which are compared exactly"
+
+
+def _plain(kinds: Mapping[str, str]) -> list[str]:
+    return [name for name, kind in kinds.items() if not kind.startswith((*_UNORDERED, "char("))]
 
 
 def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
@@ -121,7 +144,7 @@ def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
     if found and (unsafe := unsafe_for_analysis(sql)):
         yield unsafe, "write a condition over the columns"
     elif problems:
-        yield problems[0].summary, problems[0].remedy
+        yield _at_its_end(problems[0], sql)
     elif not _closes(table.settings.deletes):
         yield "its brackets do not close", "write a condition over the columns"
     elif [read.table for read in found[0].reads] != [table.name]:
@@ -131,6 +154,14 @@ def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
             if each.lacking:
                 near = did_you_mean(each.name, each.known) or f"columns: {', '.join(each.known)}"
                 yield f"{each.name} is no column", near
+
+
+def _at_its_end(problem: Problem, sql: str) -> tuple[str, str]:
+    """Return a Problem's words about a condition, which does not have the bracket that was put behind it."""
+    if problem.where is not None and problem.where.line > sql.count("\n"):
+        summary = problem.summary.replace("at `)`", "at its end")
+        return summary, "complete the condition"
+    return problem.summary, problem.remedy.replace("what starts here", "it")
 
 
 def _closes(condition: str) -> bool:

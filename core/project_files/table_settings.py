@@ -8,6 +8,7 @@ from core.model.problems import Problem
 from core.project.model import APPEND, UPSERT, Settings
 from core.project_files.project_checks import read_checks
 from core.project_files.yaml_reader import YamlSection, read_yaml
+from core.text.wording import did_you_mean
 
 KEYS = tuple(field.name for field in fields(Settings))
 LATER = ("contract", "static_refresh")
@@ -32,11 +33,14 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
         trigger = defaults.trigger
     mode, key = section.text("mode", defaults.mode), section.texts("key", defaults.key)
     if mode not in (APPEND, UPSERT):
-        section.wrong("mode", f"{APPEND} or {UPSERT}", f"write mode: {APPEND}, or leave it out")
-        mode = APPEND
+        near = did_you_mean(mode.lower(), (APPEND, UPSERT))
+        section.wrong("mode", f"{APPEND} or {UPSERT}, not {mode}", near or f"write mode: {UPSERT}, or leave it out")
+        # What else is wrong is told by what was most likely meant.
+        mode = UPSERT if UPSERT in near else APPEND
     if mode == UPSERT and not key:
-        section.wrong("mode", f"{APPEND} where there is no key", "name the columns of the key: key: [id]")
-        mode = APPEND
+        place = "key" if "key" in section.nodes else "mode"
+        words = f"mode is {UPSERT} and there is no key: nothing tells one row from another"
+        section.problems.append(Problem(words, "name the columns of the key: key: [id]", section.at(place), place))
     for name in ("sequence", "deletes"):
         if mode == APPEND and name in section.nodes:
             section.wrong(name, f"left out without mode: {UPSERT}", f"write mode: {UPSERT} and key: […] as well")

@@ -82,6 +82,8 @@ class ReachedTable:
     """What it reads of the table and of what is below it, by name."""
     stateful: bool | None
     """None where it is no longer declared."""
+    keyed: bool | None
+    """Whether its rows replace others by their key; None as above."""
     state: str
     effect: ImpactEffect
     why: str
@@ -354,6 +356,7 @@ def _listed(
                 depth=depth,
                 through=asking.below.through.get(name, ()),
                 stateful=declared.parsed.stateful if declared and declared.parsed else None,
+                keyed=declared.settings.upserts if declared and declared.parsed else None,
                 state=str(context.observed.deployment(name).state),
                 effect=effect,
                 why=why,

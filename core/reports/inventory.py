@@ -36,6 +36,8 @@ class ListedVersion(TableVersion, Protocol):
     @property
     def stateful(self) -> bool: ...
     @property
+    def keyed(self) -> bool: ...
+    @property
     def bindings(self) -> tuple[Binding, ...]: ...
     @property
     def lag_rows(self) -> int | None: ...
@@ -65,6 +67,8 @@ class InventoryEntry:
     external: bool
     stateful: bool
     """False for an external table."""
+    keyed: bool
+    """Whether its rows replace others by their key; False for an external table."""
     owner: str
     folder: str
     """Of the project, with forward slashes; empty where the table is only deployed."""
@@ -166,6 +170,7 @@ def _declared(
         format=table.parsed_ddl.format,
         external=table.external,
         stateful=table.parsed is not None and table.parsed.stateful,
+        keyed=table.settings.upserts and not table.external,
         owner=table.settings.owner,
         folder=table.folder,
         files=(table.ddl.path, table.dml.path) if table.dml is not None else (table.ddl.path,),
@@ -191,6 +196,7 @@ def _deployed(
         format=serving.format,
         external=serving.external,
         stateful=serving.stateful,
+        keyed=serving.keyed,
         owner=serving.owner,
         folder="",
         files=(),

@@ -275,7 +275,7 @@ def _lacks(
     if one is None or one.deleted:
         return "it is deleted"
     if not one.checkpoint_ok:
-        return "its checkpoint is lost"
+        return "its checkpoint or its table is lost"
     if one.state == State.FAILED:
         return "it has failed"
     for binding in one.bindings:

@@ -25,10 +25,13 @@ class PredictedStep(Protocol):
 
 
 def time_left(steps: Sequence[Step], records: Iterable[PredictedStep], now: float) -> Seconds | None:
-    """Return how long the run of a plan's steps still takes; None where that is not known.
+    """Return how long the run of a plan's steps still takes; None where that is not known, or no step is left.
 
-    (0, 0) with a step still open: it takes longer than predicted.
+    (0, 0): a step is open that takes longer than predicted.
     """
+    records = tuple(records)
+    if all(record.state in SATISFIED for record in records):
+        return None
     lows, highs = {}, {}
     for record in records:
         if record.state in SATISFIED:

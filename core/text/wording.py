@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
+_NUMBER = re.compile(r"\d+")
 _ENDS = re.compile(r"(?<=[.;])\s+|\n")
 
 
@@ -22,6 +23,11 @@ def counted(number: int, noun: str) -> str:
 def reader_phrase(tables: Sequence[str]) -> str:
     """Return who reads something: `a reads it`, `a, b read it`."""
     return f"{', '.join(tables)} {'reads' if len(tables) == 1 else 'read'} it"
+
+
+def without_numbers(text: str) -> str:
+    """Return a text to be compared with what was said before: seconds that count down are no news."""
+    return _NUMBER.sub("", text)
 
 
 def first_sentence(text: str, most: int = 100) -> str:

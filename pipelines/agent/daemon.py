@@ -15,6 +15,7 @@ from core.model.states import ALIVE, State
 from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
 from core.project_files.manifest import Manifest
+from core.text.wording import without_numbers
 from pipelines.agent import replaced_tables
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -184,9 +185,9 @@ class Agent:
                 act()
                 said = ""
             except HeadgateError as error:
-                if error.summary != said:
+                if (news := without_numbers(error.summary)) != said:
                     log.warning("%s: %s", name, error.summary)
-                said = error.summary
+                said = news
             except Exception:
                 log.exception("%s failed; it continues with the next round", name)
             self._world.stopping.wait(seconds)

@@ -108,6 +108,11 @@ def _stopped_meanwhile(deployment: Deployment) -> Refused:
     )
 
 
+def state_change(before: str, after: State) -> str:
+    """Write from which state to which a deployment has come; what was repeated has changed nothing."""
+    return f"{after} again" if before == after else f"{before} → {after}"
+
+
 def mark_stopped(world: AgentContext, deployment: Deployment) -> None:
     """Record that a deployment's query is gone, as wanted."""
     world.ledger.update_deployment(

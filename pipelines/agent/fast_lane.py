@@ -16,7 +16,7 @@ from core.model.states import AT_REST, State, WantedState
 from core.observed.serving import serving_versions
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
+from pipelines.agent.deployment_lifecycle import mark_stopped, start, state_change, stop
 from pipelines.spark import call_deadlines
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
@@ -204,7 +204,7 @@ class FastLane:
 
     def _tell(self, deployment: Deployment, state: State, how: str) -> None:
         """Record among the events what an operator did."""
-        self._say(deployment, f"{deployment.state} → {state}, {how}")
+        self._say(deployment, f"{state_change(deployment.state, state)}, {how}")
 
     def _say(self, deployment: Deployment, words: str) -> None:
         self._world.event("state", words, about=(deployment.table, deployment.version))

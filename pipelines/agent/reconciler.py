@@ -15,12 +15,12 @@ from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import upserts
-from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
+from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, state_change, stop
 from pipelines.agent.filled_catalogs import fill, point_together, register_together
 from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
 from pipelines.agent.schema_tracking import goes_on
 from pipelines.agent.statement_locks import stops_of
-from pipelines.agent.table_identities import refuse_other_tables, register_again
+from pipelines.agent.table_identities import refuse_other_tables, register_again, why_folder_gone
 from pipelines.agent.version_tables import pointer_of
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
@@ -361,8 +361,9 @@ class Reconciler:
                 return
             raise
         changes: dict[str, object] = {} if good == deployment.checkpoint_ok else {"checkpoint_ok": good}
-        if deployment.state == State.STOPPED and deployment.error and not deployment.error_class:
-            changes |= {"error": ""}
+        why = "" if deployment.external else why_folder_gone(self.world, deployment)
+        if deployment.state == State.STOPPED and deployment.error != why and not deployment.error_class:
+            changes |= {"error": why}
         if changes:
             self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
@@ -383,7 +384,7 @@ class Reconciler:
 
     def _event(self, deployment: Deployment, state: State, detail: str) -> None:
         about = (deployment.table, deployment.version)
-        self.world.event("state", f"{deployment.state} → {state}", about=about, detail=detail)
+        self.world.event("state", state_change(deployment.state, state), about=about, detail=detail)
 
 
 def _waits(query: ReportedQuery) -> bool:

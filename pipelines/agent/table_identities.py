@@ -1,5 +1,7 @@
 """Tables with an id of their own: registered only where they are, and never another one in the place of what was."""
 
+import os
+
 from core.model.errors import Refused
 from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
@@ -33,7 +35,27 @@ def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:
     Spark compares the id of what is read and never of what is written: rows before it would be lost without a word.
     """
     if why := why_other_table(world, deployment):
-        raise Refused(why, remedy=f"headgate plan {deployment.table} --rebuild, or restore its folder from a backup")
+        raise Refused(why, remedy=_remedy(deployment))
+
+
+def refuse_gone(world: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
+    """Raise Refused if the folder of a version's table is gone, in place of what a reader of it was told."""
+    if not deployment.external and world.files.contents(deployment.folder, deployment.format) is None:
+        raise Refused(
+            f"the table of {query_name(deployment.table, deployment.version)} is gone: {_why_gone(deployment.folder)}",
+            remedy=_remedy(deployment),
+        ) from because
+
+
+def why_folder_gone(world: AgentContext, deployment: Deployment) -> str:
+    """Explain that the folder of a version's table is gone, and what to do; empty where it is there.
+
+    Where the folder around it is not there either, the data may not be mounted: that is no loss of one table.
+    """
+    if world.files.is_there(deployment.folder) or not world.files.is_there(os.path.dirname(deployment.folder)):
+        return ""
+    name = query_name(deployment.table, deployment.version)
+    return f"the table of {name} is gone: there is no folder {deployment.folder}; {_remedy(deployment)}"
 
 
 def why_other_table(world: AgentContext, deployment: Deployment) -> str:
@@ -50,7 +72,7 @@ def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
     name = query_name(deployment.table, deployment.version)
     found = world.files.identity(deployment.folder, deployment.format)
     if not found:
-        return f"the table of {name} is gone: {deployment.folder} has no log"
+        return f"the table of {name} is gone: {_why_gone(deployment.folder)}"
     if deployment.table_id and found != deployment.table_id:
         return f"the table of {name} was re-created: its id is {found} and was {deployment.table_id}"
     there = world.files.columns(deployment.folder, deployment.format)
@@ -60,8 +82,16 @@ def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
         return f"the table of {name} has no column {', '.join(lost)} any more: {why}"
     before = VersionFolders(deployment.folder, deployment.checkpoint).before
     if deployment.before_ddl and not world.files.identity(before, deployment.format):
-        return f"the table of the rows from before {name} is gone: {before} has no log"
+        return f"the table of the rows from before {name} is gone: {_why_gone(before)}"
     return ""
+
+
+def _why_gone(folder: str) -> str:
+    return f"{folder} has no log" if os.path.isdir(folder) else f"there is no folder {folder}"
+
+
+def _remedy(deployment: Deployment) -> str:
+    return f"headgate plan {deployment.table} --rebuild, or restore its folder from a backup"
 
 
 def takes_changes(read: TableRead) -> bool:

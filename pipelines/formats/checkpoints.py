@@ -1,6 +1,7 @@
 """Files of tables of every format: what has a transaction log is asked of it, everything else of its own files."""
 
 import os
+import stat
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
@@ -101,6 +102,14 @@ class TableCheckpoints(FileCheckpoints):
             return super().rows_since(folder, format, moment)
         with _reading(folder):
             return self._delta.rows_since(folder, moment)
+
+    def is_there(self, folder: str) -> bool:
+        """Return whether a folder exists on this machine; raises TryAgain where that cannot be told now."""
+        with reachable(folder):
+            try:
+                return stat.S_ISDIR(os.stat(folder).st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
         """Return size and range of what a table holds; None if it does not exist on this machine."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zipfile import is_zipfile
 
 from core.model.errors import PoolUnreachable
 from core.project.connectors import (
@@ -72,15 +73,22 @@ class ConnectorJars:
 
         Raises PoolUnreachable, which names the artifact or the place that is missing.
         """
-        given = [jar for connector in self.connectors for jar in self._given(connector)]
+        given = self.given()
         if not any(connector.coordinates for connector in self.connectors):
-            return tuple(given)
+            return given
         if (fetched := self.fetched()) is None:
             names = ", ".join(connector.name for connector in self.connectors if connector.coordinates)
             say(f"the jars of {names} are being fetched once, into {self.folder}")
             self._fetch(spark, java_home)
             fetched = self.fetched() or ()
         return (*fetched, *given)
+
+    def given(self) -> tuple[str, ...]:
+        """Return the jars that are given by path.
+
+        Raises PoolUnreachable for a place without a jar, a file that is no whole one, and jars that do not go together.
+        """
+        return tuple(jar for connector in self.connectors for jar in self._given(connector))
 
     def fetched(self) -> tuple[str, ...] | None:
         """Return the jars that were fetched before; None where they were not, or one of them is not whole."""
@@ -102,7 +110,6 @@ class ConnectorJars:
         return found | {key: value for key, value in self.conf.items() if key != "spark.sql.extensions"}
 
     def _given(self, connector: Connector) -> list[str]:
-        """Return the jars that are given by path; raises PoolUnreachable for a place or a jar that is not there."""
         found: list[Path] = []
         for place in connector.jars:
             path = self.project / Path(place).expanduser()
@@ -111,6 +118,11 @@ class ConnectorJars:
                 lacks = "has no jar in it" if path.exists() else "does not exist"
                 raise _refusal(connector, f"{path} {lacks}", "correct connectors: in headgate.yml")
             found += jars
+        for jar in found:
+            if not is_zipfile(jar):
+                size = jar.stat().st_size
+                remedy = "copy it again from where it came, whole"
+                raise _refusal(connector, f"{jar} is no whole jar ({size:,} bytes)", remedy)
         if connector.jars and not connector.coordinates:
             _check_given(connector, found)
         return [str(path) for path in found]

@@ -285,12 +285,13 @@ class SparkTables:
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         words = {word.lower() for word in _WORD.findall(sql)}
         tag = tag or f"headgate-{secrets.token_hex(8)}"
+        # Before all that may fail: to remove a tag that was not added is an error of its own, and hides the first.
+        session.spark.addTag(tag)
         try:
             with spark_errors():
                 for row in self._session.spark.sql("SHOW TABLES").collect():
                     if row["tableName"].lower() in words and not row["isTemporary"]:
                         session.spark.sql(f"REFRESH TABLE {_quoted(row['tableName'])}")
-                session.spark.addTag(tag)
                 for view in views:
                     _view_of_files(session, view)
                 frame = session.spark.sql(sql).limit(limit)

@@ -1,5 +1,6 @@
 """Spark's errors translated into ours: the error class, one useful line, and whether trying again can help."""
 
+import logging
 import re
 
 import grpc
@@ -7,6 +8,8 @@ from pyspark.errors import PySparkException
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from pipelines.spark.call_deadlines import MissedDeadline
+
+log = logging.getLogger(__name__)
 
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "CONNECT_CLIENT_UNEXPECTED"})
@@ -21,6 +24,7 @@ _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext 
 _UNEXPLAINED = "Application error processing RPC"
 """A server whose SparkContext has stopped fails while it words its refusal, and says this alone (Spark 4.2.0)."""
 _LONGEST = 600
+_NO_MESSAGE = "no message"
 
 _BY_HAND = {
     "DELTA_SCHEMA_CHANGED": "columns of what it reads were changed by hand{at}: a start goes on from its checkpoint",
@@ -72,13 +76,24 @@ def translate_error(error: BaseException) -> HeadgateError:
     if code == grpc.StatusCode.UNAUTHENTICATED:
         return EngineRefused("the pool refused our token", error_class="UNAUTHENTICATED", remedy="restart the pool")
     if not isinstance(error, PySparkException | grpc.RpcError):
-        return PoolUnreachable(f"the client failed: {type(error).__name__}: {first_line(text)}")
+        return _failed_here(error)
     if _UNEXPLAINED in text:
         return MaybeStopped("the pool failed in this call and did not say why", remedy="see the pool's log")
     if any(mark in text for mark in _STOPPED):
         return MaybeStopped(first_line(text), error_class=error_class(text))
     named = error.getCondition() if isinstance(error, PySparkException) else None
     return EngineRefused(first_line(text), error_class=error_class(text) or named or "")
+
+
+def _failed_here(error: BaseException) -> PoolUnreachable:
+    """Convert what neither Spark nor the connection has raised: a failure of the client, whose words may say nothing.
+
+    Python's name of it is for the log, which has the trace.
+    """
+    log.warning("the client of the pool failed", exc_info=error)
+    said = first_line(str(error))
+    words = f": {said}" if said != _NO_MESSAGE else " in this call and did not say why"
+    return PoolUnreachable(f"the client of the pool failed{words}", remedy="headgate logs agent shows where")
 
 
 def error_class(text: str) -> str:
@@ -99,7 +114,7 @@ def first_line(text: str) -> str:
         return words
     lines = [line.strip() for line in body.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("at ", "== SQL", "=== ", "+- ", "'", "--"))]
-    useful = next((line for line in lines if _useful(line)), lines[0] if lines else "no message")
+    useful = next((line for line in lines if _useful(line)), lines[0] if lines else _NO_MESSAGE)
     useful = _SESSION.sub("", useful)
     useful = re.sub(r"^(?:\([\w.$]+\) |[\w.$]+(?:Exception|Error): )+", "", useful)
     useful = re.sub(r"^\[[A-Z][A-Z0-9_.]*\] ?", "", useful)

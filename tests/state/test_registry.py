@@ -42,6 +42,19 @@ def test_each_version_knows_when_it_began_to_serve_and_what_it_replaced(ledger: 
     )
 
 
+def test_a_line_says_what_its_version_keeps_and_when_it_began_to_serve(ledger: Ledger, deployment: Made) -> None:
+    for version, mode, stateful in ((1, "append", False), (2, "upsert/2", False), (3, "upsert/2", True)):
+        ledger.put_deployment(deployment("orders", version, mode=mode, stateful=stateful, active=False))
+    ledger.activate({ORDERS: 2}, by="run2", at=20.0)
+    lines = {line.version: (line.keyed, line.stateful, line.active, line.served_at) for line in ledger.statements()}
+    assert lines == {
+        1: (False, False, False, None),
+        2: (True, False, True, 20.0),
+        3: (True, True, False, None),
+    }
+    assert {type(value) for line in lines.values() for value in line[:3]} == {bool}
+
+
 def test_release_moves_all_pointers_or_none(ledger: Ledger, deployment: Made) -> None:
     ledger.put_deployment(deployment("orders", 1))
     ledger.put_deployment(deployment("orders", 2, active=False))

@@ -237,7 +237,7 @@ COMMAND_SPECS = (
     CommandSpec("restore", HOUSE, "Put a backup in the place of the ledger, which is kept; no agent may run.",
                 "headgate restore ledger-monday.db --env dev --confirm pizzeria", "backup_restore:restore",
                 arguments.restore),
-    CommandSpec("doctor", HOUSE, "Check Java, Python, disk, terminal, project, home, agent, pool, ledger.",
+    CommandSpec("doctor", HOUSE, "Check Java, jars, Python, disk, terminal, project, home, agent, ledger.",
                 "headgate doctor --json", "doctor:doctor", arguments.doctor),
     CommandSpec("demo", HOUSE, "Run the sample project: a pizzeria.",
                 "headgate demo\nheadgate demo ./my-demo --no-console\nheadgate demo ./on-delta --format delta\n"

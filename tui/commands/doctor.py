@@ -17,12 +17,12 @@ def doctor(context: CommandContext) -> int:
     folder = _folder(context)
     project = doctor_checks.check_project(folder) if folder else None
     place = _place(context, project)
-    checks = list(doctor_checks.check_machine(context.environ, place.data if place else context.cwd))
+    checks = list(doctor_checks.check_machine(context.environ, place.data if place else context.cwd, place))
+    if project and project.ok and place:
+        project = doctor_checks.check_tables(folder, context.operations.declared)
     checks += [project] if project else []
     if place:
         checks += [doctor_checks.check_home(place), doctor_checks.check_agent(place, context.operations.client)]
-        jars = doctor_checks.check_connectors(place)
-        checks += [jars] if jars else []
         checks += [doctor_checks.check_pool(place), doctor_checks.check_ledger(place)]
         logout = doctor_checks.check_logout(place)
         checks += [logout] if logout else []

@@ -48,8 +48,8 @@ def report(context: CommandContext) -> int:
 def as_data(trees: "list[tuple[str, tuple[HierarchyRow, ...]]]", context: CommandContext) -> dict[str, Any]:
     """Return `headgate.report/1`; fields may be added within /1, never changed. What is not known is null.
 
-    `{"format", "project", "environment", "table", "product", "layer", "external", "stateful", "owner", "declared",
-    "folder", "files": [path], "version", "state", "lag_rows", "trend", "streamed", "again", "hidden",
+    `{"format", "project", "environment", "table", "product", "layer", "external", "stateful", "keyed", "owner",
+    "declared", "folder", "files": [path], "version", "state", "lag_rows", "trend", "streamed", "again", "hidden",
     "parents": [the same, nested], "children": [the same, nested]}`.
 
     A parent has `parents` alone, a child `children` alone. `streamed`: how it is read by, or reads, the table that it

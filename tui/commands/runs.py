@@ -3,13 +3,15 @@
 import json
 import textwrap
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from core.model.actions import StepKind
 from core.model.errors import AgentUnreachable, Refused
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
-from core.run.model import StepState, step_word
+from core.plan.model import Step
+from core.run.model import SATISFIED, StepState, step_word
 from core.run.stopped_tables import stopped_serving, stopped_serving_words
 from core.run.time_left import time_left
 from core.text.units import duration_range
@@ -75,10 +77,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
             _tell_steps(context, row, told)
             if row.state in ENDED or (is_held(row) and not past_hold):
                 return _report(context, row, told=True)
-            done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
-            current = next((step for step in row.steps if step.state in ("running", "gate")), None)
-            now = f"{act_words(current.do)} {current.table} {current.note}" if current else str(row.state)
-            where = f"{done} of {len(row.steps)} steps, {now}{left_words(time_left(planned, row.steps, time.time()))}"
+            where = progress_words(row, planned, time.time())
             voice.progress(WaitProgress(f"run {row.id}", time.monotonic() - began, 0.0, where))
             if agent_process.is_listening(operations.client):
                 seen = time.monotonic()
@@ -91,6 +90,16 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
     except KeyboardInterrupt:
         voice.say(f"detached: run {run_id} continues; headgate runs {run_id} --follow follows it")
         return INTERRUPTED
+
+
+def progress_words(row: RunRow, planned: Sequence[Step], now: float) -> str:
+    """Write how far a run that has not ended is, and what it does now."""
+    done = sum(step.state in SATISFIED for step in row.steps)
+    current = next((step for step in row.steps if step.state in ("running", "gate")), None)
+    doing = f"{act_words(current.do)} {current.table} {current.note}".rstrip() if current else str(row.state)
+    if done == len(row.steps):
+        doing = "all steps are done"
+    return f"{done} of {len(row.steps)} steps, {doing}{left_words(time_left(planned, row.steps, now))}"
 
 
 _STEP_FIELDS = (

@@ -14,7 +14,7 @@ from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.statement_output import check_fail_on, short_or_dash, statement_as_json
 from tui.presentation.styling.value_formatting import long_duration, rate, short_duration, short_number
-from tui.presentation.view.table_files import file_words, log_words
+from tui.presentation.view.table_files import file_words, log_words, looked_at_words
 
 
 def show(context: CommandContext) -> int:
@@ -98,6 +98,7 @@ def _holds(figures: TableStatistics, rows_total: int | None, now: float) -> str:
         parts.append(f"oldest {long_duration(now - figures.earliest)}")
     if figures.gone:
         parts.append(f"{counted(figures.gone, 'file')} it has read no longer exist")
+    parts += filter(None, [looked_at_words(figures, now)])
     return "  ".join(parts)
 
 

@@ -38,7 +38,7 @@ class SharedActionsScreen(ConsoleScreen):
         self.typed.begin(":")
 
     def do_filter(self, key: str) -> None:
-        self.typed.begin("/", self.typed.filter_text)
+        self.typed.begin("/")
 
     def do_help(self, key: str) -> None:
         self.state.host.open_screen("help", about=self.screen_name, now=self.action_context())

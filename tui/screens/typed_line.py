@@ -40,8 +40,8 @@ class TypedLine:
 
     def _change(self, entry: InputLine) -> None:
         self.entry = None if entry.done else entry
-        if entry.sign == "/" and entry.done != "accept":
-            self.filter_text = "" if entry.done else entry.text.strip()
+        if entry.sign == "/":
+            self.filter_text = entry.text.strip() if entry.done in ("", "accept") else ""
         if entry.done == "accept":
             self._remember(entry)
             if entry.sign == ":":

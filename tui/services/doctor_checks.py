@@ -8,19 +8,25 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from core.model.errors import HeadgateError, LedgerUnavailable, Refused, VersionMismatch
+from core.model.errors import HeadgateError, InvalidProject, LedgerUnavailable, Refused, UsageError, VersionMismatch
+from core.model.problems import Severity
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
+if TYPE_CHECKING:
+    from tui.project_folder.project_reader import ProjectDeclaration
+
 DISK_BYTES = 2 * 1000**3
 PYTHON = (3, 11)
 TERMINAL = (80, 24)
+SHOWN_PROBLEMS = 5
+"""Problems of a project that one check names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +53,30 @@ class DoctorCheck:
         }
 
 
-def check_machine(environ: Mapping[str, str], folder: str) -> tuple[DoctorCheck, ...]:
-    """Check what is needed before any project: Java, engine, Python, disk at the folder, terminal."""
-    return (*check_engine(environ), check_python(), check_disk(folder), check_terminal(environ))
+def check_machine(
+    environ: Mapping[str, str], folder: str, place: SelectedEnvironment | None = None
+) -> tuple[DoctorCheck, ...]:
+    """Check what a start needs: Java, engine, jars of an environment, Python, disk at the folder, terminal."""
+    return (*check_engine(environ, place), check_python(), check_disk(folder), check_terminal(environ))
 
 
-def check_engine(environ: Mapping[str, str]) -> tuple[DoctorCheck, ...]:
-    """Ask the Spark side, in a child process of its own, about Java and itself."""
+def check_engine(environ: Mapping[str, str], place: SelectedEnvironment | None = None) -> tuple[DoctorCheck, ...]:
+    """Ask the Spark side, in a child process of its own, about Java, itself, and the jars of an environment's pool."""
+    words = ["--json"]
+    if place is not None:
+        words += ["--project", place.folder, "--env", place.environment, "--home", place.where.home]
     try:
-        done = os_processes.run_module("pipelines.doctor", ("--json",), environ, seconds=60)
+        done = os_processes.run_module("pipelines.doctor", words, environ, seconds=60)
         found = json.loads(done.stdout)["checks"]
         return tuple(
-            DoctorCheck(str(c["name"]), bool(c["ok"]), str(c["summary"]), str(c["remedy"]), facts=dict(c["facts"]))
+            DoctorCheck(
+                str(c["name"]),
+                bool(c["ok"]),
+                str(c["summary"]),
+                str(c["remedy"]),
+                warning=bool(c["warning"]),
+                facts=dict(c["facts"]),
+            )
             for c in found
         )
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
@@ -124,12 +142,40 @@ def check_project(folder: str) -> DoctorCheck:
         return DoctorCheck("project", False, f"{path} cannot be read: {error}", "make it a text file that you can read")
     problems: list[Problem] = []
     read_manifest(text, problems)
-    found = in_reading_order(problems)
-    if not found:
+    if not problems:
         return DoctorCheck("project", True, str(path), facts={"folder": folder})
-    facts = {"folder": folder, "problems": [problem.as_json() for problem in found]}
-    summary = "; ".join(f"{folder}/{problem.where}: {problem.summary}" for problem in found)
-    return DoctorCheck("project", False, summary, found[0].remedy or "correct what is listed", facts=facts)
+    return _wrong_project(folder, [problem.as_json() for problem in in_reading_order(problems)])
+
+
+def check_tables(folder: str, declared: "Callable[[], ProjectDeclaration]") -> DoctorCheck:
+    """Check the files of all tables as a plan reads them: each problem with its file and line."""
+    from core.text.wording import counted
+
+    try:
+        found = declared()
+    except InvalidProject as error:
+        wrong = [problem for problem in error.problems if problem.get("severity") != Severity.WARNING]
+        return _wrong_project(folder, wrong)
+    except UsageError as error:
+        return DoctorCheck("project", False, error.summary, error.remedy or "headgate plan says more")
+    told = counted(len(found.project.tables), "table")
+    if found.warnings:
+        told += f", {counted(len(found.warnings), 'warning')}: headgate plan --all lists them"
+    return DoctorCheck("project", True, f"{folder}: {told}", facts={"folder": folder})
+
+
+def _wrong_project(folder: str, problems: Sequence[Mapping[str, object]]) -> DoctorCheck:
+    summary = "; ".join(_located(folder, problem) for problem in problems[:SHOWN_PROBLEMS])
+    if len(problems) > SHOWN_PROBLEMS:
+        summary += f"; and {len(problems) - SHOWN_PROBLEMS} more, which headgate plan --all lists"
+    facts = {"folder": folder, "problems": list(problems)}
+    remedy = str(problems[0]["remedy"]) or "correct what is listed"
+    return DoctorCheck("project", False, summary, remedy, facts=facts)
+
+
+def _located(folder: str, problem: Mapping[str, object]) -> str:
+    place = ":".join(str(problem[part]) for part in ("file", "line", "column") if problem[part] is not None)
+    return f"{folder}/{place}: {problem['summary']}" if place else str(problem["summary"])
 
 
 def check_home(place: SelectedEnvironment) -> DoctorCheck:
@@ -200,34 +246,6 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
     if agent_process.find_agent_process(place) is None:
         return DoctorCheck("pool", True, f"last seen: {text}", "headgate up starts it", warning=True)
     return DoctorCheck("pool", True, text)
-
-
-def check_connectors(place: SelectedEnvironment) -> DoctorCheck | None:
-    """Check that the jars of the project's connectors are there; None for a project that needs none."""
-    from core.project.connectors import FETCHED_LIST, fetched_folder
-    from core.project_files.manifest import MANIFEST_PATH, read_manifest
-
-    try:
-        connectors = read_manifest(Path(place.folder, MANIFEST_PATH).read_text("utf-8-sig"), []).connectors
-    except (OSError, UnicodeDecodeError):
-        return None
-    if not connectors:
-        return None
-    names = ", ".join(connector.name for connector in connectors)
-    for jars in (Path(place.folder) / Path(jar).expanduser() for connector in connectors for jar in connector.jars):
-        if not jars.exists():
-            return DoctorCheck("jars", False, f"{names}: {jars} does not exist", "correct connectors: in headgate.yml")
-    coordinates = ", ".join(each for connector in connectors for each in connector.coordinates)
-    if not coordinates:
-        return DoctorCheck("jars", True, f"{names}: jars from {', '.join(connectors[0].jars)}")
-    folder = Path(fetched_folder(place.where.home, connectors))
-    try:
-        sizes = json.loads((folder / FETCHED_LIST).read_text("utf-8"))
-    except (OSError, ValueError):
-        return DoctorCheck("jars", True, f"{names}: {coordinates} is fetched when the pool first starts", warning=True)
-    facts = {"folder": str(folder), "jars": sorted(sizes)}
-    text = f"{names}: {coordinates}, {len(sizes)} jars, {sum(sizes.values()) / 1e6:.1f} MB in {folder}"
-    return DoctorCheck("jars", True, text, facts=facts)
 
 
 def check_ledger(place: SelectedEnvironment) -> DoctorCheck:

@@ -1,6 +1,6 @@
 """What stands in FROM, as sides of names: tables, parts of WITH, subqueries, joins, lateral views and their like."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from sqlglot import exp
@@ -27,6 +27,7 @@ from core.sql.parsing.parser import parse_expression
 from core.sql.parsing.read_clauses import WatermarkClause
 from core.sql.parsing.stream_clauses import HIDDEN, StreamClauses
 from core.sql.parsing.table_names import NamedRead
+from core.sql.statement import CHANGE_COLUMNS
 from core.sql.tokens.lexer import open_sql, tokens_of
 
 Ctes = Mapping[str, Relation]
@@ -42,9 +43,17 @@ class FromSources:
     """Reads what stands in FROM, in one statement."""
 
     def __init__(
-        self, walk: ColumnResolver, query: Callable[[Any, Ctes, Sides, str], Relation], text: str, *, stateful: bool
+        self,
+        walk: ColumnResolver,
+        query: Callable[[Any, Ctes, Sides, str], Relation],
+        text: str,
+        *,
+        stateful: bool,
+        changes: Collection[int],
     ) -> None:
+        """Prepare for one text; `changes` are the offsets of the tables whose changes are streamed, not their rows."""
         self.walk = walk
+        self._changes = changes
         self._text = text
         self._query = query
         self._stateful = stateful
@@ -99,7 +108,17 @@ class FromSources:
         items = self._columns[table]
         missing = "" if items is not None else f"no DDL declares {table}"
         hidden = (table_column(table, "_metadata", METADATA),)
-        return Relation(list(items or ()), {}, {table: None}, missing, table, hidden=hidden)
+        return Relation(
+            [*(items or ()), *self._feed(entry, items or ())], {}, {table: None}, missing, table, hidden=hidden
+        )
+
+    def _feed(self, entry: NamedRead, known: Iterable[RelationColumn]) -> list[RelationColumn]:
+        """Return the columns that the change feed of a table adds to its own, where its changes are read."""
+        if entry.start not in self._changes:
+            return []
+        names = {item.name for item in known}
+        table = parse_table_name(entry.name)
+        return [table_column(table, each.name, each.type) for each in CHANGE_COLUMNS if each.name not in names]
 
     def _watermarked(self, mark: StreamClauses | None, source: Any, relation: Relation, ctes: Ctes) -> Relation:
         """Add the column that `WATERMARK expression AS name` makes; late rows are dropped where state is kept."""

@@ -57,7 +57,8 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
         query = parse_query(marks.tokens, source.text)
         fold_names(query)
         resolve_table_names(query, marks)
-        reading = _StatementTracer(columns_of, parsed.select, stateful=parsed.stateful)
+        changes = frozenset(read.start for read in parsed.reads if read.takes_changes)
+        reading = _StatementTracer(columns_of, parsed.select, stateful=parsed.stateful, changes=changes)
         relation = reading.query(query, {}, ())
     except (SqlDiagnostic, RecursionError) as failure:
         reason = failure.summary if isinstance(failure, SqlDiagnostic) else "the SQL is nested too deeply to be traced"
@@ -82,9 +83,9 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
 class _StatementTracer:
     """One statement, read from its innermost queries outwards."""
 
-    def __init__(self, columns_of: ColumnsOf, text: str, *, stateful: bool) -> None:
+    def __init__(self, columns_of: ColumnsOf, text: str, *, stateful: bool, changes: frozenset[int]) -> None:
         self.walk = ColumnResolver(columns_of, self.query)
-        self.sources = FromSources(self.walk, self.query, text, stateful=stateful)
+        self.sources = FromSources(self.walk, self.query, text, stateful=stateful, changes=changes)
 
     def query(self, query: Any, ctes: Ctes, outer: Sides, label: str = "") -> Relation:
         """Read a query; `label` is the name of the part that it is."""

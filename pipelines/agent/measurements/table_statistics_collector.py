@@ -41,14 +41,21 @@ class TableStatisticsCollector:
     def __init__(self, world: AgentContext, load: PoolUtilization) -> None:
         self._world = world
         self._load = load
-        self._looked = {key: statistics.at or 0.0 for key, statistics in world.ledger.table_statistics().items()}
+        known = world.ledger.table_statistics()
+        self._looked = {key: statistics.at or 0.0 for key, statistics in known.items()}
+        self._rows = {key: statistics.rows for key, statistics in known.items()}
 
     def round(self, deployments: tuple[Deployment, ...]) -> None:
         """Measure the headroom, then every table that is due, the longest unseen first."""
         self._world.ledger.put_headroom(self._headroom())
         by_version = {(d.table, d.version): d for d in deployments}
         now = self._world.clock()
-        due = [key for key, deployment in by_version.items() if self._is_due(key, deployment.created_at, now)]
+        rows = {(m.table, m.version): m.rows_total for m in self._world.ledger.measurements()}
+        due = [
+            key
+            for key, deployment in by_version.items()
+            if self._is_due(key, deployment.created_at, now) or self._outgrown(key, rows.get(key), now)
+        ]
         found: dict[Key, TableStatistics] = {}
         ends_at = time.monotonic() + ROUND_S
         for key in sorted(due, key=lambda key: (self._looked.get(key, 0.0), key)):
@@ -65,6 +72,13 @@ class TableStatisticsCollector:
     def _is_due(self, key: Key, created_at: float, now: float) -> bool:
         looked = self._looked.get(key, 0.0)
         return now - looked >= min(EVERY_S, max(TICK_S, looked - created_at))
+
+    def _outgrown(self, key: Key, rows: int | None, now: float) -> bool:
+        """Return whether a table holds twice the rows that it was looked at with: the first look finds most of them
+        empty."""
+        before = self._rows.get(key)
+        grew = rows is not None and before is not None and rows > 2 * before
+        return grew and now - self._looked.get(key, 0.0) >= TICK_S
 
     def measure(self, tables: Iterable[TableName], seconds: float) -> tuple[list[TableName], list[TableName]]:
         """Measure tables now; returns those that were measured in the time, and those that were not."""
@@ -95,6 +109,7 @@ class TableStatisticsCollector:
         if found:
             self._world.ledger.put_table_statistics(found)
         self._looked |= {key: statistics.at or 0.0 for key, statistics in found.items()}
+        self._rows |= {key: statistics.rows for key, statistics in found.items()}
 
     def _statistics(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
         """Measure one table; empty if its location cannot be reached: the last statistics stay, with their age."""

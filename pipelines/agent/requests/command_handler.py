@@ -12,6 +12,7 @@ from core.changes.spark_analysis import question_from_json
 from core.changes.upgrade_proof import proof_key
 from core.model.actions import StepKind
 from core.model.errors import (
+    EngineRefused,
     HeadgateError,
     LedgerUnavailable,
     PoolUnreachable,
@@ -35,6 +36,7 @@ from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_continued
 from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.table_identities import refuse_gone
 from pipelines.spark import call_deadlines
 from state.row_types import CommandRow, RunRow, StagedRow
 
@@ -301,7 +303,16 @@ class CommandHandler:
         name = self._world.layout.pointer_name(table) if whole else self._world.layout.catalog_name(table, version)
         limit = max(1, min(int(args.get("limit") or 20), PEEK_ROWS))
         pool = self._world.pool.connection()
-        columns, rows = pool.call(PEEK_S, pool.tables.read, f"SELECT * FROM `{name}`", limit)
+        looked_at = self._world.ledger.deployment(table, version)
+        try:
+            columns, rows = pool.call(PEEK_S, pool.tables.read, f"SELECT * FROM `{name}`", limit)
+        except EngineRefused as error:
+            if looked_at is not None:
+                refuse_gone(self._world, looked_at, error)
+            raise
+        if not rows and looked_at is not None:
+            # Files without a log that are gone are no rows to Spark (4.2.0).
+            refuse_gone(self._world, looked_at)
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _analyse(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:

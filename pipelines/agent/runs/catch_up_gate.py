@@ -200,7 +200,9 @@ def _limit_words(mine: Measurement, theirs: Measurement | None, deployment: Depl
     if not mine.lag_files:
         return ""
     age = f", {mine.behind_s:,.0f} s behind" if mine.behind_s else ""
-    if whole or mine.batch is None:
+    if mine.batch is None:
+        return f"{age}, before its first batch"
+    if whole:
         return f"{age}, limit 0"
     rows, age_s = _limits(mine, theirs, deployment)
     return f"{age}, limit {f'{rows:,} rows or ' if mine.lag_rows is not None else ''}{age_s:,.0f} s"

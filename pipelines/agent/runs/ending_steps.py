@@ -5,7 +5,7 @@ from core.model.names import physical_name
 from core.model.states import State, WantedState
 from core.plan.model import Step
 from core.run.state_machine import RunEvidence, StepDone, StepFailed, StepKept
-from pipelines.agent.deployment_lifecycle import mark_stopped
+from pipelines.agent.deployment_lifecycle import mark_stopped, state_change
 from pipelines.agent.deployment_lifecycle import stop as stop_query
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.trash_moves import set_aside, take_out
@@ -25,7 +25,7 @@ def stop(run: OpenRun, step: Step) -> RunEvidence:
     stop_query(run.world, deployment)
     mark_stopped(run.world, deployment)
     about = (step.table, step.version)
-    run.world.event("state", f"{deployment.state} → {State.STOPPED}, by run {run.id}", about=about)
+    run.world.event("state", f"{state_change(deployment.state, State.STOPPED)}, by run {run.id}", about=about)
     return StepDone(step.n, _left_there(run, deployment))
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Collection
 
-from core.model.actions import StepKind
+from core.model.actions import Action, StepKind
 from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import State, WantedState
@@ -51,7 +51,15 @@ def _passed_over(run: OpenRun, tables: Collection[TableName]) -> str:
 
 
 def moves_in_words(run: OpenRun, step: Step) -> str:
-    return ", ".join(f"{table} → {physical_name(table, version)}" for table, version in run.versions(step))
+    """Write which version each pointer leads to; where that is the one from before, it gets its columns alone."""
+    return ", ".join(_move_in_words(run, table, version) for table, version in run.versions(step))
+
+
+def _move_in_words(run: OpenRun, table: TableName, version: int) -> str:
+    node, name = run.nodes[table], physical_name(table, version)
+    if node.from_version == version and node.action in (Action.RESTART, Action.REBUILD):
+        return f"{table} shows all columns of {name}"
+    return f"{table} → {name}"
 
 
 def has_swapped(run: OpenRun, step: Step) -> bool:

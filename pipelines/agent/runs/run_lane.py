@@ -34,6 +34,7 @@ from core.run.stopped_tables import (
     stopped_serving,
     stopped_serving_words,
 )
+from core.text.wording import without_numbers
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.aborted_versions import abort, give_up, stop_failed
 from pipelines.agent.runs.pointer_moves import put_back
@@ -214,7 +215,7 @@ class RunDriver:
 
     def _perform(self, step: Step) -> RunEvidence:
         """Perform a step; while the pool cannot be reached, wait and try again, within a bound."""
-        until = self._world.monotonic() + POOL_WAIT_S
+        until, said = self._world.monotonic() + POOL_WAIT_S, ""
         while True:
             try:
                 self._world.faults.pass_by(f"effect {step.n} {step.do}")
@@ -226,7 +227,9 @@ class RunDriver:
                     if step.do is StepKind.SWAP:
                         self._world.adrift.update(step.tables or (step.table,))
                     return StepFailed(step.n, error.summary)
-                log.info("step %s waits: %s", step.n, error.summary)
+                if (news := without_numbers(error.summary)) != said:
+                    log.info("step %s waits: %s", step.n, error.summary)
+                said = news
                 self._world.stopping.wait(POLL_S)
             except Exception as error:
                 return _unforeseen(step, error)

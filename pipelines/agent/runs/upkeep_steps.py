@@ -12,7 +12,7 @@ from threading import Lock, Thread
 from core.model.actions import StepKind
 from core.model.errors import HeadgateError, PoolUnreachable, Refused
 from core.model.names import physical_name, query_name
-from core.model.states import WantedState
+from core.model.states import State, WantedState
 from core.plan.model import Step
 from core.ports.storage import Upkeep
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
@@ -146,7 +146,15 @@ def _unread(world: AgentContext, parent: Deployment, reader: Deployment, moment:
             continue
         version = world.files.unread_before(checkpoint, source, moment, takes_changes=reads[n].takes_changes)
         if version is not None:
-            yield f"{query_name(reader.table, reader.version)} has not read version {version}"
+            yield f"{query_name(reader.table, reader.version)} has not read version {version}{_reads_on(reader)}"
+
+
+def _reads_on(reader: Deployment) -> str:
+    """Write what has a reader that stands still read on; empty where it runs, or nothing has it run again."""
+    if reader.deleted or (reader.wanted == WantedState.RUNNING and reader.state != State.FAILED):
+        return ""
+    version = "" if reader.active else f"@v{reader.version}"
+    return f" and is {reader.state}: headgate start {reader.table}{version} has it read on"
 
 
 def _done(run: OpenRun, step: Step, deployment: Deployment) -> Upkeep | None:

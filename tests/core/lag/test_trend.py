@@ -171,6 +171,16 @@ def test_parent_that_is_stopped_failed_dropped_or_starved_starves_its_reader(
     assert set(words(watch.look(300), SETTLED_S, changed)) == {"starved"}
 
 
+@pytest.mark.parametrize("state", [State.STOPPED, State.FAILED])
+@pytest.mark.parametrize("parent", [replace(PARENT, state=State.STOPPED), replace(PARENT, missing=True)])
+def test_a_statement_that_does_not_run_is_not_starved(state: State, parent: UpstreamHealth) -> None:
+    watch = Watch(kept_up(1, 5.0), parents=(PARENT,))
+    watch.look(120)
+    watch.model.rate, watch.model.running, watch.state, watch.parents = 0, False, state, (parent,)
+    changed = watch.model.now
+    assert "starved" not in words(watch.look(120), SETTLED_S, changed)
+
+
 def test_running_parent_that_falls_silent_starves_its_reader_unless_it_is_known_to_be_idle() -> None:
     for trend, word in (("", "starved"), (Trend.IDLE, "idle"), (Trend.STALLED, "starved")):
         watch = Watch(kept_up(1, 5.0), parents=(replace(PARENT, trend=trend),))

@@ -6,9 +6,11 @@ import pytest
 
 from core.lineage.column_lineage import DOWNSTREAM, UPSTREAM, ColumnLineage, LineageTracer
 from core.lineage.table_graph import table_graph
+from core.model.names import TableName as T
 from core.project.model import Project
 from core.project_files.loader import read_project
 from core.sql.lineage.model import ColumnOrigin, InputKind
+from tui.presentation.reports.column_lineage import tree
 
 HEAD = "project: p\nid: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c\ndefault_env: dev\nenvironments: {dev: {}}\n"
 LANDED = "CREATE TABLE landed (id BIGINT, Kind STRING, amount INT) USING json LOCATION 'in'"
@@ -147,3 +149,52 @@ def test_the_whole_has_the_edges_of_the_graph_and_no_cycle(direction: str) -> No
     for table in tracer.tables():
         for edge in tracer.trace(ColumnOrigin(table), direction).edges:
             assert edge.target.table in graph.children(edge.source.table)
+
+
+KEYED = {
+    "headgate.yml": f"{HEAD}connectors: {{delta: {{}}}}\n",
+    "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql": LANDED,
+    "pipelines/facts/p/kept/kept.yml": "mode: upsert\nkey: [id]\nsequence: amount\n",
+    "pipelines/facts/p/kept/sql-scripts/ddl.kept.sql": TABLES["kept"][0].replace("parquet", "delta"),
+    "pipelines/facts/p/kept/sql-scripts/dml.kept.sql": TABLES["kept"][1],
+    "pipelines/facts/p/marked/sql-scripts/ddl.marked.sql": (
+        "CREATE TABLE marked (id BIGINT, what STRING, n BIGINT, at TIMESTAMP) USING delta"
+    ),
+    "pipelines/facts/p/marked/sql-scripts/dml.marked.sql": (
+        "INSERT INTO marked SELECT id, upper(k._change_type) AS what, _commit_version AS n,\n"
+        "_commit_timestamp AS at FROM STREAM kept AS k WHERE _change_type <> 'update_preimage'"
+    ),
+}
+
+
+@pytest.mark.parametrize("said", [False, True], ids=["implied", "written"])
+def test_what_a_change_feed_adds_is_traced_to_the_feed_of_its_table(said: bool) -> None:
+    texts = dict(KEYED)
+    if said:
+        place = "pipelines/facts/p/marked/sql-scripts/dml.marked.sql"
+        texts[place] = texts[place].replace("STREAM kept", "STREAM kept WITH ('readChangeFeed'='true')")
+    keyed, problems = read_project(texts)
+    assert keyed is not None and not problems, problems
+    found = LineageTracer(keyed).trace(ColumnOrigin(T("marked")), UPSTREAM)
+    assert found.gaps == ()
+    assert {"kept._change_type -> marked.what", "kept._commit_version -> marked.n"} < {*shown(found)}
+    assert {"kept._commit_timestamp -> marked.at", "kept._change_type -> marked.* WHERE"} < {*shown(found)}
+    feed = {str(node.at.column): node.type for node in found.nodes if node.of_feed}
+    assert feed == {"_change_type": "string", "_commit_version": "bigint", "_commit_timestamp": "timestamp"}
+    down = LineageTracer(keyed).trace(ColumnOrigin(T("kept"), "id"), DOWNSTREAM)
+    assert shown(down) == ["kept.id -> marked.id"] and down.gaps == ()
+
+
+def test_a_stream_of_rows_has_no_columns_of_a_change_feed() -> None:
+    found = traced("both.word", both="INSERT INTO both SELECT id, _change_type AS word FROM STREAM kept")
+    assert [(gap.name, gap.reason) for gap in found.gaps] == [("_change_type", "no source has such a column")]
+
+
+def test_the_tree_says_that_a_column_is_of_the_change_feed() -> None:
+    keyed, _ = read_project(KEYED)
+    assert keyed is not None
+    rows = tree(LineageTracer(keyed).trace(ColumnOrigin(T("marked"), "n"), UPSTREAM))
+    assert [(row.name, row.type, row.place) for row in rows] == [
+        ("marked.n", "bigint", "dml.marked.sql:1"),
+        ("kept._commit_version", "bigint", "change feed of kept"),
+    ]

@@ -108,7 +108,7 @@ def test_a_reader_that_could_not_go_on_keeps_the_column_out() -> None:
     before[T("b")] = replace(before[T("b")], checkpoint_ok=False)
     found = planned(on_delta("a", "b", "c", a=WIDER), before, "a")
     (refusal,) = found.refusals
-    assert refusal.summary.startswith("b cannot be started: its checkpoint is missing")
+    assert refusal.summary.startswith("b cannot be started: its checkpoint or its table is missing")
 
 
 def test_a_star_that_would_write_the_column_into_a_table_without_it_is_refused() -> None:

@@ -141,7 +141,8 @@ def test_what_would_restart_in_place_may_be_written_again_as_well() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        ({}, {"yml": KEYED.replace("compatible", "other")}, "its tags do not include compatible"),
+        ({}, {"yml": KEYED.replace("compatible", "other")}, "its tags do not include compatible, by which its yml "
+         "says that its rows may all be written again, and change beneath whoever reads them"),
         ({"yml": KEYED.replace("[id]", "[kind]")}, {}, "its primary key changes"),
         ({"yml": KEYED.replace("sequence: seq\n", "")}, {},
          "its sequence changes, and a row of before might hide every newer one"),
@@ -170,7 +171,7 @@ def test_it_is_refused_where_rows_would_come_out_wrong(
 def test_a_reader_that_is_not_tolerant_keeps_it_out() -> None:
     made = declared(parent="owner: x\n")
     assert why(planned(made, made)) == [
-        "the tags of b do not include tolerant, and it would get rows again in any order"
+        "the tags of b do not include tolerant, by which its yml says that it takes rows that come again, in any order"
     ]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from core.model.actions import Strategy, strategy_lines, typed_strategy
 from core.model.errors import UsageError
 from core.model.names import TableName as T
 from core.observed.deployment import Binding, ObservedDeployment
@@ -12,7 +13,7 @@ from core.observed.table_statistics import TableStatistics
 from core.plan.descriptions import step_line
 from core.plan.model import Plan
 from core.plan.rendering import plan_lines
-from core.plan.request import PlanRequest, parse_choice, parse_start
+from core.plan.request import PlanRequest, command_words, parse_choice, parse_choices, parse_start
 from core.planning.planner import make_plan
 from core.project.model import Project, Settings
 from tests.support.domain_builders import actions, deployed, plan, project, running, steps, table
@@ -115,6 +116,27 @@ def _request(words: list[str]) -> PlanRequest:
             case _:
                 found = replace(found, tables=(*found.tables, T(word)))
     return found
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_plan_names_a_strategy_as_it_is_typed_and_as_help_names_it(strategy: Strategy) -> None:
+    typed = f"a={typed_strategy(strategy)}"
+    assert command_words(PlanRequest(tables=(T("a"),), choices=(parse_choice(typed),)))[-1] == typed
+    assert "_" not in typed and any(line.startswith(typed[2:]) for line in strategy_lines(76))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        (("a=carry_ovr",), "there is no strategy 'carry_ovr' (did you mean carry-over?)"),
+        (("a=zzz",), "in-place, partial, fork, seeded, carry-over"),
+        (("a=in_place", "a=carry-over"), "two strategies are chosen for a: in-place and carry-over"),
+    ],
+)
+def test_what_is_wrong_with_a_choice_is_said_in_the_words_of_help(chosen: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_choices(chosen)
+    assert said in f"{refused.value.summary} ({refused.value.remedy})"
 
 
 def drawn(found: Plan) -> str:

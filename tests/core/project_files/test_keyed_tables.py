@@ -56,10 +56,15 @@ def test_how_rows_replace_others_is_read_and_comes_back_from_its_text() -> None:
 @pytest.mark.parametrize(
     ("yml", "expected"),
     [
-        ("mode: upsert\n", "1: mode must be append where there is no key"),
+        ("mode: upsert\n", "1: mode is upsert and there is no key: nothing tells one row from another"),
+        ("mode: upsert\nsequence: at\nkey: []\n", "3: mode is upsert and there is no key"),
         ("key: [id]\nsequence: at\n", "2: sequence must be left out without mode: upsert"),
         ("deletes: gone\n", "1: deletes must be left out without mode: upsert"),
-        ("mode: merge\n", "1: mode must be append or upsert"),
+        ("mode: merge\n", "1: mode must be append or upsert, not merge"),
+        ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: gone =\n",
+         "4: k has a wrong condition for deletes: the SQL cannot be parsed: an operand is missing at its end"),
+        ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: gone AND AND\n",
+         "4: k has a wrong condition for deletes: the SQL cannot be parsed: an operand is missing at `AND`"),
         ("mode: upsert\nkey: [idd]\n", "2: k has no column idd, which is its key"),
         ("mode: upsert\nkey: [id, ID]\n", "2: k names a column of its key twice"),
         ("mode: upsert\nkey: [m]\n", "2: k has the key m, which is map<string,string> and cannot be compared"),
@@ -109,6 +114,39 @@ def test_a_table_without_a_sequence_is_warned_of_what_a_rebuild_reads() -> None:
         )
     ]
     assert read_project(project())[1] == ()
+
+
+def test_a_misspelt_mode_is_guessed_and_all_else_that_is_wrong_is_told_by_the_guess() -> None:
+    yml = "mode: upsrt\nkey: [idd, m]\nsequence: v\ndeletes: gone AND AND\n"
+    found = read_project(project(yml, form="USING parquet"))[1]
+    assert [f"{each.where}: {each.severity}: {each.summary} → {each.remedy}" for each in found] == [
+        f"{YML}:1: error: k is parquet, whose rows have no key → write USING delta, or leave out mode: upsert",
+        f"{YML}:1: error: mode must be append or upsert, not upsrt → did you mean upsert?",
+        f"{YML}:2: error: k has no column idd, which is its key → did you mean id?",
+        f"{YML}:2: error: k has the key m, which is map<string,string> and cannot be compared → "
+        "take a column of a plain type: id, v, at, gone",
+        f"{YML}:3: warning: k has the sequence v, which is string: '10' is older than '9' there → "
+        "declare it as TIMESTAMP or BIGINT; only text of one length, as ISO dates are, will do",
+        f"{YML}:4: error: k has a wrong condition for deletes: the SQL cannot be parsed: an operand is missing at `AND`"
+        " → a comma, an operator, a bracket or a keyword is missing or misspelt at `AND` or before it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("yml", "line", "said"),
+    [
+        ("mode: upsert\nkey: [id]\nsequence: v\n", 3, "k has the sequence v, which is string: '10' is older than '9'"),
+        ("mode: upsert\nsequence: at\nkey: [f]\n", 3, "k has the key f, which is double: a value that is computed"),
+        ("mode: upsert\nsequence: at\nkey: [id]\n", 0, ""),
+    ],
+)
+def test_what_is_hardly_meant_of_keys_and_sequences_is_warned_of_with_its_line(yml: str, line: int, said: str) -> None:
+    texts = {name: text.replace("v STRING", "v STRING, f DOUBLE") for name, text in project(yml).items()}
+    found = read_project(texts)[1]
+    assert [(each.severity, each.where.line if each.where else 0) for each in found] == (
+        [(Severity.WARNING, line)] if line else []
+    )
+    assert all(each.summary.startswith(said) and each.remedy for each in found)
 
 
 def test_a_format_without_keys_is_refused_and_may_append() -> None:

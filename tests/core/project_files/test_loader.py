@@ -195,7 +195,7 @@ def test_a_manifest_with_everything_is_read() -> None:
 @pytest.mark.parametrize(
     ("yml", "expected"),
     [
-        ("mode: upsert\n", "a.yml:1: mode must be append where there is no key"),
+        ("mode: merge\n", "a.yml:1: mode must be append or upsert, not merge"),
         ("\nowner: [x]\n", "a.yml:2: owner must be one value"),
         ("owner: 3\n", "a.yml:1: owner must be a string"),
         ("tags: {a: b}\n", "a.yml:1: tags must be a list of strings"),

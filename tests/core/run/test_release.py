@@ -131,7 +131,11 @@ def test_the_time_that_is_left_leaves_the_wait_for_a_word_out() -> None:
         (2, {}, ""),
         (2, {"wanted": "stopped", "state": "stopped"}, ""),
         (2, {"drop_after": 9.0, "state": "absent"}, "a v1: it is deleted; b v1: it is deleted"),
-        (2, {"checkpoint_ok": False}, "a v1: its checkpoint is lost; b v1: its checkpoint is lost"),
+        (
+            2,
+            {"checkpoint_ok": False},
+            "a v1: its checkpoint or its table is lost; b v1: its checkpoint or its table is lost",
+        ),
         (2, {"state": "failed"}, "a v1: it has failed; b v1: it has failed"),
         (1, {"served_by": "back"}, "what it swapped in does not serve any more"),
     ],

@@ -31,7 +31,7 @@ def test_what_is_left_is_what_was_predicted_less_what_has_passed() -> None:
         (start, gate, replace(swap, n=3, after=(2,))), (done, open_gate, replace(last, n=3)), 104.0
     ) == Seconds(7, 28)
     assert time_left((start, gate, beside, swap), (done, open_gate, later, last), 104.0) == Seconds(11.0, 32.0)
-    assert time_left((start,), (done,), 104.0) == Seconds(0.0, 0.0)
+    assert time_left((start,), (done,), 104.0) is None, "nothing is left that could take longer than predicted"
     assert time_left((replace(gate, after=()),), (open_gate,), 200.0) == Seconds(0.0, 0.0)
     unknown = replace(last, n=3, predicted_low_s=None)
     assert time_left((start, gate, replace(swap, n=3, after=(2,))), (done, open_gate, unknown), 104.0) is None

@@ -321,7 +321,12 @@ class ScriptedFiles:
     kept: float | None = 168.0
 
     held: FolderContents | None = None
+    removed: set[str] = field(default_factory=set)
+    """Folders that somebody has taken away."""
     """What every table holds."""
+
+    def is_there(self, folder: str) -> bool:
+        return folder not in self.removed
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
         return self.held

@@ -124,6 +124,38 @@ def test_statements_of_a_pool_that_refuses_to_list_them_are_not_said_to_run(
     assert Answering.heard_of is not None
 
 
+class CountingDown(Keeper):
+    """A pool that is waited for, with seconds that count down."""
+
+    rounds = 0
+
+    def keep(self) -> None:
+        CountingDown.rounds += 1
+        raise PoolUnreachable(f"the pool local is started again in {60 - self.rounds} s: it ended")
+
+
+def test_a_wait_that_counts_down_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(agents, "PoolSupervisor", CountingDown)
+    monkeypatch.setattr(agents, "ROUND_S", 0.02)
+    with create_or_open(tmp_path / "home/ledger.db", environment_row(ledger_id="l")) as ledger:
+        agent = Agent(
+            places=EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"), os.getuid()),
+            folder=str(tmp_path), manifest=Manifest(id="p-id", name="p", environments=(Environment("dev"),)),
+            ledger=ledger, files=FileCheckpoints("l"),
+            layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
+        )  # fmt: skip
+        serving = threading.Thread(target=agent.serve)
+        serving.start()
+        try:
+            wait_until(lambda: CountingDown.rounds >= 4)
+        finally:
+            agent.end(pool=False)
+            serving.join(60)
+    assert sum("started again in" in record.getMessage() for record in caplog.records) == 1
+
+
 def test_what_changed_last_is_recorded_before_an_agent_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "PoolSupervisor", Keeper)
     monkeypatch.setattr(agents, "ROUND_S", 600.0)

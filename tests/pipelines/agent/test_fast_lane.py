@@ -72,7 +72,7 @@ def test_stop_start_and_restart_are_among_the_events_with_who_asked(world: Agent
         "restarted, first batch pending",
     ]  # fmt: skip
     assert summaries(world) == [
-        "starting → starting, restarted by carol",
+        "starting again, restarted by carol",
         "was running already: start by bob",
         "stopped → starting, started by bob",
         "was stopped already: stop by alice",

@@ -294,3 +294,26 @@ def test_a_degraded_statement_that_ends_as_wanted_is_stopped(
 ) -> None:
     deploy(world, state="degraded", wanted="stopped")
     assert reconcile(reconciler) == "stopped"
+
+
+def test_a_stopped_statement_whose_folder_was_taken_away_says_so_until_it_is_back(
+    world: AgentContext, reconciler: Reconciler
+) -> None:
+    def said() -> str:
+        assert reconcile(reconciler) == "stopped"
+        found = world.ledger.deployment(A, 1)
+        assert found is not None
+        return found.error
+
+    folder = deploy(world, wanted="stopped", state="stopped").folder
+    assert said() == ""
+    removed: set[str] = world.files.removed  # type: ignore[attr-defined]  # Scripted.
+    removed.add(folder)
+    assert said() == (
+        f"the table of a@v1 is gone: there is no folder {folder}; headgate plan a --rebuild, or restore its folder "
+        "from a backup"
+    )
+    removed.add(str(Path(folder).parent))
+    assert said() == "", "what is not mounted is not gone"
+    removed.clear()
+    assert said() == ""

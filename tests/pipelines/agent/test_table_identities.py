@@ -42,7 +42,7 @@ def test_a_table_that_is_gone_is_not_registered_as_an_empty_one(world: Any) -> N
     register_again(world, world.pool.connection(), found)
     assert list(world.pool.tables) == ["t__v1"]
     del world.files.ids[found.folder]
-    with pytest.raises(Refused, match=f"the table of t@v1 is gone: {found.folder} has no log"):
+    with pytest.raises(Refused, match=f"the table of t@v1 is gone: there is no folder {found.folder}"):
         register_again(world, world.pool.connection(), found)
 
 

@@ -340,3 +340,13 @@ def test_the_oldest_version_is_told_by_commits_alone(tmp_path: Path) -> None:
     (log.log / f"{0:020}.json").unlink()
     (log.log / f"{0:020}.{1:020}.compacted.json").write_text("{}")
     assert found.first() == 1
+
+
+def test_a_folder_is_there_or_not_and_what_cannot_be_looked_at_is_neither(tmp_path: Path) -> None:
+    files = TableCheckpoints("ledger")
+    (tmp_path / "file").write_text("")
+    assert files.is_there(str(tmp_path))
+    assert not files.is_there(str(tmp_path / "none")) and not files.is_there(str(tmp_path / "file"))
+    assert not files.is_there(str(tmp_path / "file" / "below"))
+    with pytest.raises(TryAgain, match="cannot be reached"):
+        files.is_there(str(tmp_path / ("x" * 300)))

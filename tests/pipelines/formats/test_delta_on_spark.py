@@ -398,3 +398,11 @@ def test_marks_of_what_was_read_meet_those_of_what_the_parent_held(lake: Any) ->
     child = lake.files.batch_history(lake.checkpoint("c"), 1, lake.place("c"))
     assert sorted(parent.batches) == [0, 1]
     assert parent.held[child.batches[0].consumed[0]] == (1, 1)
+
+
+def test_a_read_of_a_table_whose_files_are_gone_says_what_spark_says(lake: Any) -> None:
+    lake.table("gone")
+    shutil.rmtree(lake.place("gone"))
+    with pytest.raises(EngineRefused, match="is not a Delta table") as refused:
+        lake.tables.read(f"SELECT * FROM {lake.name('gone')}", 1)
+    assert refused.value.error_class == "DELTA_PATH_DOES_NOT_EXIST"

@@ -15,6 +15,8 @@ from pipelines.local_pool.java_check import find_java
 from pipelines.local_pool.spark_program import spark_home
 
 JARS = ("io.delta_delta-spark_4.2_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar")
+WHOLE = b"PK\x05\x06" + bytes(18)
+"""A jar without entries: the end record of a zip file alone."""
 
 
 def spark(folder: Path, does: str) -> Path:
@@ -73,7 +75,7 @@ def test_a_folder_of_jars_is_used_as_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "lib"
     folder.mkdir()
     for jar in JARS:
-        (folder / jar.removeprefix("io.delta_")).write_text("jar")
+        (folder / jar.removeprefix("io.delta_")).write_bytes(WHOLE)
     given = replace(DELTA, coordinates=(), jars=("lib",))
     program = spark(tmp_path, "exit 1")
     assert len(jars(tmp_path, given).obtain(program, "", print)) == 2
@@ -96,7 +98,7 @@ def test_jars_that_cannot_do_are_named_before_the_pool_starts(
     if names is not None:
         (tmp_path / "lib").mkdir()
         for name in names:
-            (tmp_path / "lib" / name).write_text("jar")
+            (tmp_path / "lib" / name).write_bytes(WHOLE)
     pool = LocalPool(
         tmp_path / "home", Pool(), connectors=(replace(DELTA, coordinates=(), jars=("lib",)),), project=tmp_path
     )
@@ -105,6 +107,18 @@ def test_jars_that_cannot_do_are_named_before_the_pool_starts(
         pool.start()
     assert why in refused.value.summary and refused.value.remedy
     assert not pool.alive()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and then the copy was cut off"], ids=["empty", "cut off"])
+def test_a_jar_that_was_not_copied_whole_is_named_before_the_pool_starts(tmp_path: Path, content: bytes) -> None:
+    for name in JARS:
+        (tmp_path / name).write_bytes(WHOLE)
+    (tmp_path / JARS[1]).write_bytes(content)
+    with pytest.raises(
+        PoolUnreachable, match=rf"storage-4.4.0.jar is no whole jar \({len(content)} bytes\)"
+    ) as refused:
+        jars(tmp_path, replace(DELTA, coordinates=(), jars=(".",))).given()
+    assert refused.value.remedy
 
 
 def test_what_the_server_needs_is_set_and_the_pools_own_settings_win() -> None:

@@ -131,6 +131,22 @@ def test_the_session_of_a_process_that_died_is_not_what_a_person_needs() -> None
     assert first_line(text) == "Python worker exited unexpectedly (crashed)"
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyError("headgate-4d0e"), "the client of the pool failed in this call and did not say why"),
+        (AssertionError(), "the client of the pool failed in this call and did not say why"),
+        (ValueError("invalid literal"), "the client of the pool failed: invalid literal"),
+    ],
+)
+def test_a_failure_of_the_client_is_said_without_pythons_name_of_it_which_the_log_has(
+    error: Exception, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = translate_error(error)
+    assert (type(found), found.summary, found.remedy) == (PoolUnreachable, words, "headgate logs agent shows where")
+    assert type(error).__name__ in caplog.text
+
+
 def test_errors_of_ours_pass_unchanged() -> None:
     ours = EngineRefused("no", error_class="X")
     assert translate_error(ours) is ours

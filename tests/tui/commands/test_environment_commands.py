@@ -15,6 +15,9 @@ from tui.command_line import exit_codes
 from tui.services import doctor_checks
 from tui.services.doctor_checks import DoctorCheck
 
+AN_EMPTY_JAR = b"PK\x05\x06" + bytes(18)
+"""A zip file without entries: its end record alone."""
+
 
 def test_a_new_project_can_be_planned_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -147,7 +150,7 @@ def test_doctor_says_which_java_is_used_and_why(
 def unusable_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine where no Java can run Spark, not the bundled one either."""
     verdict = DoctorCheck("java", False, "no java on PATH", "install a JDK 17 or newer")
-    monkeypatch.setattr(doctor_checks, "check_engine", lambda _: (verdict,))
+    monkeypatch.setattr(doctor_checks, "check_engine", lambda *_: (verdict,))
 
 
 @pytest.mark.usefixtures("unusable_java")
@@ -296,21 +299,66 @@ def test_doctor_says_how_a_pool_that_was_given_up_is_started(
     assert not check.ok and "OutOfMemoryError" in check.summary and "headgate up" in check.remedy
 
 
-def test_doctor_says_what_a_pool_is_given_beside_spark_and_where_it_lies(place: Any, folder: Path) -> None:
+def test_doctor_says_what_a_pool_is_given_beside_spark_and_where_it_lies(
+    place: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def jars() -> dict[str, Any] | None:
+        exit_codes.run_command_line(["doctor", "--json"])
+        return next((c for c in json.loads(capsys.readouterr().out)["checks"] if c["name"] == "jars"), None)
+
     manifest = folder / "headgate.yml"
-    assert doctor_checks.check_connectors(place) is None
+    assert jars() is None
     manifest.write_text(f"{manifest.read_text()}connectors: {{delta: {{}}}}\n")
-    check = doctor_checks.check_connectors(place)
-    assert check is not None and check.warning
-    assert check.summary == "delta: io.delta:delta-spark_4.2_2.13:4.4.0 is fetched when the pool first starts"
-    jars = Path(fetched_folder(place.where.home, (DELTA,)))
-    jars.mkdir(parents=True)
-    (jars / "resolved.json").write_text('{"a.jar": 1500000, "b.jar": 500000}')
-    check = doctor_checks.check_connectors(place)
-    assert check is not None and check.ok and check.summary.endswith(f"2 jars, 2.0 MB in {jars}")
-    manifest.write_text(manifest.read_text().replace("{delta: {}}", "{delta: {jars: [lib]}}"))
-    check = doctor_checks.check_connectors(place)
-    assert check is not None and not check.ok and f"{folder}/lib does not exist" in check.summary and check.remedy
+    check = jars()
+    assert check is not None and check["ok"] and check["warning"]
+    assert check["summary"] == "delta: io.delta:delta-spark_4.2_2.13:4.4.0 is fetched when the pool first starts"
+    lies = Path(fetched_folder(place.where.home, (DELTA,)))
+    lies.mkdir(parents=True)
+    (lies / "a.jar").write_bytes(bytes(1_500_000))
+    (lies / "resolved.json").write_text('{"a.jar": 1500000}')
+    check = jars()
+    assert check is not None and not check["warning"] and check["summary"].endswith(f"1 jar, 1.5 MB in {lies}")
+    (lies / "a.jar").write_bytes(b"")
+    check = jars()
+    assert check is not None and check["warning"] and "is fetched when" in check["summary"]
+
+
+@pytest.mark.parametrize(
+    ("names", "content", "said"),
+    [
+        (None, b"", "lib does not exist"),
+        ((), b"", "lib has no jar in it"),
+        (("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar"), b"", "is no whole jar (0 bytes)"),
+        (("delta-spark_4.2_2.13-4.4.0.jar",), AN_EMPTY_JAR, "no delta-storage is among the jars that are given"),
+    ],
+    ids=["no folder", "no jar", "an empty file", "a jar too few"],
+)
+def test_doctor_refuses_the_jars_that_a_start_would_refuse(
+    names: tuple[str, ...] | None, content: bytes, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = folder / "headgate.yml"
+    manifest.write_text(f"{manifest.read_text()}connectors: {{delta: {{jars: [lib]}}}}\n")
+    if names is not None:
+        (folder / "lib").mkdir()
+        for name in names:
+            (folder / "lib" / name).write_bytes(content)
+    assert exit_codes.run_command_line(["doctor", "--json"]) == 1
+    check = next(c for c in json.loads(capsys.readouterr().out)["checks"] if c["name"] == "jars")
+    assert not check["ok"] and said in check["summary"] and check["remedy"], check
+
+
+def test_doctor_lists_what_a_plan_refuses_to_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["doctor", "--json"]) in (0, 1)
+    before = {c["name"]: c for c in json.loads(capsys.readouterr().out)["checks"]}["project"]
+    assert before["ok"] and before["summary"] == f"{folder}: 3 tables"
+    broken = next(folder.glob("pipelines/**/dml.b.sql"))
+    broken.write_text("INSERT INTO b SELECT no_column FROM STREAM nowhere;\n")
+    assert exit_codes.run_command_line(["plan", "--all"]) == 2
+    planned = capsys.readouterr()
+    assert exit_codes.run_command_line(["doctor"]) == 1
+    said = next(line for line in capsys.readouterr().out.splitlines() if " project " in line)
+    assert said.startswith(f"FAIL project   {folder}/{broken.relative_to(folder)}:1"), said
+    assert "nowhere" in said and "nowhere" in planned.out + planned.err
 
 
 def test_up_says_how_many_statements_are_resumed(

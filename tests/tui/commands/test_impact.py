@@ -48,7 +48,8 @@ def test_before_the_first_start_it_is_about_what_is_declared(folder: Path, capsy
     assert rebuilt["plan"].startswith("headgate plan") and "a --rebuild" in rebuilt["plan"]
     assert rebuilt["readers"] == [{
         "table": "b", "product": "p", "layer": "fact", "owner": None, "depth": 1,
-        "through": [{"table": "a", "streamed": True}], "streamed": True, "stateful": False, "state": None,
+        "through": [{"table": "a", "streamed": True}], "streamed": True, "stateful": False,
+        "keyed": False, "state": None,
         "effect": "rebuilt", "why": reason_words(Reason.PARENT_REBUILT),
         "uses": None, "makes": [],
     }]  # fmt: skip

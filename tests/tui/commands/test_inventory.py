@@ -20,6 +20,7 @@ def test_before_the_first_start_the_inventory_is_what_is_declared(
     ]  # fmt: skip
     assert found["tables"][0] == {
         "table": "a", "product": "p", "layer": "source", "format": "parquet", "external": False, "stateful": False,
+        "keyed": False,
         "owner": None, "declared": True, "folder": "pipelines/sources/p/a",
         "files": ["pipelines/sources/p/a/sql-scripts/ddl.a.sql", "pipelines/sources/p/a/sql-scripts/dml.a.sql"],
         "parents": [{"table": "landed", "streamed": True}], "children": [{"table": "b", "streamed": True}],

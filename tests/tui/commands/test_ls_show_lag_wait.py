@@ -187,7 +187,8 @@ def test_show_is_of_one_moment(shop: Any, capsys: pytest.CaptureFixture[str], mo
 
 
 def test_show_says_what_a_table_holds_and_what_is_gone(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    measured = TableStatistics(at=1.0, rows=3639, bytes=474_649, files=207, earliest=time.time() - 480, gone=25)
+    at, earliest = time.time() - 301, time.time() - 480
+    measured = TableStatistics(at=at, rows=3639, bytes=474_649, files=207, earliest=earliest, gone=25)
     shop.put_table_statistics({(TableName("a"), 1): measured})
     shown = told(["show", "a"], capsys)
     assert (shown["figures"] | {"rows": shown["rows"]}) == asdict(measured)
@@ -195,14 +196,15 @@ def test_show_says_what_a_table_holds_and_what_is_gone(shop: Any, capsys: pytest
     assert exit_codes.run_command_line(["show", "b"]) == 0
     holds = [line for line in capsys.readouterr().out.splitlines() if line.startswith("holds")]
     assert [line.split(maxsplit=1)[1] for line in holds] == [
-        "3.6k rows  475 kB in 207 files  oldest 8m  25 files it has read no longer exist", "not measured",
+        "3.6k rows  475 kB in 207 files  oldest 8m  25 files it has read no longer exist  as of 5m 1s ago",
+        "not measured",
     ]  # fmt: skip
 
 
 def test_show_says_how_many_files_are_small_and_how_long_the_log_is(
     shop: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    figures = TableStatistics(1.0, 5, True, 500, 3, small_files=3, log_entries=12, log_bytes=9_000)
+    figures = TableStatistics(time.time(), 5, True, 500, 3, small_files=3, log_entries=12, log_bytes=9_000)
     shop.put_table_statistics({(TableName("a"), 1): figures, (TableName("b"), 1): replace(figures, log_bytes=None)})
     for table in "ab":
         assert exit_codes.run_command_line(["show", table]) == 0

@@ -96,6 +96,17 @@ def test_a_deployed_statement_that_reads_what_is_gone_shows_it(
     assert gone == {"table": "vanished", "declared": False, "state": None, "streamed": True, "parents": []}
 
 
+@pytest.mark.parametrize(("stateful", "kind"), [(False, ["keyed"]), (True, ["keyed,", "stateful"])])
+def test_a_table_whose_rows_replace_others_is_called_keyed(
+    stateful: bool, kind: list[str], folder: Path, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.put_deployment(deployed("old", mode="upsert/2", stateful=stateful))
+    assert exit_codes.run_command_line(["report", "old", "--up"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["old", "p", "fact", *kind, "v1", "running"]
+    found = written(["report", "old", "--up"], capsys)
+    assert (found["keyed"], found["stateful"]) == (True, stateful)
+
+
 def test_json_and_yaml_nest_the_same(pizzeria: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = written(["report", "int_priced_items"], capsys)
     assert list(found)[:4] == ["format", "project", "environment", "table"]

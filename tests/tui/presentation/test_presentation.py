@@ -247,7 +247,7 @@ def test_the_detail_of_a_delta_table_tells_small_files_and_the_log_where_they_ar
     found = VIEW.statement("crm_orders")
     assert found is not None
     statement = replace(found, line=found.line._replace(format="delta"))
-    figures = TableStatistics(1.0, 9, True, 20_000_000, 400, small_files=399, log_entries=7, log_bytes=8_000)
+    figures = TableStatistics(LOOK.now - 59, 9, True, 20_000_000, 400, small_files=399, log_entries=7, log_bytes=8_000)
 
     def told(statistics: TableStatistics) -> list[str]:
         facts = StatementDetails(statement.table, statistics=statistics)
@@ -258,6 +258,7 @@ def test_the_detail_of_a_delta_table_tells_small_files_and_the_log_where_they_ar
         " files  20 MB in 400 files, 399 below 16 MB",
         " log    7 versions since its checkpoint, 8 kB",
     ]
+    assert told(replace(figures, at=LOOK.now - 300))[0].endswith("399 below 16 MB  as of 5m ago")
     assert told(TableStatistics()) == [" files  not measured yet"]
 
 

@@ -121,6 +121,23 @@ def test_a_filter_leaves_no_ghosts_of_what_it_hides() -> None:
     in_console(scenario)
 
 
+def test_a_new_filter_begins_empty_and_enter_without_one_ends_the_old_one() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("/")
+        await console.type("till")
+        await console.press("enter", "/")
+        assert console.screen.typed.entry is not None and console.screen.typed.entry.text == ""
+        await console.type("menu")
+        await console.press("enter")
+        assert console.screen.typed.filter_text == "menu"
+        await console.press("/", "up")
+        assert console.screen.typed.filter_text == "menu", "the last one is one key away"
+        await console.press("enter", "/", "enter")
+        assert console.screen.typed.filter_text == ""
+
+    in_console(scenario)
+
+
 def test_a_key_just_pressed_keeps_every_row_in_its_place() -> None:
     async def scenario(console: Console) -> None:
         await console.press("tab", "o", "o", "o", "o")

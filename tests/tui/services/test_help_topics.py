@@ -1,11 +1,22 @@
 """Pages of help: all are listed, and the console and the command line read the same text."""
 
+import re
+import shlex
+
 import pytest
 
 from core.model.actions import StepKind
+from core.model.problems import Problem
 from core.plan.descriptions import act_words
+from core.plan.request import parse_choices
+from core.planning.keyed_in_place import COMPATIBLE, TOLERANT
+from core.project.model import Settings
+from core.project_files.table_settings import read_settings
 from core.run.model import StepState, step_word
+from core.sql.statement import CHANGE_COLUMNS
 from tui.command_line import exit_codes
+from tui.command_line.command_table import COMMAND_SPECS
+from tui.command_line.parser import parse_line
 from tui.presentation.interaction.changes_topic import changes_topic
 from tui.services.help_topics import help_topic, help_topics
 
@@ -18,6 +29,41 @@ def test_the_page_that_is_written_stands_among_the_files() -> None:
 def test_the_command_prints_the_page_on_changes(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["help", "changes"]) == 0
     assert capsys.readouterr().out.split() == changes_topic().split()
+
+
+def commands_of(page: str) -> list[str]:
+    """List the commands that stand on lines of their own, with those that go on in the next one."""
+    text = help_topic(page).replace("\\\n", " ")
+    return [line.strip() for line in text.splitlines() if line.startswith("    headgate ")]
+
+
+@pytest.mark.parametrize(("page", "count"), [("keyed", 4), ("delta", 8)])
+def test_every_command_of_the_pages_on_keyed_and_delta_tables_is_in_the_grammar(page: str, count: int) -> None:
+    commands = commands_of(page)
+    assert len(commands) == count
+    for command in commands:
+        parse_choices(parse_line(shlex.split(command)[1:]).__dict__.get("strategy") or ())
+    inline = re.findall(r"`headgate ([^`]+)`", help_topic(page))
+    verbs = {spec.name for spec in COMMAND_SPECS}
+    assert inline and {words.split()[0] for words in inline} <= verbs
+    topics = {words.split()[1] for words in inline if words.startswith("help ")}
+    assert topics <= {*help_topics()}
+
+
+@pytest.mark.parametrize("page", ["keyed", "delta"])
+def test_a_page_has_no_line_that_a_narrow_terminal_would_fold(page: str) -> None:
+    assert max(map(len, help_topic(page).splitlines())) <= 80
+
+
+def test_the_page_on_keyed_tables_has_a_yml_that_is_read_as_it_says() -> None:
+    lines = [line[4:] for line in help_topic("keyed").splitlines() if line.startswith("    ")]
+    yml = "\n".join(line for line in lines if line.split(":")[0] in ("mode", "key", "sequence", "deletes"))
+    problems: list[Problem] = []
+    found = read_settings(yml, "t.yml", Settings(), problems)
+    assert not problems
+    assert found == Settings(mode="upsert", key=("client_id",), sequence="change_id", deletes="name IS NULL")
+    assert {column.name for column in CHANGE_COLUMNS} <= {line.split()[0] for line in lines if line}
+    assert all(f"tags: [{tag}]" in help_topic("keyed") for tag in (COMPATIBLE, TOLERANT))
 
 
 def test_each_word_of_a_step_and_of_its_state_is_explained() -> None:

@@ -22,7 +22,7 @@ class LineageTreeRow:
     """`table.column`, `rows of table`, or a step inside a statement."""
     type: str
     place: str
-    """`dml.t.sql:3`, or that it landed."""
+    """`dml.t.sql:3`, or that it landed, or that the change feed of its table has it."""
     expression: str
     """How the row below it, or above it, is made; empty for what landed."""
     note: str = ""
@@ -116,11 +116,13 @@ def _row(
     if not up and edge is not None:
         text = edge.expression if edge.clause == "SELECT" else f"{edge.clause} {edge.expression}"
         return LineageTreeRow(depth, name_of(node.at), node.type, file_of(edge.path, edge.line), text, note)
-    place = (
-        external_source_of(node)
-        if node.landed
-        else (file_of(following[0].path, following[0].line) if following and up else "")
-    )
+    place = ""
+    if node.of_feed:
+        place = f"change feed of {node.at.table}"
+    elif node.landed:
+        place = external_source_of(node)
+    elif following and up:
+        place = file_of(following[0].path, following[0].line)
     fields = "".join(f".{path}" for path in edge.fields[:1]) if edge is not None else ""
     more = " …" if edge is not None and len(edge.fields) > 1 else ""
     text = node.expression if up else ""

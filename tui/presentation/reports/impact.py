@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from core.text.wording import counted
+from tui.presentation.reports.table_hierarchy import kept_words
 
 if TYPE_CHECKING:
     from core.model.names import TableName
@@ -77,8 +78,8 @@ def as_json(found: "Impact", commands: "Mapping[str, str]") -> dict[str, Any]:
     `{"table", "column", "external", "basis": "deployed"|"declared", "edited": [table],
     "answers": [{"if": "rebuilt"|"dropped"|"column lost", "plan": command, "refused",
     "refusals": [{"table", "summary", "remedy"}], "readers": [{"table",
-    "product", "layer", "owner", "depth", "through": [{"table", "streamed"}], "streamed", "stateful", "state", "effect",
-    "why", "uses": place, "makes": [column]}], "outside": [{"reader", "owner", "table", "before", "after"}]}],
+    "product", "layer", "owner", "depth", "through": [{"table", "streamed"}], "streamed", "stateful", "keyed", "state",
+    "effect", "why", "uses": place, "makes": [column]}], "outside": [{"reader", "owner", "table", "before", "after"}]}],
     "columns": [{"column", "readers": [{"table", "uses": place}]}]}`. What is not known, or is not asked, is null.
     """
     return {
@@ -125,6 +126,7 @@ def _reached(one: "ReachedTable", *, deployed: bool) -> dict[str, Any]:
         "through": [{"table": reading.table, "streamed": reading.streamed} for reading in one.through],
         "streamed": any(reading.streamed for reading in one.through),
         "stateful": one.stateful,
+        "keyed": one.keyed,
         "state": one.state if deployed else None,
         "effect": str(one.effect),
         "why": one.why,
@@ -174,7 +176,7 @@ def _cells(one: "ReachedTable") -> tuple[str, ...]:
         one.owner,
         str(one.depth),
         through + (f" +{len(more)}" if more else ""),
-        "" if one.stateful is None else "stateful" if one.stateful else "stateless",
+        "" if one.stateful is None else kept_words(stateful=one.stateful, keyed=bool(one.keyed)),
         why,
     )
 

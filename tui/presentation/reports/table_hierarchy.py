@@ -15,8 +15,15 @@ _LEFT_OUT = ((), ("LAYER",), ("LAYER", "PRODUCT"))
 
 
 def kind_of(entry: InventoryEntry) -> str:
-    """Return in one word what a table keeps, or that others fill it."""
-    return "external" if entry.external else "stateful" if entry.stateful else "stateless"
+    """Return in a word or two what a table keeps, or that others fill it."""
+    return "external" if entry.external else kept_words(stateful=entry.stateful, keyed=entry.keyed)
+
+
+def kept_words(*, stateful: bool, keyed: bool) -> str:
+    """Return what a statement keeps between batches: a keyed table is state by itself, whatever its query keeps."""
+    if keyed:
+        return "keyed, stateful" if stateful else "keyed"
+    return "stateful" if stateful else "stateless"
 
 
 def version_of(entry: InventoryEntry) -> str:
@@ -73,6 +80,7 @@ def table_as_json(entry: InventoryEntry) -> dict[str, Any]:
         "layer": str(entry.layer),
         "external": entry.external,
         "stateful": entry.stateful,
+        "keyed": entry.keyed,
         "owner": entry.owner or None,
         "declared": entry.declared,
         "folder": entry.folder or None,

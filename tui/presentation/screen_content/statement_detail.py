@@ -35,7 +35,7 @@ from tui.presentation.styling.value_formatting import (
     short_size,
 )
 from tui.presentation.view.ledger_view import LedgerView, StatementView
-from tui.presentation.view.table_files import file_words, log_words
+from tui.presentation.view.table_files import file_words, log_words, looked_at_words
 
 TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions", "history")
 SPARK_WIDTH = 32
@@ -140,6 +140,7 @@ def overview_lines(
     )
     if table_format(row.format).transaction_log:
         held, log = file_words(facts.statistics), log_words(facts.statistics)
+        held = "  ".join(filter(None, (held, looked_at_words(facts.statistics, look.now))))
         lines.append(line((" files  ", Tone.DIM), held or "not measured yet"))
         lines.extend([line((" log    ", Tone.DIM), log)] if log else [])
     if measurement is not None:

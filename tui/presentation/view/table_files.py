@@ -1,8 +1,11 @@
 """The files of a table and the log that names them, in words; what was not measured is not told."""
 
 from core.observed.table_statistics import SMALL_FILE, TableStatistics
-from core.text.units import short_size
+from core.text.units import long_duration, short_size
 from core.text.wording import counted
+
+FRESH_S = 60.0
+"""Figures that are younger than this are told without their age."""
 
 
 def file_words(figures: TableStatistics) -> str:
@@ -21,3 +24,9 @@ def log_words(figures: TableStatistics) -> str:
         return ""
     size = "size not known" if figures.log_bytes is None else short_size(figures.log_bytes)
     return f"{counted(figures.log_entries, 'version')} since its checkpoint, {size}"
+
+
+def looked_at_words(figures: TableStatistics, now: float) -> str:
+    """Return when a table was looked at, where that is longer ago than a glance; empty where it never was."""
+    age_s = 0.0 if figures.at is None else now - figures.at
+    return f"as of {long_duration(age_s)} ago" if age_s >= FRESH_S else ""

@@ -29,6 +29,7 @@ from pipelines.spark.query_progress import QueryProgress
 from pipelines.storage.checkpoints import FileCheckpoints
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
+from state.row_types import Measurement
 from tests.pipelines.agent.conftest import ScriptedPool
 
 A, LANDED = TableName("a"), TableName("landed")
@@ -95,6 +96,30 @@ def test_a_new_table_is_looked_at_whenever_its_age_has_doubled(world: AgentConte
         if take(world, measurer)[A].at == 10_000 + seconds:
             looked.append(seconds)
     assert looked == [0, 15, 30, 60, 120, 240, 480, 960, 1560]
+
+
+def test_a_table_that_was_empty_when_it_was_looked_at_is_looked_at_again_once_it_has_rows(
+    world: AgentContext, landed: Landed
+) -> None:
+    """Its age doubles ever later, and a plan counted no row of a table that had filled up since."""
+
+    def rounds(seconds: int, rows: int | None) -> float | None:
+        world.clock = partial(float, 10_000 + seconds)
+        world.ledger.put_measurements([Measurement(A, 1, 10_000.0 + seconds, trend="steady", rows_total=rows)])
+        return take(world, measurer)[A].at
+
+    measurer = TableStatisticsCollector(world, PoolUtilization())
+    assert rounds(0, 70) == 10_000.0
+    assert rounds(100, 140) == 10_000.0, "no more than twice as many"
+    assert rounds(101, 141) == 10_101.0
+    assert rounds(102, 999) == 10_101.0, "it was looked at just now, and holds 70"
+    assert rounds(117, None) == 10_101.0, "what it holds is not known"
+    assert rounds(118, 999) == 10_118.0
+    again = TableStatisticsCollector(world, PoolUtilization())
+    world.clock = partial(float, 10_140)
+    assert {table: found for (table, _), found in world.ledger.table_statistics().items()}[A].at == 10_118.0
+    again.round(tuple(world.ledger.deployments()))
+    assert take(world, again)[A].at == 10_140.0, "a new agent knows with how many rows it was looked at"
 
 
 def test_a_new_agent_knows_when_a_table_was_measured_last(world: AgentContext, landed: Landed) -> None:

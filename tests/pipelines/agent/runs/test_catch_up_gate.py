@@ -117,6 +117,11 @@ def test_a_lag_is_told_with_the_limit_that_it_is_judged_by(world: World) -> None
     assert closed == "lag 4 files, 90 s behind, limit 25 s"
 
 
+def test_before_the_first_batch_it_is_that_which_is_waited_for_and_no_limit(world: World) -> None:
+    found = world.looks(1, batch=None, lag_files=4, lag_rows=40, behind_s=9.0)
+    assert found.note == f"lag 40 rows, 9 s behind, before its first batch, 0 of {POLLS} checks within the limit"
+
+
 def test_one_measurement_counts_once_however_often_it_is_looked_at(world: World) -> None:
     world.looks(1)
     for _ in range(10):

@@ -4,14 +4,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import small_project
 from agent_world import fast_lane, stop_by_operator
 
+from core.model.actions import Action, StepKind
 from core.model.errors import EngineRefused, LedgerUnavailable
 from core.model.names import TableName as T
+from core.plan.model import Step
 from core.plan.request import PlanRequest
 from core.run.release import ReleaseState
 from core.run.state_machine import OperatorControl
@@ -264,3 +267,20 @@ def cut_off_once(real: Callable[..., float]) -> Callable[..., float]:
         return real(tables, pointers, before)
 
     return swap
+
+
+@pytest.mark.parametrize(
+    ("action", "before", "version", "said"),
+    [
+        (Action.START, 0, 1, "a → a__v1"),
+        (Action.REBUILD, 1, 2, "a → a__v2"),
+        (Action.RESTART, 1, 1, "a shows all columns of a__v1"),
+        (Action.REBUILD, 1, 1, "a shows all columns of a__v1"),
+    ],
+)
+def test_a_pointer_that_stays_at_its_version_is_not_said_to_move(
+    action: Action, before: int, version: int, said: str
+) -> None:
+    node = SimpleNamespace(action=action, from_version=before, version=version)
+    run: Any = SimpleNamespace(nodes={"a": node}, versions=lambda step: [("a", version)])
+    assert pointer_steps.moves_in_words(run, Step(1, StepKind.SWAP, T("a"), version, (), "")) == said

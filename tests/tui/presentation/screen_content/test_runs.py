@@ -7,6 +7,7 @@ from core.model.names import TableName
 from core.plan.model import Step
 from state.row_types import StepRow
 from tests.support.ledger_rows import run_row
+from tui.commands.runs import progress_words
 from tui.presentation.screen_content.runs import columns, heading, step_cells, step_detail, step_row
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.glyphs import UNICODE
@@ -34,6 +35,14 @@ def test_the_heading_says_what_is_left_and_when_it_takes_longer_than_predicted()
     assert "left" in shown(400.0) and "longer" not in shown(400.0)
     gate_alone = replace(RUN, steps=(START, GATE))
     assert "longer than predicted" in plain(heading(gate_alone, "dev", 400.0, 120, UNICODE, planned=PLANNED[:2])[0])
+
+
+def test_a_run_whose_steps_are_done_and_that_has_not_said_so_yet_is_not_late() -> None:
+    over = replace(RUN, steps=tuple(replace(step, state="done") for step in RUN.steps))
+    assert progress_words(over, PLANNED, 400.0) == "3 of 3 steps, all steps are done"
+    assert "longer" not in plain(heading(over, "dev", 400.0, 120, UNICODE, planned=PLANNED)[0])
+    late = replace(RUN, steps=(START, GATE))
+    assert progress_words(late, PLANNED[:2], 400.0) == "1 of 2 steps, catch up a, longer than predicted"
 
 
 def test_a_run_that_is_paused_or_was_never_predicted_says_nothing() -> None:
