@@ -7,6 +7,7 @@ from dataclasses import replace
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.step_durations import MeasuredStep, StepDurations, step_durations
+from core.run.model import skipped_note
 from state.row_mapping import Value, values_by_column
 from state.row_types import RunRow, StepRow
 from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
@@ -110,11 +111,13 @@ class RunWrites(RunReads, LedgerWrites):
                 (run_id,),
             )
             if skipping:
-                connection.execute(
-                    "UPDATE step SET state = 'skipped', note = 'skipped by an operator', ended_at = ? "
-                    "WHERE run_id = ? AND n = ? AND state = 'failed'",
-                    (at, run_id, skipping),
-                )
+                is_it = "run_id = ? AND n = ? AND state = 'failed'"
+                found = connection.execute(f"SELECT do, note FROM step WHERE {is_it}", (run_id, skipping))
+                for do, note in found.fetchall():
+                    connection.execute(
+                        f"UPDATE step SET state = 'skipped', note = ?, ended_at = ? WHERE {is_it}",
+                        (skipped_note(do, note), at, run_id, skipping),
+                    )
             else:
                 connection.execute("UPDATE run SET serial = ? WHERE id = ?", (newest, run_id))
             connection.execute(

@@ -17,6 +17,9 @@ class LogHistory:
     """When it was committed, epoch seconds."""
     commits: tuple[tuple[int, float, int | None], ...]
     """(version, when it was committed, rows that came with it), the newest last; None rows where nobody says."""
+    kept_h: float | None = None
+    """For how many hours the table keeps files that its newest version does not hold, by the properties that it has;
+    None where they say it unreadably, or it was not measured."""
 
     @property
     def last(self) -> int:
@@ -44,7 +47,8 @@ class LogHistory:
 
     def as_text(self) -> str:
         """Write it as `history_of` reads it."""
-        return json.dumps({"first": [self.first, self.first_at], "commits": self.commits}, separators=(",", ":"))
+        said = {"first": [self.first, self.first_at], "commits": self.commits, "kept_h": self.kept_h}
+        return json.dumps(said, separators=(",", ":"))
 
 
 def history_of(text: str) -> LogHistory | None:
@@ -52,6 +56,8 @@ def history_of(text: str) -> LogHistory | None:
     try:
         found = json.loads(text)
         commits = tuple((int(n), float(at), None if rows is None else int(rows)) for n, at, rows in found["commits"])
-        return LogHistory(int(found["first"][0]), float(found["first"][1]), commits) if commits else None
+        # What an earlier release has measured says nothing of it.
+        kept_h = None if (kept := found.get("kept_h")) is None else float(kept)
+        return LogHistory(int(found["first"][0]), float(found["first"][1]), commits, kept_h) if commits else None
     except (ValueError, KeyError, TypeError, IndexError):
         return None

@@ -23,6 +23,7 @@ _COMPATIBLE = "its rows may all be written again, and change beneath whoever rea
 _TOLERANT = "it takes rows that come again, in any order"
 
 KEYS_STAY = "rows of keys that the new text does not give stay"
+DELETIONS_STAY = "keys whose deletion is remembered stay hidden from rows that are older than it"
 KEYS_KEPT = "its edit takes no key away; rows that an earlier text wrote, or whose input is gone, stay"
 
 
@@ -44,10 +45,17 @@ def not_keyed(
 
 
 def rows_that_stay(context: PlanningContext, table: Table) -> str:
-    """Return what stays in the table beside what the new text writes, `KEYS_STAY` or `KEYS_KEPT`.
+    """Return what stays in the table beside what the new text writes: `KEYS_STAY` or `KEYS_KEPT`, then deletions.
 
     Only of an edit of values alone, in a statement that makes each row of one, is it told that no key goes.
     """
+    old = context.revisions.deployed(table.name)
+    remembers = old is None or bool(old.settings.deletes and old.settings.sequence)
+    rows = _which_rows_stay(context, table)
+    return f"{rows}; {DELETIONS_STAY}" if remembers else rows
+
+
+def _which_rows_stay(context: PlanningContext, table: Table) -> str:
     old = context.revisions.deployed(table.name)
     parsed = table.parsed
     if old is None or old.parsed is None or parsed is None:

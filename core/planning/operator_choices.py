@@ -57,7 +57,7 @@ def _in_the_same_table(
 ) -> TableDecision:
     """Return a rebuild that is written into the table that is there, with what stays in it."""
     words = rows_that_stay(walk.context, walk.context.declared.tables[table])
-    return _saying(replace(_with(decision, choice), keeps_rows=words == KEYS_STAY), words)
+    return _saying(replace(_with(decision, choice), keeps_rows=words.startswith(KEYS_STAY)), words)
 
 
 def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:

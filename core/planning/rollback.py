@@ -122,7 +122,7 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
     name = physical_name(table, former.version)
     if not former.checkpoint_ok:
         anew = BY_TEXT if observed.is_deployed(table) else f"start it anew: headgate plan {table}"
-        found.refuse(table, f"the checkpoint of {name} is missing, unreadable or another's", anew)
+        found.refuse(table, f"the checkpoint of {name}, or a table that it goes on with, is gone or another's", anew)
     for binding in former.bindings:
         seen = observed.deployment(binding.parent)
         if (

@@ -22,6 +22,7 @@ from core.planning.decisions import TableDecision, recreated_parents
 from core.planning.event_time import epoch_of
 from core.planning.log_starts import is_log_start, rows_from
 from core.planning.scope import PlanScope
+from core.sql.statement import TableRead
 from core.text.wording import counted
 
 _PRICED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
@@ -165,7 +166,25 @@ class StrategyPrices:
     def _loses(self, statement: _PricedStatement, strategy: str) -> tuple[str, ...]:
         if strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in statement.bindings):
             return _CUT
-        return _LOSES.get(strategy, ())
+        return _LOSES.get(strategy, ()) or self._lost_changes(statement, strategy)
+
+    def _lost_changes(self, statement: _PricedStatement, strategy: str) -> tuple[str, ...]:
+        """Return what a rebuild of a reader of changes cannot read again: its first batch is a table as it is then.
+
+        Who keeps one row of each key has the same rows in the end.
+        """
+        declared = self._context.declared.tables.get(statement.table)
+        if strategy != Strategy.EARLIEST or declared is None or declared.parsed is None or declared.settings.upserts:
+            return ()
+        made = recreated_parents(declared, self._decisions)
+        names = sorted(
+            {
+                read.table
+                for read in declared.parsed.reads
+                if read.takes_changes and (read.table in made or not _begins_in_log(read))
+            }
+        )
+        return tuple(f"changes of {name} from before: it begins with the rows that {name} has then" for name in names)
 
     def _to_read(self, statement: _PricedStatement, strategy: str) -> tuple[int | None, int | None]:
         if strategy == Strategy.PARTIAL == statement.decision.strategy and is_log_start(statement.decision.at):
@@ -228,6 +247,11 @@ class StrategyPrices:
     def _is_new(self, parent: TableName) -> bool:
         known = self._decisions.get(parent)
         return known is not None and known.makes_version and not self._context.observed.is_external(parent)
+
+
+def _begins_in_log(read: TableRead) -> bool:
+    """Return whether a stream says itself at which version, or when, it begins."""
+    return any(name.lower() in ("startingversion", "startingtimestamp") for name, _ in read.options)
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

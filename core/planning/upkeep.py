@@ -9,6 +9,7 @@ from core.model.actions import Action, StepKind
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.table_formats import TableFormat, table_format
+from core.observed.log_history import history_of
 from core.plan.model import PlanNode
 from core.planning.context import PlanningContext
 from core.planning.decisions import PlanRemarks
@@ -56,11 +57,10 @@ def _is_cared_for(context: PlanningContext, table: TableName, found: PlanRemarks
 
 def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: PlanRemarks) -> PlanNode:
     """Return the node of a vacuum; one that would keep less than its table says is refused."""
-    revision = _revision(context, node.table)
-    kept_h = _format(context, node.table).kept_h(dict(revision.ddl.properties) if revision is not None else {})
+    kept_h = _kept_h(context, node.table)
     if retain_h and kept_h is not None and float(retain_h) < kept_h:
         words = f"{node.table} keeps files of older versions for {kept_h:g} h, and {retain_h} h are less"
-        remedy = f"retain {kept_h:g} h or more, or set {_format(context, node.table).retention_property} in its DDL"
+        remedy = f"retain {kept_h:g} h or more, or set {_format(context, node.table).retention_property} of the table"
         found.refuse(node.table, words, remedy)
     hours = retain_h or ("" if kept_h is None else f"{kept_h:g}")
     older = f"older than {hours} h" if hours else "older than it retains"
@@ -68,6 +68,14 @@ def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: Pl
         node.table, f"it can no longer be read as of versions {older}; its step fails while a statement needs one"
     )
     return replace(node, action=Action.VACUUM, reason=Reason.VACUUMED, loses=(f"files of versions {older}",))
+
+
+def _kept_h(context: PlanningContext, table: TableName) -> float | None:
+    """Return for how many hours a table keeps files: as its log was last seen to say, else as its DDL does."""
+    if (measured := history_of(context.observed.statistics(table).log)) is not None and measured.kept_h is not None:
+        return measured.kept_h
+    revision = _revision(context, table)
+    return _format(context, table).kept_h(dict(revision.ddl.properties) if revision is not None else {})
 
 
 def _warn_of_rewriting(context: PlanningContext, table: TableName, found: PlanRemarks) -> None:

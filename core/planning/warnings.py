@@ -10,7 +10,7 @@ from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
 from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
-from core.planning.keyed_in_place import KEYS_STAY
+from core.planning.keyed_in_place import rows_that_stay
 from core.planning.multiplied_rows import warn_of_multiplied_rows
 from core.planning.requested_tables import is_at_rest, stale_bindings, would_end
 from core.planning.wider_types import refuse_unfit_reader, stopping_words
@@ -60,7 +60,8 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         words = "from the batch at which both upstream versions had read the same; it waits for one, and fails without"
         found.warn(table, f"keeps the rows that the old upstream version made, and adds those of the new one, {words}")
     elif decision.keeps_rows:
-        found.warn(table, f"is written again in place: {KEYS_STAY}, and no rebuild would have them")
+        stay = rows_that_stay(walk.context, walk.context.declared.tables[table])
+        found.warn(table, f"is written again in place: {stay}; a rebuild would be without them")
     elif decision.lowered:
         found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
     declared = walk.context.declared.tables.get(table)

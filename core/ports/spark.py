@@ -79,8 +79,11 @@ class Queries(Protocol):
     """Streaming queries of the operating session; each call raises PoolUnreachable or EngineRefused."""
 
     def start(self, start: QueryStart) -> ReportedQuery: ...
-    def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
-        """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call."""
+    def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
+        """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call.
+
+        Of one that `upserts`, which writes by a key, once nothing writes its last batch any more.
+        """
 
     def active(self) -> tuple[ReportedQuery, ...]:
         """All queries of this session, with their last progress."""

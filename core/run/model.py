@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from core.model.actions import StepKind
 from core.plan.model import Step
 
 
@@ -25,6 +26,25 @@ class StepState(StrEnum):
 def step_word(state: str) -> str:
     """Return what people read of a step's state: one that is polled until a condition holds is running."""
     return str(StepState.RUNNING if state == StepState.GATE else state)
+
+
+NOT_COMPARED = "rows were not compared"
+"""How a comparison's step begins that has ended without one."""
+
+_SKIPPED = "skipped by an operator"
+
+
+def skipped_note(do: str, note: str) -> str:
+    """Return the note of a step that is skipped, by the one that it had: of a comparison whether there was one."""
+    if do != StepKind.VALIDATE:
+        return _SKIPPED
+    if RELEASE_DIFF in note:
+        return f"{_SKIPPED}, over what was found: {note.partition('; ' + RELEASE_DIFF)[0]}"
+    return f"{NOT_COMPARED}: {_SKIPPED}"
+
+
+RELEASE_DIFF = "headgate release diff"
+"""Named in the note of a comparison that has found what blocks a release, after it."""
 
 
 class RunState(StrEnum):

@@ -12,15 +12,12 @@ from core.model.states import State, WantedState
 from core.observed.batch_time import slowest_part
 from core.observed.step_durations import Seconds
 from core.plan.model import Plan, PlanNode
-from core.run.model import SATISFIED, RunState, StepState
+from core.run.model import NOT_COMPARED, SATISFIED, RunState, StepState
 from core.run.open_tickets import open_tickets
 from core.run.release_records import Figures, RegisteredVersion, RunRecord, StepRecord, Ticket
 from core.run.stopped_tables import left_running, left_running_words
 from core.run.time_left import time_left
 from core.text.wording import counted
-
-NOT_COMPARED = "rows were not compared"
-"""How a comparison's step begins that has ended without one."""
 
 
 class ReleaseState(StrEnum):

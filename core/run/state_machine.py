@@ -6,7 +6,7 @@ from typing import assert_never
 
 from core.model.actions import BEGINS, NEEDS_PROOF, READABLE_ONCE_STARTED, UPKEEP, StepKind
 from core.plan.model import Step
-from core.run.model import FINISHED, SATISFIED, Run, RunState, StepProgress, StepState
+from core.run.model import FINISHED, SATISFIED, Run, RunState, StepProgress, StepState, skipped_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _control(run: Run, control: OperatorControl) -> tuple[Run, tuple[RunIntent, 
         case "skip":
             progress = run.step(control.n)
             if not why_not_skipped(progress.step.do, progress.state):
-                run = run.put(progress.become(StepState.SKIPPED, "skipped by an operator"))
+                run = run.put(progress.become(StepState.SKIPPED, skipped_note(progress.step.do, progress.note)))
                 return _retry(run), ()
         case "swap":
             for progress in held_steps(run):

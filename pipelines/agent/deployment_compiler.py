@@ -165,6 +165,11 @@ def declared_objective(deployment: Deployment) -> str:
     return _settings(deployment.texts, deployment.table).objective
 
 
+def upserts(deployment: Deployment) -> bool:
+    """Return whether the rows of a deployment replace others by their key, whatever its texts are like."""
+    return deployment.mode.partition("/")[0] == UPSERT
+
+
 def tracks_schemas(deployment: Deployment) -> bool:
     """Return whether the streams of a deployment keep the columns that they have read."""
     return "schema_tracking:" in deployment.texts.yml and _settings(deployment.texts, deployment.table).schema_tracking
@@ -175,9 +180,9 @@ def upsert_of(deployment: Deployment) -> Upsert | None:
 
     The version of the code that writes is the deployment's, and stays with it.
     """
-    mode, _, writer = deployment.mode.partition("/")
-    if mode != UPSERT:
+    if not upserts(deployment):
         return None
+    writer = deployment.mode.partition("/")[2]
     settings = _settings(deployment.texts, deployment.table)
     return Upsert(
         place=table_format(deployment.format).place_in(deployment.folder),

@@ -12,7 +12,7 @@ from core.model.states import State, WantedState
 from core.ports.spark import QueryStart, ReportedQuery, unheard
 from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
-from pipelines.agent.deployment_compiler import parsed_ddl, upsert_of
+from pipelines.agent.deployment_compiler import parsed_ddl, upsert_of, upserts
 from pipelines.agent.registry_records import keep_record
 from pipelines.agent.schema_tracking import select_of
 from pipelines.agent.table_identities import refuse_other_tables
@@ -70,12 +70,15 @@ def stop(
     seconds: float = WRITE_CALL_S,
     calling: Callable[[], object] = unheard,
 ) -> None:
-    """Stop a deployment's query and prove it gone; `calling` hears of each call of Spark's stop, just before it.
+    """Stop a deployment's query and prove it gone, with what the pool does for it beside it.
+
+    `calling` hears of each call of Spark's stop, just before it.
 
     It waits for nobody: an operator's stop must not. Who starts a version looks for stops after it.
     """
     pool = world.pool.connection_for_stops()
-    pool.call(seconds, pool.queries.stop, query_name(deployment.table, deployment.version), calling)
+    name = query_name(deployment.table, deployment.version)
+    pool.call(seconds, pool.queries.stop, name, calling, upserts=upserts(deployment))
 
 
 def _started(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:

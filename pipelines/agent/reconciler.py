@@ -14,12 +14,13 @@ from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, state_change, stop
 from pipelines.agent.filled_catalogs import fill, point_together, register_together
 from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
 from pipelines.agent.schema_tracking import goes_on
 from pipelines.agent.statement_locks import stops_of
-from pipelines.agent.table_identities import register_again, why_folder_gone
+from pipelines.agent.table_identities import refuse_other_tables, register_again, why_folder_gone
 from pipelines.agent.version_tables import pointer_of
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
@@ -281,6 +282,9 @@ class Reconciler:
         """A query that should be there and is not: failed with its error, or lost with its session: started again."""
         if deployment.wanted == WantedState.STOPPED:
             if deployment.state in ALIVE | {State.STOPPING, State.UNKNOWN}:
+                if upserts(deployment):
+                    # A stop that was not confirmed may have ended the query and not yet its last batch.
+                    stop(self.world, deployment)
                 mark_stopped(self.world, deployment)
                 self._event(deployment, State.STOPPED, "")
             self._look_at_checkpoint(deployment)
@@ -343,10 +347,14 @@ class Reconciler:
 
     def _look_at_checkpoint(self, deployment: Deployment) -> None:
         try:
+            refuse_other_tables(self.world, deployment)
             refuse_other_checkpoint(self.world, deployment)
             good = True
-        except Refused:
+        except Refused as error:
             good = False
+            if deployment.checkpoint_ok:
+                about = (deployment.table, deployment.version)
+                self.world.event("state", "it could not be started now", about=about, detail=error.sentence)
         except TryAgain:
             if deployment.state == State.FAILED:
                 # What it failed with says more.

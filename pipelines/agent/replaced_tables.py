@@ -9,7 +9,7 @@ from core.model.errors import Busy, HeadgateError, Refused
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, WantedState
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import upsert_of
+from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.deployment_lifecycle import fail, stop
 from pipelines.agent.table_identities import refuse_other_tables
 from state.row_types import Deployment
@@ -20,6 +20,17 @@ EVERY_S = 30.0
 """Between two comparisons."""
 
 REPLACED, BY_HAND = "HEADGATE_TABLE_REPLACED", "HEADGATE_WRITTEN_BY_HAND"
+COLUMNS_CHANGED, ROWS_CHANGED = "HEADGATE_COLUMNS_CHANGED_BY_HAND", "HEADGATE_ROWS_CHANGED_BY_HAND"
+FILES_GONE, LOG_GONE = "HEADGATE_FILES_DELETED", "HEADGATE_LOG_DELETED"
+
+_CLASSES = (
+    (" has no column ", COLUMNS_CHANGED),
+    (" is another one since version ", COLUMNS_CHANGED),
+    (" was changed by ", ROWS_CHANGED),
+    (" lacks files of version ", FILES_GONE),
+    (" in its log any more", LOG_GONE),
+)
+"""By what is said of a table, why its statement was stopped; all else is another table in the place of one, or none."""
 
 
 class ReplacedTables:
@@ -31,13 +42,14 @@ class ReplacedTables:
         """By deployment the version of its table of which was said that it was written by hand."""
 
     def round(self) -> None:
-        """Stop each statement whose tables are others now, and say which."""
+        """Stop each statement whose tables are others now, and say which; of keyed ones at rest, who else wrote."""
         for deployment in self._world.ledger.deployments():
-            if not _runs(deployment):
+            if deployment.external or deployment.deleted:
                 continue
             try:
-                self._compare(deployment)
-                if upsert_of(deployment) is not None:
+                if _runs(deployment):
+                    self._compare(deployment)
+                if upserts(deployment):
                     self._tell_of_other_writers(deployment)
             except Busy:
                 continue
@@ -60,7 +72,7 @@ class ReplacedTables:
                 refuse_other_tables(self._world, found)
             except Refused as error:
                 stop(self._world, found)
-                fail(self._world, found, REPLACED, error.sentence)
+                fail(self._world, found, _class_of(error.summary), error.sentence)
 
     def _tell_of_other_writers(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
@@ -75,6 +87,11 @@ class ReplacedTables:
         if not any((event.version, event.detail) == (deployment.version, words) for event in known):
             self._world.event("exception", BY_HAND, about=key, detail=words, fingerprint=f"{BY_HAND} {version}")
         self._said[key] = version
+
+
+def _class_of(why: str) -> str:
+    """Return the class of what is wrong with a table, by its sentence."""
+    return next((found for words, found in _CLASSES if words in why), REPLACED)
 
 
 def _runs(deployment: Deployment) -> bool:

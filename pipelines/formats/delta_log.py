@@ -30,8 +30,11 @@ _CHANGED_ROWS = (
 )  # fmt: skip
 """What MERGE, UPDATE and DELETE say of themselves: the files that they write hold rows that stayed as well (4.4.0)."""
 
-_BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE"})
-"""Operations that change rows, and that a statement never does without recording its batch in the same commit."""
+_BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE", "MERGE"})
+"""Operations that change rows; a statement records its batch in the same commit, or merges in a way of its own."""
+
+_OURS = "headgate_gone"
+"""Stands in the conditions of a keyed statement's MERGE, which its commit repeats (4.4.0)."""
 
 _CHECKPOINT_COLUMNS = (
     "add.path", "add.size", "add.modificationTime", "add.stats", "add.deletionVector.cardinality",
@@ -117,6 +120,8 @@ class Actions:
     removed: list[str] = field(default_factory=list)
     took_out: bool = False
     operation: str = ""
+    ours: bool = False
+    """Whether it is a MERGE of a keyed statement."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """What the operation says of itself."""
     changed_rows: int | None = None
@@ -256,7 +261,8 @@ class DeltaLog:
             self.batches[query] = batch
             self.batch_by_version[version] = (query, batch)
             self.batch_by_version.pop(version - KEPT_COMMITS, None)
-        if actions.operation in _BY_HAND and not actions.batches and (actions.added or actions.took_out):
+        a_statement = actions.batches or actions.ours
+        if actions.operation in _BY_HAND and not a_statement and (actions.added or actions.took_out):
             self.by_hand = (version, actions.operation)
         if commit.files:
             self.newest_at = commit.at
@@ -363,7 +369,9 @@ def _actions(lines: Iterable[str]) -> Actions:
             found.schema = str(meta.get("schemaString") or "")
         elif info := action.get("commitInfo"):
             found.operation = str(info.get("operation", ""))
-            if (info.get("operationParameters") or {}).get("status") == "FAILED":
+            said = info.get("operationParameters") or {}
+            found.ours = any(_OURS in str(value) for value in said.values())
+            if said.get("status") == "FAILED":
                 # A VACUUM that is cut off commits its end all the same (4.4.0).
                 found.operation += " FAILED"
             found.metrics = info.get("operationMetrics") or {}

@@ -209,7 +209,8 @@ class DeltaTables:
             first = log.first()
             oldest = next(islice(log.since(first), 1))
             newest = log.since(max(first, log.head + 1 - NEWEST_COMMITS))
-            return LogHistory(first, oldest.at, tuple((each.version, each.at, each.rows) for each in newest))
+            commits = tuple((each.version, each.at, each.rows) for each in newest)
+            return LogHistory(first, oldest.at, commits, _DELTA.kept_h(log.configuration))
         return None
 
     def why_not_from(self, folder: str, start: LogStart, *, takes_changes: bool, tracked: bool = False) -> str:

@@ -16,6 +16,7 @@ from core.model.errors import Busy, EngineRefused, PoolUnreachable
 from core.ports.spark import QueryStart, ReportedQuery, unheard
 from pipelines.spark.error_translation import error_class, first_line
 from pipelines.spark.listener_events import ListenerEvents
+from pipelines.spark.open_batches import OpenBatches
 from pipelines.spark.server_python import why_other_python
 from pipelines.spark.session import Session, spark_errors
 from pipelines.spark.upsert_writers import upsert_writer
@@ -39,6 +40,7 @@ class SparkQueries:
         self._session = session
         self._manager = session.spark.streams
         self._events = ListenerEvents(session.spark)
+        self._batches = OpenBatches(session)
         self._lock = threading.Lock()
         self._known: dict[str, tuple[str, str]] = {}
         self._ended: list[ReportedQuery] = []
@@ -92,7 +94,10 @@ class SparkQueries:
             writer = frame.writeStream.queryName(start.name).outputMode(start.mode)
             writer = _triggered(writer.option("checkpointLocation", start.checkpoint), start.trigger)
             if start.upsert is not None:
-                upserting: StreamingQuery = writer.foreachBatch(upsert_writer(start.upsert)).start()
+                if self._find(start.name) is None:
+                    # Where the process of its writer has died, the pool may still write what that asked for.
+                    self._batches.end(start.name, time.monotonic() + STOP_S)
+                upserting: StreamingQuery = writer.foreachBatch(upsert_writer(start.upsert, start.name)).start()
                 return upserting
             # Without a format a missing table is silently created as parquet (Spark 4.2.0): always say it.
             writer = writer.format(start.format)
@@ -103,8 +108,11 @@ class SparkQueries:
             query: StreamingQuery = writer.toTable(start.target)
         return query
 
-    def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
-        """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call."""
+    def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
+        """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call.
+
+        Of one that `upserts`, which writes by a key, once nothing writes its last batch any more.
+        """
         ends_at = time.monotonic() + STOP_S
         for known in self._remembered(name):
             # A busy server takes its time to list what runs. What it knows under these ids no more is found below.
@@ -115,6 +123,8 @@ class SparkQueries:
                 self._end(query, calling)
                 if time.monotonic() > ends_at:
                     raise PoolUnreachable(f"{name} was asked to stop but is still running", remedy="stop it again")
+        if upserts:
+            self._batches.end(name, ends_at)
 
     def active(self) -> tuple[ReportedQuery, ...]:
         """List the session's queries: one call for all, and one for each that has reported nothing yet."""

@@ -10,6 +10,8 @@ from pipelines.spark.session import Session, spark_errors
 _CONF = {
     # By default RETAIN is ignored unless it is 0, and nothing says so (Delta 4.4.0).
     "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
+    # What a pool has for its streams would hold the large files small as well (Delta 4.4.0).
+    "spark.sql.files.maxRecordsPerFile": "0",
 }
 
 

@@ -5,6 +5,7 @@ all that it uses (cloudpickle takes a function inside another one so). A version
 as it is; what is written otherwise is a new version.
 """
 
+import hashlib
 import json
 import re
 import uuid
@@ -17,8 +18,11 @@ from core.ports.spark import Upsert
 Writer = Callable[[Any, int], None]
 
 
-def upsert_writer(upsert: Upsert) -> Writer:
-    """Return the function that writes the batches of a statement; raises EngineRefused for an unknown version."""
+def upsert_writer(upsert: Upsert, name: str) -> Writer:
+    """Return the function that writes the batches of the query of a name; raises EngineRefused for an unknown version.
+
+    What it has the pool do carries `batch_mark(name)` as a tag.
+    """
     make = _WRITERS.get(upsert.writer)
     if make is None:
         raise EngineRefused(
@@ -26,27 +30,32 @@ def upsert_writer(upsert: Upsert) -> Writer:
             remedy="use the version of Headgate that deployed it, or rebuild the table",
             error_class="HEADGATE_UNKNOWN_WRITER",
         )
-    return make(upsert)
+    return make(upsert, batch_mark(name))
 
 
-def _writer_1(upsert: Upsert) -> Writer:
+def batch_mark(name: str) -> str:
+    """Return what the views of a query's batches begin with, and the tag of what is done to write them."""
+    return f"{BATCH_VIEW}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _writer_1(upsert: Upsert, mark: str) -> Writer:
     """Return a writer to which rows that differ by less than a millisecond are equal."""
-    return _merging(upsert, upsert.checkpoint, "")
+    return _merging(upsert, mark, upsert.checkpoint, "")
 
 
-def _writer_2(upsert: Upsert) -> Writer:
+def _writer_2(upsert: Upsert, mark: str) -> Writer:
     """Return a writer that compares timestamps as exactly as Spark has them, wherever its checkpoint lies."""
-    return _merging(upsert, _PATTERN.sub(r"\\\g<0>", upsert.checkpoint), _MICROSECONDS)
+    return _merging(upsert, mark, _PATTERN.sub(r"\\\g<0>", upsert.checkpoint), _MICROSECONDS)
 
 
-def _merging(upsert: Upsert, checkpoint: str, as_json: str) -> Writer:
+def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer:
     """Write the last row of each key by MERGE, then record the batch: both twice are both once.
 
     Views are of the session that all statements share (Spark 4.2.0): each batch has a name of its own. For the same
     reason the batch is no setting of a MERGE but an append of no row, with the id of the checkpoint's query and the
     batch's number.
     """
-    place, batch_view, named = upsert.place, BATCH_VIEW, _BATCH
+    place, named = upsert.place, _BATCH
     statements, no_row = _statements(upsert, as_json), f"SELECT * FROM {_table(upsert.place)} WHERE false"
     query: list[str] = []
 
@@ -57,9 +66,10 @@ def _merging(upsert: Upsert, checkpoint: str, as_json: str) -> Writer:
 
             # By itself it looks for 20 min for a server that has ended (Spark 4.2.0), and holds 150 MB all the while.
             spark.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=1000)])
+            spark.addTag(mark)
             lines = spark.read.text(f"{checkpoint}/metadata").collect()
             query.append(str(json.loads("".join(line[0] for line in lines))["id"]))
-        view = f"{batch_view}_{uuid.uuid4().hex}"
+        view = f"{mark}_{uuid.uuid4().hex}"
         batch.persist()
         try:
             batch.createOrReplaceTempView(view)
@@ -155,4 +165,4 @@ _MICROSECONDS = (
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 """Letters of a path that Spark takes for a pattern."""
 
-_WRITERS: Mapping[int, Callable[[Upsert], Writer]] = {1: _writer_1, 2: _writer_2}
+_WRITERS: Mapping[int, Callable[[Upsert, str], Writer]] = {1: _writer_1, 2: _writer_2}

@@ -3,6 +3,7 @@
 from core.model.actions import StepKind
 from core.model.errors import UsageError
 from core.model.names import parse_table_name
+from core.run.model import StepState
 from tui.command_line.context import CommandContext
 from tui.presentation.reports.release_diff import blocks, result_as_json, result_lines
 
@@ -18,8 +19,10 @@ def diff(context: CommandContext) -> int:
     if context.voice.as_json:
         context.document("headgate.release_diff/1", run=row.id, results=[result_as_json(each) for each in found])
     else:
+        skipped = [step for step in row.steps if (step.do, step.state) == (StepKind.VALIDATE, StepState.SKIPPED)]
+        context.voice.print([f"{each.table}: {each.note}" for each in skipped if table in (None, each.table)])
         context.voice.print(result_lines(found))
-        if not found:
+        if not found and not skipped:
             about = f" of {table}" if table else ""
             compares = any(step.do == StepKind.VALIDATE and table in (None, step.table) for step in row.steps)
             said = f"has compared no rows{about} so far" if compares else f"compares no rows{about}"

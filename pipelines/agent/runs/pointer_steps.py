@@ -1,6 +1,7 @@
 """Step effects on pointers: the swap to new versions, with a last look at each, and the end of a pointer."""
 
 import logging
+from collections.abc import Collection
 
 from core.model.actions import Action, StepKind
 from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
@@ -34,7 +35,19 @@ def swap(run: OpenRun, step: Step) -> RunEvidence:
     run.world.ledger.activate(dict(targets), served=served, by=run.id, at=run.world.clock())
     _record(run, targets)
     moved = moves_in_words(run, step)
-    return StepDone(step.n, f"{moved}; within {s * 1000:.0f} ms" if len(targets) > 1 else moved)
+    took = f"{moved}; within {s * 1000:.0f} ms" if len(targets) > 1 else moved
+    return StepDone(step.n, took + _passed_over(run, {table for table, _ in targets}))
+
+
+def _passed_over(run: OpenRun, tables: Collection[TableName]) -> str:
+    """Name the tables that an operator has skipped the comparison of, with what was skipped; empty where none was."""
+    row = run.world.ledger.run(run.id)
+    skipped = [
+        f"; {found.table}: {found.note}"
+        for found in (row.steps if row else ())
+        if (found.do, found.state) == (StepKind.VALIDATE, StepState.SKIPPED) and found.table in tables
+    ]
+    return "".join(skipped)
 
 
 def moves_in_words(run: OpenRun, step: Step) -> str:

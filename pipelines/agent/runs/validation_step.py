@@ -16,7 +16,7 @@ from core.model.states import State, WantedState
 from core.model.triggers import trigger_s
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
 from core.plan.model import Step
-from core.run.release import NOT_COMPARED
+from core.run.model import NOT_COMPARED, RELEASE_DIFF
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.text.units import short_duration
 from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, figures
@@ -219,7 +219,7 @@ def _judged(
         ],
     )  # fmt: skip
     if blocked := blocking_words(results):
-        shown = f"headgate release diff {short} {step.table} shows more"
+        shown = f"{RELEASE_DIFF} {short} {step.table} shows more"
         return StepFailed(step.n, f"{blocked}; {shown}, {goes_on}")
     return StepDone(step.n, _words(results))
 

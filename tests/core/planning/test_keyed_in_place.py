@@ -10,7 +10,7 @@ from core.model.names import TableName as T
 from core.plan.descriptions import action_words
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
-from core.planning.keyed_in_place import KEYS_KEPT, KEYS_STAY
+from core.planning.keyed_in_place import DELETIONS_STAY, KEYS_KEPT, KEYS_STAY
 from core.planning.planner import make_plan
 from core.policy.model import Policy
 from core.project.model import Project
@@ -97,12 +97,40 @@ def test_the_offer_says_what_stays_in_the_table(edit: str, stays: str) -> None:
     )
 
 
+def test_a_reader_that_is_rebuilt_with_its_table_loses_the_changes_from_before() -> None:
+    """Where a column of a keyed table is renamed, the new version has no change of before."""
+    renamed = COLUMNS.replace("kind", "sort")
+    after = declared(A.replace("kind", "kind AS sort"), columns=renamed, b=B.replace("kind", "sort"))
+    lost = "changes of a from before: it begins with the rows that a has then"
+    found = planned(declared(), after, strategy="")
+    assert [(node.table, str(node.action), node.loses) for node in found.nodes if node.table != "landed"] == [
+        ("a", "rebuild", ()), ("b", "rebuild", (lost,)),
+    ]  # fmt: skip
+    alone = planned(declared(), declared(), "b", strategy="", rebuild=True)
+    assert node_of(alone, "b").loses == (lost,)
+    keyed = "mode: upsert\nkey: [id]\nsequence: seq\n"
+    last = planned(declared(parent=keyed), declared(parent=keyed), "b", strategy="", rebuild=True)
+    assert node_of(last, "b").loses == (), "it has the last row of each key all the same"
+
+
 def test_rows_that_no_rebuild_would_have_ask_for_an_approval_and_are_warned_of() -> None:
     found = planned(declared(), declared(A.replace("id > 0", "id > 10")))
     assert [(w.table, w.summary) for w in found.warnings] == [
-        ("a", f"is written again in place: {KEYS_STAY}, and no rebuild would have them")
+        ("a", f"is written again in place: {KEYS_STAY}; a rebuild would be without them")
     ]
     assert found.approvals == 1 and node_of(found, "a").lowered
+
+
+@pytest.mark.parametrize(
+    ("edit", "stays"),
+    [(A.replace("id > 0", "id > 10"), KEYS_STAY), (A.replace("kind,", "upper(kind) AS kind,"), KEYS_KEPT)],
+)
+def test_deletions_that_the_table_remembers_stay_as_well(edit: str, stays: str) -> None:
+    deletes = KEYED + "deletes: kind = 'gone'\n"
+    found = planned(declared(yml=deletes), declared(edit, yml=deletes))
+    assert node_of(found, "a").evidence[-1] == f"{stays}; {DELETIONS_STAY}"
+    told = [warned.summary for warned in found.warnings if DELETIONS_STAY in warned.summary]
+    assert len(told) == int(stays is KEYS_STAY)
 
 
 def test_what_would_restart_in_place_may_be_written_again_as_well() -> None:

@@ -1,5 +1,6 @@
 """OPTIMIZE and VACUUM as plans: which tables, what is kept, what its reviewer is told, and what stands against it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from core.model.errors import UsageError
 from core.model.names import TableName as T
 from core.model.table_formats import table_format
 from core.observed.deployment import ObservedDeployment
+from core.observed.log_history import LogHistory
+from core.observed.table_statistics import TableStatistics
 from core.plan.codec import plan_as_json, plan_from_json
 from core.plan.confirmation import confirmation_for_plan
 from core.plan.descriptions import action_words, change_words, step_words
@@ -61,6 +64,22 @@ def test_a_vacuum_loses_versions_and_is_confirmed_by_the_plans_name() -> None:
     assert again.request.retain_h == "720" and again.steps == found.steps
     assert found.hash != planned("vacuum", "a").hash
     assert planned("vacuum", "a").nodes[0].loses == ("files of versions older than 168 h",)
+
+
+def test_how_long_a_table_keeps_files_is_what_its_log_says_also_where_it_was_set_by_hand() -> None:
+    project = small_project.project(FILES)
+
+    def vacuumed(retain_h: str, kept_h: float | None) -> Plan:
+        log = LogHistory(0, 1.0, ((0, 1.0, 0),), kept_h).as_text()
+        world = {name: deployed(table) for name, table in project.tables.items()}
+        world[T("a")] = replace(world[T("a")], statistics=TableStatistics(log=log))
+        return make_plan(project, "dev", world, PlanRequest(verb="vacuum", tables=(T("a"),), retain_h=retain_h))
+
+    assert vacuumed("", 720.0).nodes[0].loses == ("files of versions older than 720 h",)
+    (refused,) = vacuumed("200", 720.0).refusals
+    assert refused.summary == "a keeps files of older versions for 720 h, and 200 h are less"
+    assert not vacuumed("24", 24.0).refusals, "it was lowered by hand"
+    assert vacuumed("", None).nodes[0].loses == ("files of versions older than 168 h",), "it was not measured"
 
 
 @pytest.mark.parametrize(

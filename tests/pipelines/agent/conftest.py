@@ -135,7 +135,7 @@ class _Queries:
             self.pool.running[start.name] = start
         return self._query(start.name)
 
-    def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
+    def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
         calling()
         calling()
         if name in self.pool.refuse_stop:

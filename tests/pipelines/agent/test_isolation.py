@@ -300,7 +300,7 @@ class FrozenQueries:
     def __init__(self) -> None:
         self.threads: list[int] = []
 
-    def stop(self, name: str, calling: Any = unheard) -> None:
+    def stop(self, name: str, calling: Any = unheard, *, upserts: bool = False) -> None:
         calling()
         self._hang()
 

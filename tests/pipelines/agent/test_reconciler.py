@@ -8,6 +8,7 @@ import pytest
 from agent_world import held_elsewhere
 from ledger_rows import deployment_row, sample_row
 
+from core.model.errors import EngineRefused
 from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery
 from pipelines.agent.context import AgentContext
@@ -148,6 +149,18 @@ def test_a_stop_of_what_the_ledger_does_not_know_keeps_no_other_from_being_taken
     reconciler.apply_emergencies()
     assert reconcile(reconciler) == "stopped"
     assert not reconciler.emergency.waits()
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert/2"])
+def test_a_keyed_statement_is_not_called_stopped_while_its_last_batch_may_be_written(
+    mode: str, world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    """Its query is gone, and the stop that ended it was not confirmed."""
+    deploy(world, wanted="stopped", state="running", mode=mode)
+    pool.refuse_stop["a@v1"] = EngineRefused("a@v1 is stopped, but its last batch is still being written")
+    assert reconcile(reconciler) == ("stopped" if mode == "append" else "running")
+    pool.refuse_stop.clear()
+    assert reconcile(reconciler) == "stopped"
 
 
 def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(world: AgentContext, reconciler: Reconciler) -> None:

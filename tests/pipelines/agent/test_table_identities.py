@@ -1,6 +1,7 @@
 """Tables with an id of their own: registered where they are, refused and stopped where another one is there."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,18 @@ from core.observed.deployment import Binding
 from core.project.revision import RevisionTexts
 from pipelines.agent.deployment_lifecycle import check_checkpoint
 from pipelines.agent.filled_catalogs import register_together
-from pipelines.agent.replaced_tables import BY_HAND, REPLACED, ReplacedTables
+from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.replaced_tables import (
+    BY_HAND,
+    COLUMNS_CHANGED,
+    FILES_GONE,
+    LOG_GONE,
+    REPLACED,
+    ROWS_CHANGED,
+    ReplacedTables,
+)
 from pipelines.agent.table_identities import register_again
+from state.emergency_journal import EmergencyJournal
 
 
 def on_delta(world: Any, **more: Any) -> Any:
@@ -65,6 +76,26 @@ def test_a_start_over_another_table_is_refused_in_words(world: Any) -> None:
     assert "--rebuild" in refused.value.remedy
 
 
+@pytest.mark.parametrize("state", ["stopped", "failed"])
+def test_a_table_that_is_another_one_is_seen_of_a_statement_at_rest_so_that_plans_do_not_resume_it(
+    state: str, world: Any, tmp_path: Path
+) -> None:
+    found = on_delta(world, wanted="stopped" if state == "stopped" else "running", state=state)
+    reconciler = Reconciler(world, EmergencyJournal(tmp_path / "emergency"))
+
+    def is_ok() -> bool:
+        reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
+        return bool(world.ledger.deployment(TableName("t"), 1).checkpoint_ok)
+
+    assert is_ok()
+    world.files.ids[found.folder] = "id-2"
+    assert not is_ok() and not is_ok()
+    (told,) = [event for event in world.ledger.events_of(TableName("t"), "state") if "could not" in event.summary]
+    assert "the table of t@v1 was re-created: its id is id-2 and was id-1" in told.detail
+    world.files.ids[found.folder] = "id-1"
+    assert is_ok(), "its folder was restored"
+
+
 def test_a_column_that_is_gone_from_a_table_is_told_before_a_start_and_while_it_is_written(world: Any) -> None:
     found = on_delta(world)
     world.files.types[found.folder] = {"ID": "bigint", "more": "int"}
@@ -76,7 +107,7 @@ def test_a_column_that_is_gone_from_a_table_is_told_before_a_start_and_while_it_
         check_checkpoint(world, found)
     ReplacedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
-    assert (after.state, after.error_class) == (State.FAILED, REPLACED) and after.error.startswith(words)
+    assert (after.state, after.error_class) == (State.FAILED, COLUMNS_CHANGED) and after.error.startswith(words)
 
 
 def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_so(world: Any) -> None:
@@ -160,13 +191,35 @@ def test_a_column_that_is_gone_from_a_static_side_is_told_to_who_reads_it(
     words = "t__v1, a static side of c@v1, has no column name any more: it was renamed or dropped by hand"
     with pytest.raises(Refused, match=words):
         check_checkpoint(world, child)
-    assert (after.state, after.error_class) == (State.FAILED, REPLACED) and after.error.startswith(words)
+    assert (after.state, after.error_class) == (State.FAILED, COLUMNS_CHANGED) and after.error.startswith(words)
 
 
-def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_runs_on(world: Any) -> None:
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [("was re-created: its id is y, and what was read had x", REPLACED), ("is gone: there is no _delta_log", REPLACED),
+     ("was changed by UPDATE in version 3, which it has not read: …", ROWS_CHANGED),
+     ("is another one since version 3: its column v was renamed, and …", COLUMNS_CHANGED),
+     ("lacks files of version 3, which is to be read next: VACUUM has deleted them", FILES_GONE),
+     ("has no version 3 in its log any more, which is to be read next", LOG_GONE)],
+)  # fmt: skip
+def test_what_stops_a_statement_has_the_class_of_what_was_done_to_its_table(why: str, said: str, world: Any) -> None:
+    on_delta(world)
+    texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING delta;", "INSERT INTO c SELECT id FROM STREAM t;", "")
+    reads = (Binding(TableName("t"), 1, True),)
+    child = deployment_row("c", revision="rc", format="delta", table_id="id-c", texts=texts, bindings=reads)
+    world.ledger.put_deployment(child)
+    world.files.ids[child.folder] = "id-c"
+    world.files.others[child.checkpoint] = (TableName("t"), why)
+    ReplacedTables(world).round()
+    after = world.ledger.deployment(TableName("c"), 1)
+    assert (after.state, after.error_class) == (State.FAILED, said) and why in after.error
+
+
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_runs_on(state: str, world: Any) -> None:
     texts = RevisionTexts("CREATE TABLE t (id BIGINT) USING delta;", "INSERT INTO t SELECT id FROM STREAM s;",
                           "mode: upsert\nkey: [id]\n")  # fmt: skip
-    found = on_delta(world, mode="upsert/1", texts=texts)
+    found = on_delta(world, mode="upsert/1", texts=texts, state=state, wanted=state)
     world.files.by_hand[found.folder] = (7, "WRITE")
 
     def said() -> list[tuple[str, str]]:
@@ -180,7 +233,7 @@ def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_
         "rows of t__v1 were written by hand (WRITE in version 7), not by its statement: a key may stand there twice, "
     )
     assert said() == [(BY_HAND, words + "or be gone; headgate plan t --rebuild reads all again")]
-    assert world.ledger.deployment(TableName("t"), 1).state == State.RUNNING
+    assert world.ledger.deployment(TableName("t"), 1).state == state
     world.files.by_hand[found.folder] = (9, "DELETE")
     rounds.round()
     assert len(said()) == 2

@@ -304,15 +304,18 @@ def test_rows_that_no_statement_has_written_are_told_by_operation_and_version(
     files: TableCheckpoints, tmp_path: Path
 ) -> None:
     log = WrittenLog(tmp_path)
-    (first,) = log.commit(5, operation="MERGE")
+    ours = {"notMatchedPredicates": '[{"predicate":"(NOT headgate_gone#7)","actionType":"insert"}]'}
+    (first,) = log.commit(5, operation="MERGE", parameters=ours)
     log.commit(operation="WRITE", batch=("q", 0))
     assert files.written_by_hand(str(tmp_path), "delta") is None, "its own MERGE, and the record of its batch"
     assert files.written_by_hand(str(tmp_path), "parquet") is None
     log.commit(1, operation="WRITE")
-    log.commit(operation="MERGE", removes=(first,))
+    log.commit(operation="MERGE", removes=(first,), parameters=ours)
     assert files.written_by_hand(str(tmp_path), "delta") == (3, "WRITE")
     log.commit(4, operation="DELETE", removes=("part-3-0.parquet",))
     assert files.written_by_hand(str(tmp_path), "delta") == (5, "DELETE")
+    log.commit(1, operation="MERGE", parameters={"notMatchedPredicates": '[{"actionType":"insert"}]'})
+    assert files.written_by_hand(str(tmp_path), "delta") == (6, "MERGE"), "by hand: its conditions are not ours"
 
 
 def test_a_log_whose_beginning_cannot_be_read_is_refused_in_words_and_not_taken_for_no_table(

@@ -50,6 +50,19 @@ def test_what_optimize_and_vacuum_have_done_is_in_the_log(lake: Any) -> None:
     assert lake.count("p") == 12 and lake.files.contents(place, "delta").small_files == 1
 
 
+def test_a_limit_of_rows_per_file_that_a_pool_has_for_its_streams_does_not_hold_for_optimize(
+    lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, beside = many_files(lake, "p", 1), lake.session.beside
+
+    def limited(session_id: str, *, conf: Any) -> Any:
+        return beside(session_id, conf={"spark.sql.files.maxRecordsPerFile": "1", **conf})
+
+    monkeypatch.setattr(lake.session, "beside", limited)
+    lake.upkeep.optimize(name, "t")
+    assert lake.files.upkeep(lake.place("p"), "OPTIMIZE", 0.0) == Upkeep(2, 1)
+
+
 @pytest.mark.drill
 def test_how_long_files_are_retained_is_heard_by_upkeep_and_ignored_by_spark_otherwise(lake: Any) -> None:
     name = many_files(lake, "q", 1)

@@ -9,6 +9,7 @@ import pytest
 
 from core.ports.storage import VersionFolders
 from pipelines.formats.delta_log import DeltaLog
+from pipelines.spark.upsert_writers import batch_mark
 
 pytestmark = pytest.mark.spark
 
@@ -50,6 +51,39 @@ def test_the_last_row_of_each_key_by_its_sequence_is_kept_and_older_ones_never_c
     assert held(lake) == {1: "c", 2: "back", 3: "z", 4: "n"}
     query = lake.files.read(lake.checkpoint("k")).id
     assert lake.files.sink_batch(lake.place("k"), format="delta", query=query) == lake.batch("k") == 3
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_nothing_is_written_after_a_stop_within_a_batch_and_the_next_start_writes_it(lake: Any) -> None:
+    lake.table("p", EVENTS)
+    lake.table("k", EVENTS, CDF)
+    wait = "coalesce(java_method('java.lang.Thread', 'sleep', CASE WHEN id > 5 THEN 4000L ELSE 0L END), '')"
+    select = f"SELECT id, concat(v, {wait}) AS v, seq, gone FROM STREAM {lake.name('p')}"
+    upsert = lake.upsert("k", "id", "v", "seq", "gone", sequence="seq")
+    happened(lake, (1, "a", 1, False))
+    query = lake.start("k", select, upsert=upsert)
+    lake.until(lambda: lake.batch("k") == 0)
+    client, mark, others = lake.session.spark.client, batch_mark(query.name), set[str]()
+
+    def under_way() -> set[str]:
+        """Return what the session does now, but for what it did before the batch: it listens to its queries."""
+        asked = client._get_operation_statuses().operation_statuses
+        return {each.operation_id for each in asked if each.state == 2} - others
+
+    lake.mine()
+    others |= under_way()
+    happened(lake, (7, "b", 1, False))
+    lake.until(lambda: Path(lake.checkpoint("k"), "offsets", "1").exists())
+    lake.until(under_way)
+    operations = under_way()
+    lake.queries.stop(query.name, upserts=True)
+    threads = str(lake.sql("SELECT reflect('java.lang.Thread', 'getAllStackTraces')")[0][0])
+    assert not [each for each in operations if f"ExecuteThread_opId={each}" in threads], "it could commit"
+    assert not lake.sql(f"SHOW VIEWS LIKE '{mark}*'"), "and no other statement over the batch can begin"
+    assert set(held(lake)) == {1}
+    lake.run("k", select, upsert=upsert)
+    assert set(held(lake)) == {1, 7}
 
 
 @pytest.mark.drill

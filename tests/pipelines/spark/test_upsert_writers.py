@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 from core.model.errors import Busy, EngineRefused
 from core.ports.spark import QueryStart, Upsert
 from pipelines.spark.streaming_queries import SparkQueries
-from pipelines.spark.upsert_writers import upsert_writer
+from pipelines.spark.upsert_writers import batch_mark, upsert_writer
 
 UPSERT = Upsert("/t/delta", "/t/deleted", "/c", ("id", "v`", "at"), ("id",), "at", "v IS NULL")
 
@@ -31,11 +31,13 @@ assert not [name for name in sys.modules if name.partition(".")[0] in ("core", "
 
 
 def test_it_runs_where_there_is_no_headgate() -> None:
-    sent = cloudpickle.dumps(upsert_writer(UPSERT))
+    sent = cloudpickle.dumps(upsert_writer(UPSERT, "a@v1"))
     done = subprocess.run([sys.executable, "-I", "-c", ELSEWHERE], input=sent, capture_output=True, cwd="/")
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
-    assert said.startswith("/c/metadata\nheadgate_batch_") and "MERGE INTO delta.`/t/delta` t USING (" in said
+    mark = batch_mark("a@v1")
+    assert said.startswith(f"{mark}\n/c/metadata\n{mark}_"), "the tag comes before all that the pool does for it"
+    assert "MERGE INTO delta.`/t/delta` t USING (" in said
     assert "headgate_batch))" not in said and "`v```" in said
     assert "\ntxnAppId\ntxnVersion\n/t/delta\n" in said
 
@@ -43,7 +45,7 @@ def test_it_runs_where_there_is_no_headgate() -> None:
 def test_a_version_that_is_not_known_is_refused() -> None:
     assert pickle.loads(pickle.dumps(UPSERT)) == UPSERT
     with pytest.raises(EngineRefused, match="writer 9 of keyed tables is not known"):
-        upsert_writer(Upsert("/t", "/d", "/c", ("id",), ("id",), writer=9))
+        upsert_writer(Upsert("/t", "/d", "/c", ("id",), ("id",), writer=9), "a@v1")
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """`release diff`: what is found for a run and for one table of it, its exit code, and what is no question."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,6 +48,16 @@ def test_for_programs_it_has_a_format_and_the_run() -> None:
     assert run(asked) == 1
     ((form, parts),) = asked.said
     assert (form, parts["run"], parts["results"][0]["verdict"]) == ("headgate.release_diff/1", "7f3a-1", "failed")
+
+
+def test_a_comparison_that_was_skipped_is_said_before_what_was_found_or_that_nothing_was() -> None:
+    note = "rows were not compared: skipped by an operator"
+    row = replace(RUN, steps=(replace(RUN.steps[0], state="skipped", note=note),))
+    for verdicts in ((), ("unexpected",)):
+        skipped = Context(*verdicts)
+        skipped.operations.run = lambda prefix: row
+        run(skipped)
+        assert skipped.said[0] == f"orders: {note}" and (len(skipped.said) > 1) == bool(verdicts)
 
 
 def test_a_run_that_has_compared_nothing_yet_says_so_and_a_table_that_it_does_not_touch_is_refused() -> None:

@@ -9,6 +9,7 @@ from core.model.names import TableName
 from core.model.states import MISSED
 from core.plan.descriptions import action_words, change_words
 from core.plan.model import Plan
+from core.run.model import StepState
 from core.text.wording import counted
 from state.audit_log import op_words
 from state.row_types import AuditRow, CommandRow, EventRow, RunRow, StepRow
@@ -124,7 +125,15 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
             yield HistoryEntry(began, "schema", words.removeprefix(f"{table}: "), **who)
     for step in own:
         if step.do == StepKind.SWAP and step.state == "done" and step.ended_at is not None:
-            yield HistoryEntry(step.ended_at, "serves", f"v{version} serves from here on", **who)
+            yield HistoryEntry(
+                step.ended_at, "serves", f"v{version} serves from here on", detail=_passed_over(own), **who
+            )
+
+
+def _passed_over(own: Sequence[StepRow]) -> str:
+    """Return what an operator has skipped of the table's comparison with what served; empty where nothing was."""
+    skipped = (step for step in own if (step.do, step.state) == (StepKind.VALIDATE, StepState.SKIPPED))
+    return "; ".join(step.note for step in skipped)
 
 
 def _end(run: RunRow, own: Sequence[StepRow], began: float) -> str:

@@ -103,11 +103,11 @@ def test_it_reads_on_as_before_where_it_came_further_until_it_was_stopped(
     have_read(old, reads("1:x", "2:x"), reads("1:x"), reads("1:w"))
     stop, stopped = type(pool.connection().queries).stop, []
 
-    def stop_late(queries: Any, name: str, *calling: Any) -> None:
+    def stop_late(queries: Any, name: str, *calling: Any, **more: Any) -> None:
         if name == "b@v1" and not stopped:
             have_read(old, reads("1:x", "2:x"), reads("1:x"), reads("1:w", "2:w"))
             stopped.append(name)
-        stop(queries, name, *calling)
+        stop(queries, name, *calling, **more)
 
     monkeypatch.setattr(type(pool.connection().queries), "stop", stop_late)
     assert drive(old, submit(old, plan(old, UPPER, SEAM_B))) == "failed"

@@ -128,6 +128,12 @@ def test_where_nothing_blocks_the_note_names_the_figures_first(served: AgentCont
     )
 
 
+def swap_note(world: AgentContext, run: str) -> str:
+    row = world.ledger.run(run)
+    assert row is not None
+    return next(step.note for step in row.steps if step.do == StepKind.SWAP)
+
+
 def test_who_has_looked_at_differences_may_skip_the_step(served: AgentContext, pool: Any) -> None:
     pool.answered["WITH uneven"] = (DIFFERENCE, DOUBLED)
     run = submit(served, plan(served, UPPER, REBUILD_A))
@@ -137,6 +143,9 @@ def test_who_has_looked_at_differences_may_skip_the_step(served: AgentContext, p
     n = step_of(served, run).n
     assert drive(served, run, OperatorControl("skip", n)) == "done"
     assert pool.views["a"] == "a__v2" and results(served, run)["differences"].verdict == "unexpected"
+    over = step_of(served, run).note
+    assert over.startswith("skipped by an operator, over what was found: ") and "headgate" not in over
+    assert swap_note(served, run) == f"a → a__v2; a: {over}"
 
 
 @pytest.mark.parametrize(
@@ -218,6 +227,8 @@ def test_a_position_that_never_comes_is_waited_for_within_a_bound_and_then_someb
     )
     assert pool.views["a"] == "a__v1" and not pool.compared
     assert drive(served, run, OperatorControl("skip", found.n)) == "done" and pool.views["a"] == "a__v2"
+    assert step_of(served, run).note == "rows were not compared: skipped by an operator"
+    assert swap_note(served, run) == "a → a__v2; a: rows were not compared: skipped by an operator"
 
 
 def test_files_that_cannot_be_reached_for_a_while_are_waited_for(served: AgentContext, pool: Any) -> None:

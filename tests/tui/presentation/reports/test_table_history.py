@@ -1,5 +1,7 @@
 """What changed of a table as one timeline: from rows of the ledger alone, each thing told once."""
 
+from dataclasses import replace
+
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
 from core.model.names import TableName
@@ -31,6 +33,14 @@ def test_a_deploy_is_told_with_plan_actor_columns_and_from_when_it_serves() -> N
     assert entry_words(deploy) == f"rebuild v1→v2: columns no longer fit, done in 11s (plan {PLAN.hash[:4]}, by ana)"
     assert (schema.kind, schema.summary) == ("schema", "column tip was removed")
     assert serves.summary == "v2 serves from here on"
+
+
+def test_a_version_that_serves_without_a_comparison_is_said_to() -> None:
+    note = "rows were not compared: skipped by an operator"
+    check = replace(step(1, StepKind.VALIDATE), state="skipped", note=note)
+    run = run_row(PLAN.hash, ended_at=200.0, state="done", steps=(check, step(2, StepKind.SWAP)))
+    *_, serves = table_history(TableRecords(A, runs=(run,)), {PLAN.hash: PLAN})
+    assert (serves.kind, serves.detail) == ("serves", note)
 
 
 def test_a_failed_step_says_why_and_a_plan_that_was_forgotten_is_said_to_be() -> None:
