@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from core.model.actions import Action, Strategy
-from core.model.reasons import Reason
+from core.model.reasons import LOST_CHECKPOINT, Reason
 
 
 class ChangeKind(StrEnum):
@@ -126,7 +126,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         action=Action.REBUILD, reason=Reason.CHECKPOINT_LOST,
         why="Spark would begin with an empty checkpoint on the same table and report success, with rows lost or "
         "doubled: a start is refused until a rebuild is requested",
-        loses=_HISTORY, instead=_LATER, breaks_checkpoint=str(Reason.CHECKPOINT_LOST),
+        loses=_HISTORY, instead=_LATER, breaks_checkpoint=LOST_CHECKPOINT,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.COMMENT_OR_FORMAT, code="1", label="comment or format", severity=20, action=Action.RECORD,

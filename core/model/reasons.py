@@ -48,7 +48,7 @@ class Reason(StrEnum):
     TYPES_IN_STATE = "its state holds a column of a parent that takes a wider type"
     WITH_ITS_SET = "belongs to one statement set with a table that is rebuilt"
     READS_OLD_VERSION = "still reads an old version of a parent"
-    CHECKPOINT_LOST = "its checkpoint or its table is missing, unreadable or another's"
+    CHECKPOINT_LOST = "its checkpoint is missing, unreadable or another's"
     DELETED = "its delete was asked for"
     ROLLED_BACK = "what served before serves again"
     UNDELETED = "is taken out of the trash"
@@ -59,6 +59,9 @@ class Reason(StrEnum):
 
 STOPPED_MEANWHILE = frozenset({Reason.COLUMNS_STOP_READERS, Reason.TYPES_STOP_READERS})
 """Of what goes on as it was, and only stands still while a table that it reads is altered."""
+
+LOST_CHECKPOINT = "its checkpoint or its table is missing, unreadable or another's"
+"""Why a statement cannot go on, within the sentences of a plan."""
 
 _WORDS: Mapping[str, str] = {
     Reason.NEW: "is not deployed yet",

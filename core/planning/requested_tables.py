@@ -6,7 +6,7 @@ from core.changes.classification import Change
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
-from core.model.reasons import Reason
+from core.model.reasons import LOST_CHECKPOINT, Reason
 from core.model.states import ALIVE, State, WantedState
 from core.model.table_formats import table_format
 from core.observed.deployment import Binding
@@ -89,7 +89,7 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
         return TableDecision(Action.KEEP, decision.reason, replace(decision.change, action=Action.KEEP))
     walk.found.refuse(
         table,
-        f"{table} cannot be started: {Reason.CHECKPOINT_LOST}; Spark would skip rows and report success",
+        f"{table} cannot be started: {LOST_CHECKPOINT}; Spark would skip rows and report success",
         f"rebuild it: headgate plan deploy {table} --rebuild",
     )
     return TableDecision(
@@ -99,7 +99,7 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
 
 def checkpoint_lost_change(change: Change, action: Action) -> Change:
     """Return CHECKPOINT_LOST with what else was seen."""
-    return Change(ChangeKind.CHECKPOINT_LOST, action, (str(Reason.CHECKPOINT_LOST), *change.evidence))
+    return Change(ChangeKind.CHECKPOINT_LOST, action, (LOST_CHECKPOINT, *change.evidence))
 
 
 def rebuild_as_asked(
@@ -151,7 +151,7 @@ def _of_deployed(walk: DeployWalk, table: TableName) -> TableDecision:
     if change.action is Action.RECORD:
         return TableDecision(Action.RECORD, change.kind.definition.reason, change)
     if not context.observed.deployment(table).checkpoint_ok:
-        walk.found.warn(table, f"runs, but {Reason.CHECKPOINT_LOST}: it could not be restarted")
+        walk.found.warn(table, f"runs, but {LOST_CHECKPOINT}: it could not be restarted")
     return TableDecision(Action.KEEP, _reason(change, Reason.UNCHANGED), change)
 
 

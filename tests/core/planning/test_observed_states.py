@@ -6,7 +6,7 @@ import pytest
 
 from core.model.actions import StepKind
 from core.model.names import TableName as T
-from core.model.reasons import Reason
+from core.model.reasons import LOST_CHECKPOINT
 from core.model.states import State
 from core.plan.model import Plan
 from tests.support.domain_builders import actions, plan, project, running, steps, table
@@ -68,7 +68,7 @@ def test_what_has_no_checkpoint_of_its_own_is_asked_for_and_not_started(
     found = world(state, stateful=stateful, product=product, asked=asked, checkpoint_ok=False)
     assert actions(found)["a"] == "keep" and found.empty
     (refusal,) = found.refusals
-    assert refusal.summary.startswith(f"a cannot be started: {Reason.CHECKPOINT_LOST}")
+    assert refusal.summary.startswith(f"a cannot be started: {LOST_CHECKPOINT}")
     assert refusal.remedy == "rebuild it: headgate plan deploy a --rebuild"
 
 
