@@ -106,8 +106,8 @@ def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
     if settings.deletes and not settings.sequence:
         words = "deletes rows and has no sequence: a row that comes late would bring a deleted key back"
         yield "deletes", words, "name the column that orders the rows of a key: sequence: changed_at"
-    if settings.sequence.lower() in {name.lower() for name in settings.key}:
-        words = f"has the sequence {settings.sequence}, which is in its key: it orders no two rows of one"
+    if settings.deletes and settings.sequence.lower() in {name.lower() for name in settings.key}:
+        words = f"has the sequence {settings.sequence}, which is in its key: all rows of a key have the same"
         yield "sequence", words, "name another column, which says which row of a key is newer"
     if len({name.lower() for name in settings.key}) < len(settings.key):
         yield "key", "names a column of its key twice", "name each column once"

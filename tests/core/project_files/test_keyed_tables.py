@@ -69,7 +69,7 @@ def test_how_rows_replace_others_is_read_and_comes_back_from_its_text() -> None:
         ("mode: upsert\nkey: [id, ID]\n", "2: k names a column of its key twice"),
         ("mode: upsert\nkey: [m]\n", "2: k has the key m, which is map<string,string> and cannot be compared"),
         ("mode: upsert\nkey: [id]\n\nsequence: when\n", "4: k has no column when, which is its sequence"),
-        ("mode: upsert\nkey: [id, at]\nsequence: AT\n", "3: k has the sequence AT, which is in its key"),
+        ("mode: upsert\nkey: [id, at]\nsequence: AT\ndeletes: gone\n", "3: k has the sequence AT, which is in its key"),
         ("mode: upsert\nkey: [id]\ndeletes: gone\n", "3: k deletes rows and has no sequence: "),
         ("mode: upsert\nkey: [id]\nsequence: at\ndeletes: goner\n",
          "4: k has a wrong condition for deletes: goner is no column"),
