@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from pipelines.formats.delta_log import DeltaLog, Totals
+from pipelines.formats.delta_data_files import Totals
+from pipelines.formats.delta_log import DeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset
 
 
@@ -29,8 +30,7 @@ def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
     if offset is None:
         held = log.active()
         return Backlog(log.head + 1 if held.files else 0, held, held.earliest)
-    if offset.table_id != log.id or offset.version > log.head + 1:
-        raise OtherTable
+    _require(log, offset)
     waiting, oldest, after, partly = Totals(), None, offset.version, 0
     if offset.in_snapshot:
         left = log.files_at(offset.version)[offset.files_read :]
@@ -46,3 +46,23 @@ def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
         if files and (oldest is None or commit.at < oldest):
             oldest = commit.at
     return Backlog(log.head + 1 - after + partly, waiting, oldest)
+
+
+def longer(known: Backlog, upto: int, log: DeltaLog, offset: DeltaOffset) -> Backlog:
+    """Compute the same from what waited at version `upto` of the same log, at or behind what the offset says.
+
+    Only what was committed since is looked at. Raises what `backlog` raises.
+    """
+    _require(log, offset)
+    waiting, oldest = known.waiting, known.oldest
+    for commit in log.since(upto + 1):
+        waiting = waiting.plus(commit.files, commit.bytes, commit.rows, commit.at)
+        if commit.files and (oldest is None or commit.at < oldest):
+            oldest = commit.at
+    return Backlog(known.versions + log.head - upto, waiting, oldest)
+
+
+def _require(log: DeltaLog, offset: DeltaOffset) -> None:
+    if offset.table_id != log.id or offset.version > log.head + 1:
+        raise OtherTable
+    log.require(offset.version + int(offset.in_snapshot))

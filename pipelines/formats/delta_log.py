@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet
 
-from core.observed.table_statistics import SMALL_FILE
+from pipelines.formats.delta_data_files import DataFile, Totals, is_elsewhere
 from pipelines.formats.delta_log_files import checkpoints_in, commits_in
 from pipelines.storage.file_stream_logs import local_path
 
@@ -50,19 +50,6 @@ class CommitsGone(Exception):
     """Commits that are asked for are no longer in the log."""
 
 
-class DataFile(NamedTuple):
-    """A file that a commit has added."""
-
-    path: str
-    size: int
-    rows: int | None
-    """None where the writer has recorded no statistics."""
-    at: float
-    """When it was written, epoch seconds."""
-    deleted: int = 0
-    """Rows that it still holds and that were taken out of the table (deletion vectors)."""
-
-
 class Commit(NamedTuple):
     """What readers of a stream see of one version."""
 
@@ -76,36 +63,10 @@ class Commit(NamedTuple):
     """Of one that took rows out: those that were inserted, changed and deleted; None where it does not say so."""
     took_out: str = ""
     """What took rows out or changed them (`UPDATE`), empty where nothing did; what OPTIMIZE does is none of it."""
+    replaced: bool = False
+    """Whether files are no longer in the table since then, so that VACUUM may delete them."""
     schema: str = ""
     """Where it says what columns there are, as JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Files of one version of a table, or of several commits."""
-
-    files: int = 0
-    bytes: int = 0
-    rows: int | None = 0
-    """None where a file says nothing of its rows."""
-    earliest: float | None = None
-    """When the oldest was written; None where there is none."""
-    small: int = 0
-    """Files of less than SMALL_FILE."""
-
-    def plus(self, files: int, size: int, rows: int | None, at: float | None, small: int = 0) -> "Totals":
-        """Return these and more."""
-        known = None if self.rows is None or rows is None else self.rows + rows
-        times = [each for each in (self.earliest, at if files else None) if each is not None]
-        return Totals(self.files + files, self.bytes + size, known, min(times, default=None), self.small + small)
-
-    @classmethod
-    def of(cls, files: Iterable[DataFile]) -> "Totals":
-        """Add up files."""
-        found = cls()
-        for file in files:
-            found = found.plus(1, file.size, file.rows, file.at, int(file.size < SMALL_FILE))
-        return found
 
 
 @dataclass(slots=True)
@@ -139,6 +100,8 @@ class DeltaLog:
         """Read nothing yet; `folder` is that of the table."""
         self.folder = folder
         self.place = f"{folder}/_delta_log"
+        self.life = 0
+        """Counts how often it was read from its beginning: what is known of a version is of one such life."""
         self._forget()
 
     def _forget(self) -> None:
@@ -157,8 +120,9 @@ class DeltaLog:
         """The newest version whose rows no statement has written, as far as was read, with its operation."""
         self.newest_at: float | None = None
         """When rows were last added."""
-        self.shrank = False
-        """Whether a commit has removed rows since then, or rewritten files."""
+        self.life += 1
+        self._keeps_all: bool | None = None
+        """None where it is not known of commits before the first state that was read."""
         self._active: Totals | None = None
         self._commits: dict[int, Commit] = {}
         self._snapshot: tuple[int, list[DataFile]] | None = None
@@ -202,8 +166,25 @@ class DeltaLog:
 
     def since(self, version: int) -> Iterator[Commit]:
         """Go through the commits from a version on; raises CommitsGone where the log begins later."""
+        self.require(version)
         for each in range(version, self.head + 1):
-            yield self._commits.get(each) or self._commit(each, self._there(each))
+            if (commit := self._commits.get(each)) is None:
+                commit = self._commit(each, self._there(each))
+                if each > self.head - KEPT_COMMITS:
+                    self._commits[each] = commit
+            yield commit
+
+    def require(self, version: int) -> None:
+        """Raise CommitsGone where the log, which is cleaned up from its oldest version on, begins after a version."""
+        if version <= self.head and not os.path.exists(self.path(version)):
+            raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
+
+    def keeps_all(self) -> bool:
+        """Return whether no row was taken out or changed, as far as the commits say that are there."""
+        if self._keeps_all is None:
+            older = sorted((each for each in commits_in(self.place) if each <= self.head), reverse=True)
+            self._keeps_all = not any((actions := self.read(each)) and actions.took_out for each in older)
+        return self._keeps_all
 
     def first(self) -> int:
         """Return the oldest version whose commit is there; raises CommitsGone where there is none."""
@@ -266,8 +247,10 @@ class DeltaLog:
             self.by_hand = (version, actions.operation)
         if commit.files:
             self.newest_at = commit.at
+        if version == 0 or actions.took_out:
+            self._keeps_all = not actions.took_out
         if actions.removed or actions.rewritten:
-            self.shrank, self._active = True, None
+            self._active = None
         elif self._active is not None or version == 0:
             added = Totals.of(actions.added)
             before = self._active or Totals()
@@ -278,7 +261,7 @@ class DeltaLog:
         at = actions.at if actions.at is not None else found.earliest or 0.0
         what = (actions.operation or "a commit") if actions.took_out else ""
         rows = actions.changed_rows if what else found.rows
-        return Commit(version, at, found.files, found.bytes, rows, what, actions.schema)
+        return Commit(version, at, found.files, found.bytes, rows, what, bool(actions.removed), actions.schema)
 
     def _there(self, version: int) -> Actions:
         found = self.read(version)
@@ -340,11 +323,6 @@ class DeltaLog:
         except FileNotFoundError:
             return None
         return found
-
-
-def is_elsewhere(file: DataFile) -> bool:
-    """Return whether a table names a file that is not its own."""
-    return file.path.startswith(("/", "file:"))
 
 
 def _mark(about: os.stat_result) -> _Mark:

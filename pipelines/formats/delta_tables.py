@@ -16,9 +16,11 @@ from core.observed.log_history import NEWEST_COMMITS, LogHistory
 from core.ports.storage import FolderContents, SourceLag, Upkeep
 from core.sql.log_starts import AT_VERSION, LogStart
 from pipelines.formats.delta_columns import columns_of
-from pipelines.formats.delta_lag import Backlog, OtherTable, backlog
-from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog, is_elsewhere
+from pipelines.formats.delta_data_files import DataFile, is_elsewhere
+from pipelines.formats.delta_lag import Backlog, OtherTable, backlog, longer
+from pipelines.formats.delta_log import Commit, CommitsGone, DeltaLog, NoDeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
+from pipelines.formats.delta_readers import DeltaReaders, first_without_files
 from pipelines.formats.delta_renames import lost_column
 from pipelines.formats.delta_upkeep import since_checkpoint, unread_before, upkeep_since
 from pipelines.storage.file_stream_logs import local_path
@@ -31,9 +33,6 @@ REFRESH_S = 0.5
 KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
 """Tables, and backlogs, that are remembered; those that were asked for longest ago are read again."""
 
-LOOKED_AT = 200
-"""Versions that wait, and files of one, that are looked for before a start."""
-
 
 class DeltaTables:
     """Reads logs again and again, each time what is new; all of one round share a look at a table."""
@@ -42,7 +41,9 @@ class DeltaTables:
         self._refresh_s = refresh_s
         self._lock = threading.RLock()
         self._logs: OrderedDict[str, tuple[DeltaLog, float]] = OrderedDict()
-        self._backlogs: OrderedDict[tuple[str, DeltaOffset | None], tuple[int, Backlog]] = OrderedDict()
+        self._backlogs: OrderedDict[tuple[str, DeltaOffset | None], tuple[int, int, Backlog]] = OrderedDict()
+        """What waits, with the life and the version of the log that say so."""
+        self._readers = DeltaReaders()
         self._offsets: dict[str, tuple[int, Mapping[int, DeltaOffset]]] = {}
 
     def identity(self, folder: str) -> str:
@@ -78,29 +79,9 @@ class DeltaTables:
         with self._lock:
             try:
                 log = self._log(folder, newest=True)
-                if log.id != offset.table_id:
-                    return f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"
-                if offset.version > log.head + 1:
-                    return (
-                        f"is an older copy: it ends with version {log.head}, and version {offset.version - 1} was read"
-                    )
-                waits = list(log.since(offset.version + int(offset.in_snapshot)))
-                took_out = next((commit for commit in waits if commit.took_out and not takes_changes), None)
-                if not tracked and (lost := lost_column(log, waits)) is not None:
-                    why = "only with schema_tracking does a stream go on over that, also where it is taken back"
-                    return f"is another one since version {lost[0]}: its {lost[1]}, and {why}"
-                if took_out is not None:
-                    return (
-                        f"was changed by {took_out.took_out} in version {took_out.version}, which it has not read: "
-                        "a stream of rows does not go on over that"
-                    )
-                if log.shrank and (version := _first_without_files(log, offset, waits)) is not None:
-                    return f"lacks files of version {version}, which is to be read next: VACUUM has deleted them"
             except NoDeltaLog:
                 return "is gone: there is no _delta_log"
-            except CommitsGone:
-                return f"has no version {offset.version} in its log any more, which is to be read next"
-            return ""
+            return self._readers.why_other(log, offset, takes_changes=takes_changes, tracked=tracked)
 
     def offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
         """Return how far a batch has read each Delta source, by ordinal; the file of a batch never changes."""
@@ -235,7 +216,7 @@ class DeltaTables:
                     how = f"{took_out.took_out} in version {took_out.version}"
                     return f"{start.table} was changed by {how}: a stream of rows from before does not go on over that"
                 offset = DeltaOffset(log.id, version, -1, False)
-                if (gone := _first_without_files(log, offset, waits)) is not None:
+                if (gone := first_without_files(log, offset)) is not None:
                     return f"{start.table} lacks files of version {gone}: VACUUM has deleted them"
             except NoDeltaLog:
                 return f"{start.table} is gone: there is no _delta_log"
@@ -287,7 +268,7 @@ class DeltaTables:
     def keeps_all(self, folder: str) -> bool:
         """Return whether no row was taken out of a table as far as its log is known."""
         with self._lock, suppress(NoDeltaLog):
-            return not self._log(folder).shrank
+            return self._log(folder).keeps_all()
         return False
 
     def held(self, folder: str) -> Mapping[str, tuple[int, int]]:
@@ -324,13 +305,16 @@ class DeltaTables:
 
     def _backlog(self, log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
         key = (log.folder, offset)
-        known = self._backlogs.get(key)
-        if known is None or known[0] != log.head:
-            known = self._backlogs[key] = (log.head, backlog(log, offset))
+        life, head, known = self._backlogs.get(key) or (-1, -1, None)
+        if known is None or life != log.life or offset is None or offset.version > head:
+            known = backlog(log, offset) if (life, head) != (log.life, log.head) or known is None else known
+        else:
+            known = longer(known, head, log, offset)
+        self._backlogs[key] = (log.life, log.head, known)
         self._backlogs.move_to_end(key)
         if len(self._backlogs) > KEPT_BACKLOGS:
             self._backlogs.popitem(last=False)
-        return known[1]
+        return known
 
 
 def _version_at(log: DeltaLog, first: int, moment: str) -> int:
@@ -364,20 +348,3 @@ def _maps_columns(log: DeltaLog) -> bool:
 def _changed(log: DeltaLog, version: int) -> bool:
     (commit,) = islice(log.since(version), 1)
     return bool(commit.files or commit.took_out)
-
-
-def _first_without_files(log: DeltaLog, offset: DeltaOffset, waits: Sequence[Commit]) -> int | None:
-    """Return the first version to be read whose files are not there; of many versions only the first are looked at."""
-    if offset.in_snapshot:
-        left = log.files_at(offset.version)[offset.files_read :]
-        if not _are_there(log, left):
-            return offset.version
-    for commit in waits[:LOOKED_AT]:
-        first = offset.files_read if commit.version == offset.version else 0
-        if commit.files and not _are_there(log, log.added_in(commit.version)[first:]):
-            return commit.version
-    return None
-
-
-def _are_there(log: DeltaLog, files: Sequence[DataFile]) -> bool:
-    return all(os.path.exists(log.place_of(file)) for file in files[:LOOKED_AT])

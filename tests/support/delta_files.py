@@ -6,6 +6,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
+
+_ADD = pyarrow.struct(
+    {
+        "path": pyarrow.string(),
+        "size": pyarrow.int64(),
+        "modificationTime": pyarrow.int64(),
+        "stats": pyarrow.string(),
+        "deletionVector": pyarrow.struct({"cardinality": pyarrow.int64()}),
+    }
+)
+_TXN = pyarrow.struct({"appId": pyarrow.string(), "version": pyarrow.int64()})
+_META = pyarrow.struct(
+    {
+        "id": pyarrow.string(),
+        "configuration": pyarrow.map_(pyarrow.string(), pyarrow.string()),
+        "schemaString": pyarrow.string(),
+    }
+)
+
 
 class WrittenLog:
     """A table with `_delta_log`; each commit adds files of so many rows, a hundred bytes a row."""
@@ -43,6 +64,13 @@ class WrittenLog:
         self._write(actions, written, metrics, operation, parameters)
         return paths
 
+    def optimize(self, *paths: str, into: int) -> None:
+        """Write files into one of so many rows, as OPTIMIZE does: no row is new."""
+        add = {"path": f"part-{self.version + 1}-0.parquet", "size": 100 * into, "modificationTime": 0}
+        actions = [{"add": add | {"dataChange": False, "stats": json.dumps({"numRecords": into})}}]
+        actions += [{"remove": {"path": path, "dataChange": False}} for path in paths]
+        self._write(actions, time.time(), operation="OPTIMIZE")
+
     def columns(self, *fields: Mapping[str, Any], operation: str = "") -> None:
         """Say in a commit of its own which columns there are, as fields of Spark's JSON."""
         schema = json.dumps({"type": "struct", "fields": list(fields)})
@@ -53,6 +81,28 @@ class WrittenLog:
         """Add one file of one row, as its action stands in the log."""
         about = {"path": path, "size": 100, "modificationTime": 0, "dataChange": True, "stats": '{"numRecords":1}'}
         self._write([{"txn": {"appId": batch[0], "version": batch[1]}}, {"add": about | more}], time.time())
+
+    def checkpoint(self) -> None:
+        """Write the state of the newest version, as Delta does after every tenth: what was taken out is not in it."""
+        adds: dict[str, Any] = {}
+        batches: dict[str, int] = {}
+        about: dict[str, Any] = {}
+        for version in range(self.version + 1):
+            for line in (self.log / f"{version:020}.json").read_text().splitlines():
+                action = json.loads(line)
+                if "add" in action:
+                    adds[action["add"]["path"]] = {"stats": None, "deletionVector": None} | action["add"]
+                elif "remove" in action:
+                    adds.pop(action["remove"]["path"], None)
+                elif "txn" in action:
+                    batches[action["txn"]["appId"]] = action["txn"]["version"]
+                elif "metaData" in action:
+                    about = action["metaData"] | {"configuration": list(action["metaData"]["configuration"].items())}
+        rows = [{"add": add} for add in adds.values()]
+        rows += [{"txn": {"appId": query, "version": batch}} for query, batch in batches.items()]
+        schema = pyarrow.schema({"add": _ADD, "txn": _TXN, "metaData": _META})
+        table = pyarrow.Table.from_pylist([*rows, {"metaData": about}], schema=schema)
+        pyarrow.parquet.write_table(table, self.log / f"{self.version:020}.checkpoint.parquet")
 
     def _write(
         self,

@@ -350,3 +350,89 @@ def test_a_folder_is_there_or_not_and_what_cannot_be_looked_at_is_neither(tmp_pa
     assert not files.is_there(str(tmp_path / "file" / "below"))
     with pytest.raises(TryAgain, match="cannot be reached"):
         files.is_there(str(tmp_path / ("x" * 300)))
+
+
+def test_files_that_are_gone_are_told_by_one_who_begins_with_a_later_checkpoint(tmp_path: Path) -> None:
+    written, sources = WrittenLog(tmp_path / "p"), ((0, P, str(tmp_path / "p"), "delta"),)
+    (first,) = written.commit(3)
+    written.optimize(first, into=3)
+    written.checkpoint()
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 1))
+    assert TableCheckpoints("ledger").why_other_source(str(tmp_path / "cp"), sources) == (
+        P,
+        "lacks files of version 1, which is to be read next: VACUUM has deleted them",
+    )
+    (written.folder / "delta" / first).touch()
+    assert TableCheckpoints("ledger").why_other_source(str(tmp_path / "cp"), sources) is None
+
+
+def test_rows_that_were_taken_out_before_a_checkpoint_may_have_been_read(tmp_path: Path) -> None:
+    written, sources = WrittenLog(tmp_path / "p"), ((0, P, str(tmp_path / "p"), "delta"),)
+    first, second = written.commit(3, 4)
+    written.optimize(second, into=4)
+    written.checkpoint()
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 2))
+    assert TableCheckpoints("ledger").gone(str(tmp_path / "cp"), sources) == 0, "OPTIMIZE has taken no row out"
+    written.commit(removes=(first,))
+    written.checkpoint()
+    assert TableCheckpoints("ledger").gone(str(tmp_path / "cp"), sources) is None
+
+
+def test_a_log_that_was_cleaned_up_while_it_was_looked_at_is_told(files: TableCheckpoints, tmp_path: Path) -> None:
+    written, sources = WrittenLog(tmp_path / "p"), ((0, P, str(tmp_path / "p"), "delta"),)
+    for _ in range(4):
+        written.commit(1)
+    written.checkpoint()
+    for batch, (offset, gone) in enumerate([(offset_line(written, 2), 2), (offset_line(written, 2, snapshot=True), 3)]):
+        commit_batch(tmp_path / "cp", batch, offset)
+        assert files.why_other_source(str(tmp_path / "cp"), sources) is None and not lag(files, tmp_path).missing
+        (written.log / f"{gone:020}.json").rename(tmp_path / "away")
+        found = files.why_other_source(str(tmp_path / "cp"), sources)
+        assert found == (P, f"has no version {gone} in its log any more, which is to be read next")
+        assert lag(files, tmp_path).missing
+        (tmp_path / "away").rename(written.log / f"{gone:020}.json")
+
+
+def test_what_waits_for_a_reader_that_is_far_behind_is_read_once(
+    files: TableCheckpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_log, "KEPT_COMMITS", 20)
+    written, sources = WrittenLog(tmp_path / "p"), ((0, P, str(tmp_path / "p"), "delta"),)
+    for _ in range(60):
+        written.commit(1)
+    written.checkpoint()
+    read: list[int] = []
+    real = delta_log._actions
+    monkeypatch.setattr(delta_log, "_actions", lambda lines: (read.append(1), real(lines))[1])
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 11))
+    for n in range(3):
+        assert lag(files, tmp_path).rows == 50 + n
+        assert lag(files, tmp_path).versions == 50 + n
+        assert files.why_other_source(str(tmp_path / "cp"), sources) is None
+        written.commit(1)
+    first = len(read)
+    assert first < 2 * 60 + 10, "each by what waits and by what has changed"
+    (path,) = written.commit(1)
+    written.commit(1, removes=(path,), operation="UPDATE")
+    assert lag(files, tmp_path).versions == 55
+    found = files.why_other_source(str(tmp_path / "cp"), sources)
+    assert found is not None and "UPDATE in version 65" in found[1]
+    assert len(read) - first < 10
+
+
+def test_what_was_looked_at_of_a_log_does_not_count_for_one_that_was_put_in_its_place(
+    files: TableCheckpoints, tmp_path: Path
+) -> None:
+    written, sources = WrittenLog(tmp_path / "p"), ((0, P, str(tmp_path / "p"), "delta"),)
+    (path,) = written.commit(1)
+    written.commit(1)
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 2))
+    assert lag(files, tmp_path).rows == 1 and files.why_other_source(str(tmp_path / "cp"), sources) is None
+    shutil.rmtree(tmp_path / "p")
+    again = WrittenLog(tmp_path / "p")
+    again.commit(1)
+    again.commit(5, removes=(path,), operation="DELETE")
+    again.commit(7)
+    assert lag(files, tmp_path).versions == 2
+    found = files.why_other_source(str(tmp_path / "cp"), sources)
+    assert found is not None and "DELETE in version 2" in found[1]
