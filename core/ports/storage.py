@@ -260,8 +260,8 @@ class Checkpoints(Protocol):
         None where they are too many to be counted at once, or cannot be.
         """
 
-    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
-        """Return what the newest whole `OPTIMIZE` or `VACUUM` of a table since a moment has done; None without one."""
+    def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
+        """Return what the newest whole `OPTIMIZE` or `VACUUM` of a table with a tag has done; None without one."""
 
     def kept_h(self, folder: str, format: str) -> float | None:
         """Return for how many hours a table keeps files of older versions; None where that cannot be read."""

@@ -17,7 +17,7 @@ from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, Poo
 from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, state_change, stop
 from pipelines.agent.filled_catalogs import fill, point_together, register_together
-from pipelines.agent.lost_workers import WORKER_LOST, LostWorkers
+from pipelines.agent.passing_ends import PassingEnds
 from pipelines.agent.schema_tracking import goes_on
 from pipelines.agent.statement_locks import stops_of
 from pipelines.agent.table_identities import refuse_other_tables, register_again, why_folder_gone
@@ -69,7 +69,7 @@ class Reconciler:
     _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
     """Versions whose pointer it has refused."""
     _register_at: float = 0.0
-    _lost_workers: LostWorkers = field(default_factory=LostWorkers)
+    _passing_ends: PassingEnds = field(default_factory=PassingEnds)
 
     def restore(self, pool: PoolConnection) -> None:
         """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays.
@@ -300,15 +300,14 @@ class Reconciler:
             self._start_again(deployment, stops)
 
     def _may_go_on(self, deployment: Deployment, over: ReportedQuery) -> bool:
-        """Return whether a statement has only lost its process, or kept other columns than before, and say so."""
+        """Return whether a statement ended with what passes, or has only kept other columns than before, and say so."""
         key = (deployment.table, deployment.version)
         if goes_on(deployment, over.error_class):
             self._event(deployment, State.STARTING, over.error)
             return True
-        lost = self._lost_workers.again(key, over.error, self.world.monotonic())
-        if lost:
-            self.world.event("exception", WORKER_LOST, about=key, detail=over.error, fingerprint=WORKER_LOST)
-        return lost
+        if what := self._passing_ends.again(key, over.error_class, over.error, self.world.monotonic()):
+            self.world.event("exception", what, about=key, detail=over.error, fingerprint=what)
+        return bool(what)
 
     def _start_again(self, deployment: Deployment, stops: int) -> None:
         """Its session is gone: go on from the checkpoint. One that ended with `headgate down` has lost nothing.

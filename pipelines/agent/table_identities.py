@@ -10,7 +10,13 @@ from core.ports.storage import VersionFolders
 from core.sql.stars import says_star
 from core.sql.statement import TableRead
 from pipelines.agent.context import AgentContext, PoolConnection
-from pipelines.agent.deployment_compiler import parsed_statement, streamed_reads, streamed_sources, tracks_schemas
+from pipelines.agent.deployment_compiler import (
+    parsed_statement,
+    streamed_reads,
+    streamed_sources,
+    tracks_schemas,
+    upsert_of,
+)
 from pipelines.agent.version_tables import register
 from state.row_types import Deployment
 
@@ -67,6 +73,7 @@ def why_other_table(world: AgentContext, deployment: Deployment) -> str:
         return ""
     return (
         why_other_sink(world, deployment)
+        or _why_deleted_keys_gone(world, deployment)
         or _why_other_source(world, deployment)
         or _why_other_static_side(world, deployment)
     )
@@ -88,6 +95,23 @@ def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
     if deployment.before_ddl and not world.files.identity(before, deployment.format):
         return f"the table of the rows from before {name} is gone: {_why_gone(before)}"
     return ""
+
+
+def _why_deleted_keys_gone(world: AgentContext, deployment: Deployment) -> str:
+    """Explain that a keyed version has no table of its deleted keys any more; empty where it has, or needs none yet.
+
+    A batch makes that table anew where there is none, so that rows which come late would bring deleted keys back.
+    """
+    upsert = upsert_of(deployment) if "deletes:" in deployment.texts.yml else None
+    if upsert is None or not (upsert.deletes and upsert.sequence):
+        return ""
+    if world.files.is_there(f"{upsert.deleted}/_delta_log"):
+        return ""
+    found = world.files.read(deployment.checkpoint)
+    if found is None or found.batch is None:
+        return ""
+    name = query_name(deployment.table, deployment.version)
+    return f"the table of the keys that were deleted from {name} is gone: there is no log in {upsert.deleted}"
 
 
 def _lost_columns(world: AgentContext, deployment: Deployment) -> list[str]:

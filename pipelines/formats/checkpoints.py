@@ -118,10 +118,10 @@ class TableCheckpoints(FileCheckpoints):
         with _reading(folder):
             return self._delta.contents(folder)
 
-    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
-        """Return what the newest whole `OPTIMIZE` or `VACUUM` of a table since a moment has done; None without one."""
+    def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
+        """Return what the newest whole `OPTIMIZE` or `VACUUM` of a table with a tag has done; None without one."""
         with _reading(folder):
-            return self._delta.upkeep(folder, operation, since)
+            return self._delta.upkeep(folder, operation, tag)
 
     def kept_h(self, folder: str, format: str) -> float | None:
         """Return for how many hours a table keeps files of older versions; None where that cannot be read."""

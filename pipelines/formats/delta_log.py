@@ -81,6 +81,8 @@ class Actions:
     removed: list[str] = field(default_factory=list)
     took_out: bool = False
     operation: str = ""
+    tag: str = ""
+    """With which who asked for it has marked it."""
     ours: bool = False
     """Whether it is a MERGE of a keyed statement."""
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -346,7 +348,7 @@ def _actions(lines: Iterable[str]) -> Actions:
             found.id, found.configuration = str(meta["id"]), meta.get("configuration") or {}
             found.schema = str(meta.get("schemaString") or "")
         elif info := action.get("commitInfo"):
-            found.operation = str(info.get("operation", ""))
+            found.operation, found.tag = str(info.get("operation", "")), str(info.get("userMetadata") or "")
             said = info.get("operationParameters") or {}
             found.ours = any(_OURS in str(value) for value in said.values())
             if said.get("status") == "FAILED":

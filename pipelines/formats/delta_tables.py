@@ -22,7 +22,7 @@ from pipelines.formats.delta_log import Commit, CommitsGone, DeltaLog, NoDeltaLo
 from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
 from pipelines.formats.delta_readers import DeltaReaders, first_without_files
 from pipelines.formats.delta_renames import lost_column
-from pipelines.formats.delta_upkeep import since_checkpoint, unread_before, upkeep_since
+from pipelines.formats.delta_upkeep import since_checkpoint, unread_before, upkeep_of
 from pipelines.storage.file_stream_logs import local_path
 
 _DELTA = TABLE_FORMATS["delta"]
@@ -238,10 +238,10 @@ class DeltaTables:
             return sum(known) if len(known) == len(since) else None
         return None
 
-    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
-        """Return what the newest OPTIMIZE or VACUUM since a moment has done; None without one."""
+    def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
+        """Return what the newest OPTIMIZE or VACUUM with a tag has done; None without one."""
         with self._lock, suppress(NoDeltaLog):
-            return upkeep_since(self._log(folder, newest=True), operation, since)
+            return upkeep_of(self._log(folder, newest=True), operation, tag)
         return None
 
     def kept_h(self, folder: str) -> float | None:

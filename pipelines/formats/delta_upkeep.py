@@ -8,7 +8,10 @@ from pipelines.formats.delta_log import CommitsGone, DeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset
 
 LOOKED_AT = 1_000
-"""Versions behind the last checkpoint, or the newest ones, that are looked at."""
+"""Versions behind the last checkpoint that are looked at."""
+
+MARKED = 10_000
+"""Newest versions that are looked at: a table may go on while its files are written into others."""
 
 
 def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
@@ -25,12 +28,17 @@ def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
         return log.head - last, None
 
 
-def upkeep_since(log: DeltaLog, operation: str, moment: float) -> Upkeep | None:
-    """Return what the newest `OPTIMIZE`, or whole `VACUUM`, since a moment has done; None without one."""
-    for version in range(log.head, max(-1, log.head - LOOKED_AT), -1):
+def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
+    """Return what the newest `OPTIMIZE`, or whole `VACUUM`, with a tag has done; None without one.
+
+    It is looked for by its tag, since a clock that was set back puts it before all that was known then.
+    """
+    for version in range(log.head, max(-1, log.head - MARKED), -1):
         actions = log.read(version)
-        if actions is None or actions.at is None or actions.at < moment:
+        if actions is None:
             return None
+        if actions.tag != tag:
+            continue
         if actions.operation == operation == "OPTIMIZE":
             return Upkeep(len(actions.removed), len(actions.rewritten))
         if actions.operation == f"{operation} END":

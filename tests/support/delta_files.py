@@ -47,6 +47,7 @@ class WrittenLog:
         metrics: Mapping[str, str] | None = None,
         operation: str = "",
         parameters: Mapping[str, str] | None = None,
+        tag: str = "",
     ) -> list[str]:
         """Add one file for each number of rows, None for one without statistics; returns their paths."""
         paths = [f"part-{self.version + 1}-{n}.parquet" for n in range(len(rows))]
@@ -61,7 +62,7 @@ class WrittenLog:
             }
             actions.append({"add": add if count is None else add | {"stats": json.dumps({"numRecords": count})}})
         actions += [{"remove": {"path": path, "dataChange": True}} for path in removes]
-        self._write(actions, written, metrics, operation, parameters)
+        self._write(actions, written, metrics, operation, parameters, tag)
         return paths
 
     def optimize(self, *paths: str, into: int) -> None:
@@ -111,10 +112,12 @@ class WrittenLog:
         metrics: Mapping[str, str] | None = None,
         operation: str = "",
         parameters: Mapping[str, str] | None = None,
+        tag: str = "",
     ) -> None:
         self.version += 1
         about: dict[str, Any] = {"timestamp": int(at * 1000), "operationMetrics": dict(metrics or {})}
         about |= {"operationParameters": dict(parameters)} if parameters else {}
+        about |= {"userMetadata": tag} if tag else {}
         lines = [{"commitInfo": about | ({"operation": operation} if operation else {})}, *actions]
         (self.log / f"{self.version:020}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
 

@@ -39,12 +39,12 @@ _one_at_a_time = Lock()
 
 
 def look_after(run: OpenRun, step: Step) -> RunEvidence:
-    """Begin, unless the log says that it was done since the run began."""
+    """Begin, unless the log says that this step was done."""
     deployment = run.deployed(step)
     if (found := _done(run, step, deployment)) is not None:
         return StepDone(step.n, _words(step, found))
     end_upkeep(run, run.upkeep.keys() - {step.n})
-    open_ = run.upkeep[step.n] = OpenUpkeep(f"headgate-{run.id}-{step.n}")
+    open_ = run.upkeep[step.n] = OpenUpkeep(_tag(run, step))
     name = f"{step.do} {query_name(step.table, step.version)}"
     Thread(target=_work, args=(run, step, open_), name=name, daemon=True).start()
     return GateOpened(step.n, "under way")
@@ -158,9 +158,12 @@ def _reads_on(reader: Deployment) -> str:
 
 
 def _done(run: OpenRun, step: Step, deployment: Deployment) -> Upkeep | None:
-    row = run.world.ledger.run(run.id)
-    since = row.started_at if row is not None else run.world.clock()
-    return run.world.files.upkeep(deployment.folder, step.do.upper(), since)
+    return run.world.files.upkeep(deployment.folder, step.do.upper(), _tag(run, step))
+
+
+def _tag(run: OpenRun, step: Step) -> str:
+    """Return by what the work of a step is known on the pool and in the log of its table, whichever agent asked."""
+    return f"headgate-{run.id}-{step.n}"
 
 
 def _words(step: Step, found: Upkeep) -> str:

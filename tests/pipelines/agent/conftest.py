@@ -331,7 +331,7 @@ class ScriptedFiles:
     def contents(self, folder: str, format: str) -> FolderContents | None:
         return self.held
 
-    def upkeep(self, folder: str, operation: str, since: float) -> Upkeep | None:
+    def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
         return self.upkept.get(Path(folder).name)
 
     def kept_h(self, folder: str, format: str) -> float | None:

@@ -100,22 +100,29 @@ def test_a_query_that_ended_with_an_error_has_failed_and_is_not_started_again(
     assert (event.summary, event.detail) == ("DIVIDE_BY_ZERO", "Division by zero.")
 
 
-def test_a_statement_whose_process_has_died_is_said_and_started_again_three_times(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+@pytest.mark.parametrize(
+    ("error_class", "error", "said"),
+    [
+        ("STREAM_FAILED", "Python worker exited unexpectedly (crashed)", "HEADGATE_WORKER_LOST"),
+        ("DELTA_CONCURRENT_DELETE_READ", "Transaction conflict detected.", "HEADGATE_WRITTEN_MEANWHILE"),
+        ("DELTA_METADATA_CHANGED", "The metadata of the table was changed.", "HEADGATE_WRITTEN_MEANWHILE"),
+    ],
+)
+def test_a_statement_that_ends_with_what_passes_is_said_and_started_again_three_times(
+    error_class: str, error: str, said: str, world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(world)
-    error = "Python worker exited unexpectedly (crashed)"
     for starts in range(1, 5):
         row = world.ledger.deployment(A, 1)
         assert row is not None
         pool.running.clear()
-        ended = ReportedQuery("a@v1", "q", row.run_id, False, error_class="STREAM_FAILED", error=error)
+        ended = ReportedQuery("a@v1", "q", row.run_id, False, error_class=error_class, error=error)
         state = reconcile(reconciler, ended=(ended,))
         assert len(pool.starts) == min(starts, 3)
         assert (state == "failed") is (starts == 4)
     row = world.ledger.deployment(A, 1)
     assert row is not None and (row.restarts, row.error) == (3, error)
-    lost = [e for e in world.ledger.events() if e.summary == "HEADGATE_WORKER_LOST"]
+    lost = [e for e in world.ledger.events() if e.summary == said]
     assert len(lost) >= 1 and lost[0].detail == error
 
 

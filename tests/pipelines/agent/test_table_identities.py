@@ -237,3 +237,28 @@ def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_
     world.files.by_hand[found.folder] = (9, "DELETE")
     rounds.round()
     assert len(said()) == 2
+
+
+def test_a_keyed_table_without_the_keys_that_were_deleted_from_it_is_told_before_late_rows_bring_them_back(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = RevisionTexts(
+        "CREATE TABLE t (id BIGINT, at BIGINT, gone BOOLEAN) USING delta;",
+        "INSERT INTO t SELECT id, at, gone FROM STREAM s;",
+        "mode: upsert\nkey: [id]\nsequence: at\ndeletes: gone\n",
+    )
+    found = on_delta(world, mode="upsert/2", texts=texts)
+    log, read = f"{found.folder}/deleted/_delta_log", world.files.read
+    check_checkpoint(world, found)
+    world.files.removed.add(log)
+    with monkeypatch.context() as at_first:
+        at_first.setattr(world.files, "read", lambda folder: replace(read(folder), batch=None))
+        check_checkpoint(world, found)
+    with pytest.raises(Refused, match="the table of the keys that were deleted from t@v1 is gone") as refused:
+        check_checkpoint(world, found)
+    assert "--rebuild" in refused.value.remedy
+    ReplacedTables(world).round()
+    after = world.ledger.deployment(TableName("t"), 1)
+    assert (after.state, after.error_class) == (State.FAILED, REPLACED)
+    world.files.removed.discard(log)
+    check_checkpoint(world, found)
