@@ -36,7 +36,7 @@ def moment(seconds: float) -> str:
 @pytest.fixture
 def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the data files of written logs for being there."""
-    monkeypatch.setattr("pipelines.formats.delta_tables.os.path.exists", lambda path: True)
+    monkeypatch.setattr("pipelines.formats.delta_readers.os.path.exists", lambda path: True)
 
 
 def test_a_batch_ends_before_the_next_one_of_its_query_whoever_commits_between(tmp_path: Path) -> None:
