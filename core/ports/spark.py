@@ -211,12 +211,15 @@ class Analysis(Protocol):
 
 
 class TableUpkeep(Protocol):
-    """What looks after the files of tables; each may take long, and whoever gives a tag can end it by that."""
+    """What looks after the files of tables; each may take long, and whoever gives a tag can end it by that.
 
-    def optimize(self, name: str, tag: str) -> None:
+    A table is given by its name in the catalog, or by the absolute folder of its log.
+    """
+
+    def optimize(self, table: str, tag: str) -> None:
         """Write the small files of a table into large ones; one that is ended has changed nothing."""
 
-    def vacuum(self, name: str, retain_h: str, tag: str) -> None:
+    def vacuum(self, table: str, retain_h: str, tag: str) -> None:
         """Delete the files of a table that versions before so many hours hold alone; empty is as the table says."""
 
     def end(self, tag: str) -> None:

@@ -165,6 +165,9 @@ class Upkeep:
     made: int = 0
     """Files that were written of them."""
 
+    def __add__(self, other: "Upkeep") -> "Upkeep":
+        return Upkeep(self.files + other.files, self.made + other.made)
+
 
 class Checkpoints(Protocol):
     """Files of tables and checkpoints; raises TryAgain where the path cannot be reached."""
@@ -260,8 +263,9 @@ class Checkpoints(Protocol):
         None where they are too many to be counted at once, or cannot be.
         """
 
-    def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
-        """Return what the newest whole `OPTIMIZE` or `VACUUM` of a table with a tag has done; None without one."""
+    def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
+        """Return what the newest whole `OPTIMIZE` or `VACUUM` with a tag has done to the table whose log lies in a
+        folder; None without one."""
 
     def kept_h(self, folder: str, format: str) -> float | None:
         """Return for how many hours a table keeps files of older versions; None where that cannot be read."""

@@ -13,8 +13,10 @@ from core.observed.aligned_positions import BatchHistory
 from core.observed.log_history import LogHistory
 from core.ports.storage import FolderContents, SeenFile, SeenLog, SourceLag, Upkeep
 from core.sql.log_starts import LogStart
+from pipelines.formats.delta_log import DeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset, mark_of
 from pipelines.formats.delta_tables import DeltaTables
+from pipelines.formats.delta_upkeep import upkeep_of
 from pipelines.storage.batch_histories import BatchHistories
 from pipelines.storage.checkpoints import FileCheckpoints, Sources
 from pipelines.storage.file_stream_logs import local_path
@@ -118,10 +120,11 @@ class TableCheckpoints(FileCheckpoints):
         with _reading(folder):
             return self._delta.contents(folder)
 
-    def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
-        """Return what the newest whole `OPTIMIZE` or `VACUUM` of a table with a tag has done; None without one."""
-        with _reading(folder):
-            return self._delta.upkeep(folder, operation, tag)
+    def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
+        """Return what the newest whole `OPTIMIZE` or `VACUUM` with a tag has done to the table whose log lies in a
+        folder; None without one."""
+        with _reading(place):
+            return upkeep_of(DeltaLog(place), operation, tag)
 
     def kept_h(self, folder: str, format: str) -> float | None:
         """Return for how many hours a table keeps files of older versions; None where that cannot be read."""

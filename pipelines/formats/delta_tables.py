@@ -13,7 +13,7 @@ from core.model.errors import Refused
 from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
 from core.observed.log_history import NEWEST_COMMITS, LogHistory
-from core.ports.storage import FolderContents, SourceLag, Upkeep
+from core.ports.storage import FolderContents, SourceLag
 from core.sql.log_starts import AT_VERSION, LogStart
 from pipelines.formats.delta_columns import columns_of
 from pipelines.formats.delta_data_files import DataFile, is_elsewhere
@@ -22,7 +22,7 @@ from pipelines.formats.delta_log import Commit, CommitsGone, DeltaLog, NoDeltaLo
 from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
 from pipelines.formats.delta_readers import DeltaReaders, first_without_files
 from pipelines.formats.delta_renames import lost_column
-from pipelines.formats.delta_upkeep import since_checkpoint, unread_before, upkeep_of
+from pipelines.formats.delta_upkeep import since_checkpoint, unread_before
 from pipelines.storage.file_stream_logs import local_path
 
 _DELTA = TABLE_FORMATS["delta"]
@@ -236,12 +236,6 @@ class DeltaTables:
                 since.append(commit)
             known = [commit.rows for commit in since if commit.rows is not None]
             return sum(known) if len(known) == len(since) else None
-        return None
-
-    def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
-        """Return what the newest OPTIMIZE or VACUUM with a tag has done; None without one."""
-        with self._lock, suppress(NoDeltaLog):
-            return upkeep_of(self._log(folder, newest=True), operation, tag)
         return None
 
     def kept_h(self, folder: str) -> float | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from core.ports.storage import Upkeep
 from pipelines.formats.delta_log import CommitsGone, DeltaLog
+from pipelines.formats.delta_log_files import commits_in
 from pipelines.formats.delta_offsets import DeltaOffset
 
 LOOKED_AT = 1_000
@@ -33,7 +34,11 @@ def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
 
     It is looked for by its tag, since a clock that was set back puts it before all that was known then.
     """
-    for version in range(log.head, max(-1, log.head - MARKED), -1):
+    try:
+        newest = max(commits_in(log.place), default=-1)
+    except FileNotFoundError:
+        return None
+    for version in range(newest, max(-1, newest - MARKED), -1):
         actions = log.read(version)
         if actions is None:
             return None

@@ -26,13 +26,13 @@ class SparkUpkeep:
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()
 
-    def optimize(self, name: str, tag: str) -> None:
+    def optimize(self, table: str, tag: str) -> None:
         """Write the small files of a table into large ones."""
-        self._run(f"OPTIMIZE {_quoted(name)}", tag)
+        self._run(f"OPTIMIZE {_named(table)}", tag)
 
-    def vacuum(self, name: str, retain_h: str, tag: str) -> None:
+    def vacuum(self, table: str, retain_h: str, tag: str) -> None:
         """Delete the files that only versions from before so many hours hold; empty is as the table says."""
-        self._run(f"VACUUM {_quoted(name)}" + (f" RETAIN {int(retain_h)} HOURS" if retain_h else ""), tag)
+        self._run(f"VACUUM {_named(table)}" + (f" RETAIN {int(retain_h)} HOURS" if retain_h else ""), tag)
 
     def end(self, tag: str) -> None:
         """End what runs under a tag, on the server too; nothing where there is none."""
@@ -57,6 +57,10 @@ class SparkUpkeep:
             # A server that is gone has nothing left to release.
             with suppress(HeadgateError):
                 session.release()
+
+
+def _named(table: str) -> str:
+    return f"delta.{_quoted(table)}" if table.startswith("/") else _quoted(table)
 
 
 def _quoted(name: str) -> str:

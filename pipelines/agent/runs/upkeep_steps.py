@@ -13,6 +13,7 @@ from core.model.actions import StepKind
 from core.model.errors import HeadgateError, PoolUnreachable, Refused
 from core.model.names import physical_name, query_name
 from core.model.states import State, WantedState
+from core.model.table_formats import table_format
 from core.plan.model import Step
 from core.ports.storage import Upkeep
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
@@ -42,7 +43,7 @@ def look_after(run: OpenRun, step: Step) -> RunEvidence:
     """Begin, unless the log says that this step was done."""
     deployment = run.deployed(step)
     if (found := _done(run, step, deployment)) is not None:
-        return StepDone(step.n, _words(step, found))
+        return StepDone(step.n, _words(step, _all_done(run, step, deployment, found)))
     end_upkeep(run, run.upkeep.keys() - {step.n})
     open_ = run.upkeep[step.n] = OpenUpkeep(_tag(run, step))
     name = f"{step.do} {query_name(step.table, step.version)}"
@@ -67,7 +68,7 @@ def look_for_end(run: OpenRun, step: Step) -> RunEvidence:
         if found is None:
             return StepFailed(step.n, f"{' '.join(error.summary.split())}; headgate runs retry {run.id[:12]} goes on")
     _measure(run.world, run.deployed(step))
-    return StepDone(step.n, "there was nothing to do" if found is None else _words(step, found))
+    return StepDone(step.n, _words(step, _all_done(run, step, run.deployed(step), found)))
 
 
 def _measure(world: AgentContext, deployment: Deployment) -> None:
@@ -158,7 +159,23 @@ def _reads_on(reader: Deployment) -> str:
 
 
 def _done(run: OpenRun, step: Step, deployment: Deployment) -> Upkeep | None:
-    return run.world.files.upkeep(deployment.folder, step.do.upper(), _tag(run, step))
+    place = table_format(deployment.format).place_in(deployment.folder)
+    return run.world.files.upkeep(place, step.do.upper(), _tag(run, step))
+
+
+def _all_done(run: OpenRun, step: Step, deployment: Deployment, found: Upkeep | None) -> Upkeep | None:
+    """Return what was done to a version's table and to that of its deleted keys; None where neither needed it."""
+    deleted = _deleted_keys(run, deployment)
+    beside = run.world.files.upkeep(deleted, step.do.upper(), _tag(run, step)) if deleted else None
+    return found + beside if found and beside else found or beside
+
+
+def _deleted_keys(run: OpenRun, deployment: Deployment) -> str:
+    """Return the folder of the table of a keyed version's deleted keys, which nobody else looks after; empty without
+    one."""
+    upsert = upsert_of(deployment)
+    there = upsert is not None and run.world.files.is_there(f"{upsert.deleted}/_delta_log")
+    return upsert.deleted if upsert is not None and upsert.deletes and there else ""
 
 
 def _tag(run: OpenRun, step: Step) -> str:
@@ -166,7 +183,9 @@ def _tag(run: OpenRun, step: Step) -> str:
     return f"headgate-{run.id}-{step.n}"
 
 
-def _words(step: Step, found: Upkeep) -> str:
+def _words(step: Step, found: Upkeep | None) -> str:
+    if found is None:
+        return "there was nothing to do"
     if step.do is StepKind.OPTIMIZE:
         return f"{counted(found.files, 'file')} written into {found.made}"
     return f"{counted(found.files, 'file')} deleted"
@@ -191,13 +210,15 @@ def _look_after_now(run: OpenRun, step: Step, open_: OpenUpkeep) -> None:
             raise Refused(why)
         pool = world.pool.connection()
         world.faults.pass_by(f"{step.do} begins")
-        if open_.ended.is_set():
-            # A cancel that came while readers were looked at, or stopped, had nothing to end on the pool yet.
-            return
-        if step.do is StepKind.OPTIMIZE:
-            pool.call(LASTS_S, pool.upkeep.optimize, name, open_.tag)
-        else:
-            pool.call(LASTS_S, pool.upkeep.vacuum, name, run.plan.request.retain_h, open_.tag)
+        # What is behind the last of them proves that all were looked after.
+        for table, retain_h in ((_deleted_keys(run, deployment), ""), (name, run.plan.request.retain_h)):
+            if open_.ended.is_set():
+                # A cancel that came while readers were looked at, or stopped, had nothing to end on the pool yet.
+                return
+            if table and step.do is StepKind.OPTIMIZE:
+                pool.call(LASTS_S, pool.upkeep.optimize, table, open_.tag)
+            elif table:
+                pool.call(LASTS_S, pool.upkeep.vacuum, table, retain_h, open_.tag)
         world.faults.pass_by(f"{step.do} done")
 
 

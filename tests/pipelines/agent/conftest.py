@@ -237,11 +237,11 @@ class _Tables:
 class _Upkeep:
     pool: ScriptedPool
 
-    def optimize(self, name: str, tag: str) -> None:
-        self._look_after(f"optimize {name}")
+    def optimize(self, table: str, tag: str) -> None:
+        self._look_after(f"optimize {table}")
 
-    def vacuum(self, name: str, retain_h: str, tag: str) -> None:
-        self._look_after(f"vacuum {name} {retain_h}".rstrip())
+    def vacuum(self, table: str, retain_h: str, tag: str) -> None:
+        self._look_after(f"vacuum {table} {retain_h}".rstrip())
 
     def _look_after(self, what: str) -> None:
         self.pool.looked_after.append(what)
@@ -331,8 +331,8 @@ class ScriptedFiles:
     def contents(self, folder: str, format: str) -> FolderContents | None:
         return self.held
 
-    def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
-        return self.upkept.get(Path(folder).name)
+    def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
+        return self.upkept.get(Path(place.removesuffix("/delta")).name)
 
     def kept_h(self, folder: str, format: str) -> float | None:
         return self.kept

@@ -71,14 +71,13 @@ def test_a_vacuum_that_was_cut_off_is_not_done(status: str, done: Upkeep | None,
     log = WrittenLog(tmp_path / "p")
     metrics = {"numDeletedFiles": "4"} if status == "COMPLETED" else {}
     log.commit(operation="VACUUM END", metrics=metrics, parameters={"status": status}, tag="mine")
-    assert TableCheckpoints("ledger").upkeep(str(tmp_path / "p"), "VACUUM", "mine") == done
+    assert TableCheckpoints("ledger").upkeep(str(tmp_path / "p/delta"), "VACUUM", "mine") == done
 
 
 def test_what_was_done_is_known_by_its_tag_also_where_the_clock_was_set_back_and_whatever_came_since(
     tmp_path: Path,
 ) -> None:
-    log, files, place = WrittenLog(tmp_path / "p"), TableCheckpoints("ledger"), str(tmp_path / "p")
-    files._delta = DeltaTables(refresh_s=0)
+    log, files, place = WrittenLog(tmp_path / "p"), TableCheckpoints("ledger"), str(tmp_path / "p/delta")
     log.commit(operation="OPTIMIZE", removes=("a", "b"), at=EARLY, tag="headgate-r-1")
     for _ in range(3):
         log.commit(1, at=EARLY - 500)

@@ -37,17 +37,22 @@ def unread(lake: Any, child: str, parent: str, **more: Any) -> int | None:
 @pytest.mark.long
 def test_what_optimize_and_vacuum_have_done_is_in_the_log(lake: Any) -> None:
     name, place = many_files(lake, "p"), lake.place("p")
-    assert lake.files.kept_h(place, "delta") == 0.0 and lake.files.upkeep(place, "OPTIMIZE", "t") is None
+    assert lake.files.kept_h(place, "delta") == 0.0 and lake.files.upkeep(f"{place}/delta", "OPTIMIZE", "t") is None
     lake.upkeep.optimize(name, "t")
-    assert lake.files.upkeep(place, "OPTIMIZE", "t") == Upkeep(6, 1)
-    assert lake.files.upkeep(place, "OPTIMIZE", "another") is None
+    assert lake.files.upkeep(f"{place}/delta", "OPTIMIZE", "t") == Upkeep(6, 1)
+    assert lake.files.upkeep(f"{place}/delta", "OPTIMIZE", "another") is None
     head = lake.files._delta._log(place).head
     lake.upkeep.optimize(name, "t")
     assert lake.files._delta._log(place, newest=True).head == head, "twice is once"
-    assert data_files(lake, "p") == 7 and lake.files.upkeep(place, "VACUUM", "v") is None
+    assert data_files(lake, "p") == 7 and lake.files.upkeep(f"{place}/delta", "VACUUM", "v") is None
     lake.upkeep.vacuum(name, "0", "v")
-    assert lake.files.upkeep(place, "VACUUM", "v") == Upkeep(6) and data_files(lake, "p") == 1
+    assert lake.files.upkeep(f"{place}/delta", "VACUUM", "v") == Upkeep(6) and data_files(lake, "p") == 1
     assert lake.count("p") == 12 and lake.files.contents(place, "delta").small_files == 1
+    lake.insert("p", 4, files=2, at=100)
+    lake.upkeep.optimize(f"{place}/delta", "by its folder")
+    assert lake.files.upkeep(f"{place}/delta", "OPTIMIZE", "by its folder") == Upkeep(3, 1)
+    lake.upkeep.vacuum(f"{place}/delta", "", "by its folder")
+    assert lake.files.upkeep(f"{place}/delta", "VACUUM", "by its folder") == Upkeep(3) and data_files(lake, "p") == 1
 
 
 def test_a_limit_of_rows_per_file_that_a_pool_has_for_its_streams_does_not_hold_for_optimize(
@@ -60,7 +65,7 @@ def test_a_limit_of_rows_per_file_that_a_pool_has_for_its_streams_does_not_hold_
 
     monkeypatch.setattr(lake.session, "beside", limited)
     lake.upkeep.optimize(name, "t")
-    assert lake.files.upkeep(lake.place("p"), "OPTIMIZE", "t") == Upkeep(2, 1)
+    assert lake.files.upkeep(f"{lake.place('p')}/delta", "OPTIMIZE", "t") == Upkeep(2, 1)
 
 
 @pytest.mark.drill
@@ -68,9 +73,11 @@ def test_how_long_files_are_retained_is_heard_by_upkeep_and_ignored_by_spark_oth
     name = many_files(lake, "q", 1)
     lake.upkeep.optimize(name, "t")
     lake.upkeep.vacuum(name, "1", "t")
-    assert lake.files.upkeep(lake.place("q"), "VACUUM", "t") == Upkeep(0), "they are younger than an hour"
+    assert lake.files.upkeep(f"{lake.place('q')}/delta", "VACUUM", "t") == Upkeep(0), "they are younger than an hour"
     lake.sql(f"VACUUM {name} RETAIN 1 HOURS")
-    assert lake.files.upkeep(lake.place("q"), "VACUUM", "") == Upkeep(2), "by default RETAIN means nothing but 0"
+    assert lake.files.upkeep(f"{lake.place('q')}/delta", "VACUUM", "") == Upkeep(2), (
+        "by default RETAIN means nothing but 0"
+    )
     name = many_files(lake, "p", 1, "USING delta")
     assert lake.files.kept_h(lake.place("p"), "delta") == 168.0
     with pytest.raises(EngineRefused) as refused:

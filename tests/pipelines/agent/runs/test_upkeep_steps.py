@@ -209,6 +209,40 @@ def test_a_keyed_statement_stands_still_meanwhile_and_stays_wanted(world: AgentC
     assert world.locks.held() == frozenset()
 
 
+@pytest.mark.parametrize(("verb", "more"), [("optimize", {}), ("vacuum", {"retain_h": "720"})])
+def test_the_keys_that_were_deleted_are_looked_after_before_their_table(
+    verb: str, more: dict[str, str], world: AgentContext, pool: Any
+) -> None:
+    yml = "mode: upsert\nkey: [id]\nsequence: seq\ndeletes: kind = 'x'\n"
+    ddl = "CREATE TABLE a (id BIGINT, kind STRING, seq BIGINT) USING delta;"
+    dml = "INSERT INTO a SELECT id, kind, id AS seq FROM STREAM landed;"
+    scripts = "pipelines/facts/p/a/sql-scripts"
+    files = FILES | {
+        "pipelines/facts/p/a/a.yml": yml, f"{scripts}/ddl.a.sql": ddl, f"{scripts}/dml.a.sql": dml,
+    }  # fmt: skip
+    files = {path: text for path, text in files.items() if "/b/" not in path and "/c/" not in path}
+    assert lane.deploy(world, pool, files) == "done"
+    found = world.ledger.deployment(T("a"), 1)
+    assert found is not None
+    deleted = f"{found.folder}/deleted"
+
+    def looked(what: str) -> None:
+        world.files.upkept["deleted" if deleted in what else "a__v1"] = Upkeep(3, 1)  # type: ignore[attr-defined]  # Scripted.
+
+    pool.looks_after = looked
+    run_id = run_of(world, verb, "a", files=files, **more)
+    assert lane.drive(world, run_id) == "done"
+    hours = " 720" if more else ""
+    assert pool.looked_after == [f"{verb} {deleted}", f"{verb} a__v1{hours}"], "as their own log says"
+    said = "6 files written into 2" if verb == "optimize" else "6 files deleted"
+    assert notes(world, run_id) == [("done", said)]
+    pool.looked_after.clear()
+    world.files.removed.add(f"{deleted}/_delta_log")  # type: ignore[attr-defined]  # Scripted.
+    world.files.upkept.clear()  # type: ignore[attr-defined]  # Scripted.
+    assert lane.drive(world, run_of(world, verb, "a", files=files, nonce="2", **more)) == "done"
+    assert pool.looked_after == [f"{verb} a__v1{hours}"], "no key was deleted yet"
+
+
 def test_a_cancelled_run_ends_what_it_looks_after(lake: AgentContext, pool: Any) -> None:
     until = threading.Event()
     pool.looks_after = lambda what: until.wait(20)
