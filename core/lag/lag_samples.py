@@ -35,7 +35,8 @@ class Lag:
 
     rows: int | None
     """None when one of the sources cannot say."""
-    files: int
+    files: int | None
+    """None when one of the sources is gone or was replaced: nobody knows what waits."""
     bytes: int
     exact: bool
     oldest_s: float | None
@@ -61,7 +62,7 @@ def total_lag(positions: Iterable[SourceLag]) -> Lag:
     rows = [position.rows for position in known if position.rows is not None]
     return Lag(
         rows=sum(rows) if len(rows) == len(known) else None,
-        files=sum(position.files for position in known),
+        files=None if any(position.missing for position in known) else sum(position.files for position in known),
         bytes=sum(position.bytes for position in known),
         exact=all(position.exact for position in known),
         oldest_s=max((position.oldest_s for position in known if position.oldest_s is not None), default=None),

@@ -263,6 +263,9 @@ class Checkpoints(Protocol):
         None where they are too many to be counted at once, or cannot be.
         """
 
+    def log_id(self, place: str) -> str:
+        """Return the id of the table whose log lies in a folder; empty where there is none."""
+
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         """Return what the newest whole `OPTIMIZE` or `VACUUM` with a tag has done to the table whose log lies in a
         folder; None without one."""

@@ -20,7 +20,7 @@ from pipelines.agent.filled_catalogs import fill, point_together, register_toget
 from pipelines.agent.passing_ends import PassingEnds
 from pipelines.agent.schema_tracking import goes_on
 from pipelines.agent.statement_locks import stops_of
-from pipelines.agent.table_identities import refuse_other_tables, register_again, why_folder_gone
+from pipelines.agent.table_identities import refuse_other_tables, register_again, why_ended, why_folder_gone
 from pipelines.agent.version_tables import pointer_of
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
@@ -294,7 +294,12 @@ class Reconciler:
                 self._look_at_checkpoint(deployment)
             return
         if over is not None and over.error and not self._may_go_on(deployment, over):
-            fail(self.world, deployment, over.error_class, over.error)
+            fail(
+                self.world,
+                deployment,
+                over.error_class,
+                why_ended(self.world, deployment, over.error_class, over.error),
+            )
             return
         if deployment.query_id:
             self._start_again(deployment, stops)

@@ -11,7 +11,7 @@ from core.model.states import ALIVE, WantedState
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.deployment_lifecycle import fail, stop
-from pipelines.agent.table_identities import refuse_other_tables
+from pipelines.agent.table_identities import deleted_keys_of, refuse_other_tables
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,8 @@ class ReplacedTables:
         self._world = world
         self._said: dict[tuple[TableName, int], int] = {}
         """By deployment the version of its table of which was said that it was written by hand."""
+        self._deleted_keys: dict[str, str] = {}
+        """By folder the id of a table of deleted keys, as it was found first."""
 
     def round(self) -> None:
         """Stop each statement whose tables are others now, and say which; of keyed ones at rest, who else wrote."""
@@ -59,7 +61,7 @@ class ReplacedTables:
     def _compare(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
         try:
-            refuse_other_tables(self._world, deployment)
+            self._refuse(deployment)
             return
         except Refused:
             pass
@@ -69,10 +71,23 @@ class ReplacedTables:
             if found is None or not _runs(found):
                 return
             try:
-                refuse_other_tables(self._world, found)
+                self._refuse(found)
             except Refused as error:
                 stop(self._world, found)
                 fail(self._world, found, _class_of(error.summary), error.sentence)
+
+    def _refuse(self, deployment: Deployment) -> None:
+        """Raise Refused where a table is another one; of deleted keys the next batch makes one that was taken away."""
+        refuse_other_tables(self._world, deployment)
+        place = deleted_keys_of(deployment)
+        found = self._world.files.log_id(place) if place else ""
+        if found and found != (before := self._deleted_keys.setdefault(place, found)):
+            name = query_name(deployment.table, deployment.version)
+            raise Refused(
+                f"the table of the keys that were deleted from {name} was re-created: its id is {found} and was "
+                f"{before}, and rows that come late would bring those keys back",
+                remedy=f"headgate plan {deployment.table} --rebuild, or restore {place} from a backup",
+            )
 
     def _tell_of_other_writers(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)

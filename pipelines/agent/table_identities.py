@@ -3,7 +3,7 @@
 import os
 import re
 
-from core.model.errors import Refused
+from core.model.errors import Refused, TryAgain
 from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
 from core.ports.storage import VersionFolders
@@ -21,6 +21,8 @@ from pipelines.agent.version_tables import register
 from state.row_types import Deployment
 
 _BY_HAND = "it was renamed or dropped by hand, and a new name can be taken back"
+_OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
+"""How the classes begin of what Spark says where a table is not what it was: it names no table (Delta 4.4.0)."""
 _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed"})
 """Options of a stream of Delta with which it does not end where rows were changed or taken out."""
 
@@ -45,6 +47,18 @@ def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:
     """
     if why := why_other_table(world, deployment):
         raise Refused(why, remedy=_remedy(deployment))
+
+
+def why_ended(world: AgentContext, deployment: Deployment, error_class: str, error: str) -> str:
+    """Return with what a query ended; where one of its tables is another one: which, what it is, and the way out."""
+    if error_class.startswith(_OF_TABLES):
+        try:
+            refuse_other_tables(world, deployment)
+        except Refused as refused:
+            return refused.sentence
+        except TryAgain:
+            return error
+    return error
 
 
 def refuse_gone(world: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
@@ -97,21 +111,25 @@ def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
     return ""
 
 
+def deleted_keys_of(deployment: Deployment) -> str:
+    """Return the folder of the table of a version's deleted keys, which its first batch makes; empty without one."""
+    upsert = upsert_of(deployment) if "deletes:" in deployment.texts.yml else None
+    return upsert.deleted if upsert is not None and upsert.deletes and upsert.sequence else ""
+
+
 def _why_deleted_keys_gone(world: AgentContext, deployment: Deployment) -> str:
     """Explain that a keyed version has no table of its deleted keys any more; empty where it has, or needs none yet.
 
     A batch makes that table anew where there is none, so that rows which come late would bring deleted keys back.
     """
-    upsert = upsert_of(deployment) if "deletes:" in deployment.texts.yml else None
-    if upsert is None or not (upsert.deletes and upsert.sequence):
-        return ""
-    if world.files.is_there(f"{upsert.deleted}/_delta_log"):
+    place = deleted_keys_of(deployment)
+    if not place or world.files.is_there(f"{place}/_delta_log"):
         return ""
     found = world.files.read(deployment.checkpoint)
     if found is None or found.batch is None:
         return ""
     name = query_name(deployment.table, deployment.version)
-    return f"the table of the keys that were deleted from {name} is gone: there is no log in {upsert.deleted}"
+    return f"the table of the keys that were deleted from {name} is gone: there is no log in {place}"
 
 
 def _lost_columns(world: AgentContext, deployment: Deployment) -> list[str]:

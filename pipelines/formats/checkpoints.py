@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from core.model.errors import Refused, TryAgain
@@ -13,7 +13,7 @@ from core.observed.aligned_positions import BatchHistory
 from core.observed.log_history import LogHistory
 from core.ports.storage import FolderContents, SeenFile, SeenLog, SourceLag, Upkeep
 from core.sql.log_starts import LogStart
-from pipelines.formats.delta_log import DeltaLog
+from pipelines.formats.delta_log import DeltaLog, NoDeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset, mark_of
 from pipelines.formats.delta_tables import DeltaTables
 from pipelines.formats.delta_upkeep import upkeep_of
@@ -119,6 +119,13 @@ class TableCheckpoints(FileCheckpoints):
             return super().contents(folder, format)
         with _reading(folder):
             return self._delta.contents(folder)
+
+    def log_id(self, place: str) -> str:
+        """Return the id of the table whose log lies in a folder; empty where there is none."""
+        log = DeltaLog(place)
+        with _reading(place), suppress(NoDeltaLog):
+            log.refresh()
+        return log.id
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         """Return what the newest whole `OPTIMIZE` or `VACUUM` with a tag has done to the table whose log lies in a

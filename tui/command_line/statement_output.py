@@ -46,7 +46,7 @@ def lag_text(line: StatementLine) -> str:
         return ""
     if line.lag_rows is not None:
         return ("" if line.exact else "~") + short_number(line.lag_rows)
-    return f"{line.lag_files} files" if line.lag_files is not None else "?"
+    return counted(line.lag_files, "file") if line.lag_files is not None else "?"
 
 
 def short_or_dash(value: int | None) -> str:

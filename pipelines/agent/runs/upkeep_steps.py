@@ -25,6 +25,7 @@ from pipelines.agent.deployment_lifecycle import stop
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.open_work import OpenUpkeep
 from pipelines.agent.runs.trash_moves import places_of
+from pipelines.agent.table_identities import deleted_keys_of
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -173,9 +174,8 @@ def _all_done(run: OpenRun, step: Step, deployment: Deployment, found: Upkeep | 
 def _deleted_keys(run: OpenRun, deployment: Deployment) -> str:
     """Return the folder of the table of a keyed version's deleted keys, which nobody else looks after; empty without
     one."""
-    upsert = upsert_of(deployment)
-    there = upsert is not None and run.world.files.is_there(f"{upsert.deleted}/_delta_log")
-    return upsert.deleted if upsert is not None and upsert.deletes and there else ""
+    place = deleted_keys_of(deployment)
+    return place if place and run.world.files.is_there(f"{place}/_delta_log") else ""
 
 
 def _tag(run: OpenRun, step: Step) -> str:

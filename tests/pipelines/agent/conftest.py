@@ -331,6 +331,9 @@ class ScriptedFiles:
     def contents(self, folder: str, format: str) -> FolderContents | None:
         return self.held
 
+    def log_id(self, place: str) -> str:
+        return self.ids.get(place, "")
+
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         return self.upkept.get(Path(place.removesuffix("/delta")).name)
 

@@ -101,6 +101,29 @@ def test_a_query_that_ended_with_an_error_has_failed_and_is_not_started_again(
 
 
 @pytest.mark.parametrize(
+    ("error_class", "other", "said"),
+    [
+        (
+            "DELTA_METADATA_MISMATCH",
+            "id-2",
+            "the table of a@v1 was re-created: its id is id-2 and was id-1; headgate plan",
+        ),
+        ("DELTA_METADATA_MISMATCH", "id-1", "A mismatch."),
+        ("DIVIDE_BY_ZERO", "id-2", "A mismatch."),
+    ],
+)
+def test_a_query_that_ended_over_another_table_says_which_and_what_to_do(
+    error_class: str, other: str, said: str, world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    found = deploy(world, format="delta", table_id="id-1")
+    world.files.ids[found.folder] = other  # type: ignore[attr-defined]  # Scripted.
+    ended = ReportedQuery("a@v1", "q", "r1", False, error_class=error_class, error="A mismatch.")
+    assert reconcile(reconciler, ended=(ended,)) == "failed"
+    row = world.ledger.deployment(A, 1)
+    assert row is not None and row.error_class == error_class and row.error.startswith(said)
+
+
+@pytest.mark.parametrize(
     ("error_class", "error", "said"),
     [
         ("STREAM_FAILED", "Python worker exited unexpectedly (crashed)", "HEADGATE_WORKER_LOST"),

@@ -27,6 +27,12 @@ from pipelines.agent.replaced_tables import (
 from pipelines.agent.table_identities import register_again
 from state.emergency_journal import EmergencyJournal
 
+DELETES = RevisionTexts(
+    "CREATE TABLE t (id BIGINT, at BIGINT, gone BOOLEAN) USING delta;",
+    "INSERT INTO t SELECT id, at, gone FROM STREAM s;",
+    "mode: upsert\nkey: [id]\nsequence: at\ndeletes: gone\n",
+)
+
 
 def on_delta(world: Any, **more: Any) -> Any:
     """Put a running version of a table on Delta into the registry, with table and checkpoint in place."""
@@ -242,12 +248,7 @@ def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_
 def test_a_keyed_table_without_the_keys_that_were_deleted_from_it_is_told_before_late_rows_bring_them_back(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = RevisionTexts(
-        "CREATE TABLE t (id BIGINT, at BIGINT, gone BOOLEAN) USING delta;",
-        "INSERT INTO t SELECT id, at, gone FROM STREAM s;",
-        "mode: upsert\nkey: [id]\nsequence: at\ndeletes: gone\n",
-    )
-    found = on_delta(world, mode="upsert/2", texts=texts)
+    found = on_delta(world, mode="upsert/2", texts=DELETES)
     log, read = f"{found.folder}/deleted/_delta_log", world.files.read
     check_checkpoint(world, found)
     world.files.removed.add(log)
@@ -262,3 +263,19 @@ def test_a_keyed_table_without_the_keys_that_were_deleted_from_it_is_told_before
     assert (after.state, after.error_class) == (State.FAILED, REPLACED)
     world.files.removed.discard(log)
     check_checkpoint(world, found)
+
+
+def test_a_table_of_deleted_keys_that_a_batch_has_made_anew_is_told_until_it_is_restored(world: Any) -> None:
+    found, rounds = on_delta(world, mode="upsert/2", texts=DELETES), ReplacedTables(world)
+    place = f"{found.folder}/deleted"
+    for id in ("", "keys-1", "keys-1"):
+        world.files.ids[place] = id
+        rounds.round()
+        assert world.ledger.deployment(TableName("t"), 1).state == found.state
+    for id, state in (("keys-2", State.FAILED), ("keys-1", State.RUNNING)):
+        world.files.ids[place] = id
+        world.ledger.put_deployment(found)
+        rounds.round()
+        after = world.ledger.deployment(TableName("t"), 1)
+        assert after.state == state
+        assert (after.error_class == REPLACED and "its id is keys-2 and was keys-1" in after.error) is (id == "keys-2")

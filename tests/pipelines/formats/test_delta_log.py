@@ -436,3 +436,9 @@ def test_what_was_looked_at_of_a_log_does_not_count_for_one_that_was_put_in_its_
     assert lag(files, tmp_path).versions == 2
     found = files.why_other_source(str(tmp_path / "cp"), sources)
     assert found is not None and "DELETE in version 2" in found[1]
+
+
+def test_the_id_of_a_table_is_told_by_the_folder_of_its_log(files: TableCheckpoints, tmp_path: Path) -> None:
+    WrittenLog(tmp_path / "p", id="id-9").commit(1)
+    assert files.log_id(f"{tmp_path}/p/delta") == "id-9"
+    assert files.log_id(f"{tmp_path}/p") == ""
