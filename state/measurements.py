@@ -11,7 +11,7 @@ from core.model.names import TableName
 from core.model.states import MET, MISSED
 from state.row_mapping import values_by_column
 from state.row_types import EventRow, Measurement, SampleRow
-from state.transactions import LedgerReads, LedgerWrites, insert, upsert, while_it_may_run
+from state.transactions import TREND_OF_STATE, LedgerReads, LedgerWrites, insert, upsert, while_it_may_run
 
 _TENTHS = 10
 _EPOCH = 1_699_999_200
@@ -34,7 +34,8 @@ UNION ALL SELECT {_AGED_COLUMNS}, lag_bytes, produced_rows, consumed_rows {_FROM
 ORDER BY place"""
 
 _MEASURED = f"""
-SELECT d."table", d.version, m.*, {while_it_may_run("in_rows_s")}, {while_it_may_run("out_rows_s")}
+SELECT d."table", d.version, m.*, {while_it_may_run("in_rows_s")}, {while_it_may_run("out_rows_s")},
+  {TREND_OF_STATE} AS trend
 FROM deployment d JOIN measurement m ON m.deployment = d.id"""
 
 

@@ -16,7 +16,7 @@ from core.observed.deployment import Binding
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement, StagedRow
 from state.table_acts import NOBODY, TableAct, TableActReads, move_serials
-from state.transactions import MAY_RUN, NEWEST_CHANGE, LedgerWrites, upsert, while_it_may_run
+from state.transactions import MAY_RUN, NEWEST_CHANGE, TREND_OF_STATE, LedgerWrites, upsert, while_it_may_run
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
@@ -104,7 +104,7 @@ _FIGURES = (
 _LINE = f"""
 SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.error,
   d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.behind_s,
-  m.data_age_s, m.fault, m.trend, m.rate_rows_s, m.eta_s, {while_it_may_run("in_rows_s")},
+  m.data_age_s, m.fault, {TREND_OF_STATE}, m.rate_rows_s, m.eta_s, {while_it_may_run("in_rows_s")},
   {while_it_may_run("out_rows_s")}, m.rows_total, m.batch, m.batch_ms, m.committed_at, d.started_at,
   m.exact IS NOT 0, d.active, d.external, d.stateful, d.mode LIKE 'upsert%', d.drop_after IS NOT NULL,
   d.served_at, m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0

@@ -30,6 +30,11 @@ def while_it_may_run(figure: str) -> str:
     return f"CASE WHEN d.state IN ({MAY_RUN}) THEN m.{figure} END AS {figure}"
 
 
+TREND_OF_STATE = f"""CASE WHEN m.at < d.state_since AND d.state NOT IN ({", ".join(f"'{s}'" for s in sorted(ALIVE))})
+  THEN 'unknown' ELSE m.trend END"""
+"""The column of a trend: unknown of what has ended since it was measured, as at `down`, when nobody looks again."""
+
+
 class LedgerReads(ABC):
     """Reading, over whatever connection a subclass has."""
 

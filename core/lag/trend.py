@@ -3,7 +3,9 @@
 One condition for each word; the first that holds is the word:
 
 unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, or counters that went back, begin a new row),
-          the newest sample older than 3 intervals, or no lag in it. Never with a number.
+          the newest sample older than 3 intervals, or no lag in it. Never with a number. Also where nothing has shown
+          what `steady` says: input waits and nothing was committed since the start, the pool does not answer, or it
+          does not run and was not looked at six times since its last commit.
 starved   It runs, and a parent is missing (gone, replaced), or a parent that is a statement is absent, stopped, failed
           or silent, and there is no backlog left that takes more than 15 s and 3 triggers to work off, nor rows that
           have waited for longer than 30 s and 3 triggers. Silent: it runs, delivered before, and has delivered nothing
@@ -15,8 +17,8 @@ stalled   It runs, input is pending, and nothing was committed for the longest o
           and its watermark has not moved in all that time.
 idle      Nothing is pending, nothing came for the longer of 20 s and 2.5 usual intervals. An external source that falls
           silent leaves its readers idle, not starved: nobody promised that it would go on.
-steady    It runs, and no input has waited for longer than 30 s and 3 triggers, however many rows that is: where time
-          is known, it is judged before rows.
+steady    It runs, has committed since its start where input waits, and no input has waited for longer than 30 s and
+          3 triggers, however many rows that is: where time is known, it is judged before rows.
 growing   There is a backlog, and since its last turn it rose by more than noise, not in one step. Also while stopped.
 draining  There is a backlog, and since its last turn it fell by more than noise; ETA is when it will be worked off.
 steady    None of these: what comes is worked off batch by batch, or a backlog stays as it is.
@@ -32,7 +34,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from core.lag.lag_samples import LagSample, SampleSeries, sample_series
+from core.lag.lag_samples import LEAST_SAMPLES, LagSample, SampleSeries, sample_series
 from core.lag.liveness import PATIENT_S
 from core.model.names import TableName
 from core.model.states import MAY_WORK, State, Trend
@@ -82,6 +84,7 @@ def lag_trend(
     watermark_age_s: float | None = None,
     by_files: bool = False,
     behind_s: float | None = None,
+    proven: bool = True,
 ) -> LagTrend:
     """Judge where a statement's lag is going, from samples about `interval_s` apart, oldest first.
 
@@ -90,7 +93,7 @@ def lag_trend(
     `watermark_age_s` is since the watermark last moved or the statement was last starved, None without one.
     `by_files` says that a batch is limited in
     files: then files tell how long it takes. `behind_s` is the age of the oldest input that waits, None where a source
-    does not know it: then rows alone are judged.
+    does not know it: then rows alone are judged. `proven` says that it has committed since its start.
     """
     series = sample_series(samples, now, interval_s)
     if series is None:
@@ -114,9 +117,22 @@ def lag_trend(
     quiet_s = min(silent) if silent else series.at[-1] - series.arrived_at
     if series.lag[-1] == 0 and quiet_s > max(20.0, 2.5 * series.usual_gap_s):
         return LagTrend(Trend.IDLE, reason=f"nothing pending, no input for {quiet_s:.0f} s")
-    if working and behind_s is not None and behind_s <= bound_s:
+    keeps_up = working and behind_s is not None and behind_s <= bound_s
+    if (keeps_up or movement.trend is Trend.STEADY) and (why := _unproven(series, state, proven=proven)):
+        return LagTrend(Trend.UNKNOWN, reason=why)
+    if keeps_up:
         return LagTrend(Trend.STEADY, reason=f"no input has waited for more than {bound_s:.0f} s")
     return movement
+
+
+def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
+    """Return why nothing shows that a statement keeps up, or that its backlog stays as it is; empty where it does."""
+    if state == State.UNKNOWN:
+        return "the pool does not answer"
+    if state in MAY_WORK:
+        return "" if proven or series.lag[-1] == 0 else "nothing was committed since its start"
+    moved = max((n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1]), default=0)
+    return "" if len(series.at) - moved >= LEAST_SAMPLES else "too few samples since its last commit"
 
 
 def keeps_up_s(trigger_s: float) -> float:

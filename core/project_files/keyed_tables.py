@@ -139,6 +139,7 @@ def _plain(kinds: Mapping[str, str]) -> list[str]:
 def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
     # The parser is loaded only where a project has such a condition.
     from core.sql.analysis_safety import unsafe_for_analysis
+    from core.sql.conditions import why_no_condition
     from core.sql.lineage.statement_lineage import lineage_of
     from core.sql.statement_reader import read_any
 
@@ -152,6 +153,10 @@ def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
         yield "its brackets do not close", "write a condition over the columns"
     elif [read.table for read in found[0].reads] != [table.name]:
         yield "it reads a table", "write a condition over the columns"
+    elif no_condition := why_no_condition(
+        table.settings.deletes, {column.name.lower(): column.type.lower() for column in table.parsed_ddl.columns}
+    ):
+        yield no_condition, "write a comparison, for example name IS NULL"
     else:
         for each in lineage_of(found[0], lambda name: table.parsed_ddl.columns).unresolved:
             if each.lacking:

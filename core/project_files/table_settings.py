@@ -24,6 +24,10 @@ def read_settings(text: str, path: str, defaults: Settings, problems: list[Probl
     return defaults if section is None else read_settings_section(section, defaults)
 
 
+READS = ("batch", "stream", "changes", "rows")
+"""Values of `reads`."""
+
+
 def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
     """Read the keys of Settings from a section."""
     section.only(KEYS, later=LATER)
@@ -45,8 +49,9 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
         if mode == APPEND and name in section.nodes:
             section.wrong(name, f"left out without mode: {UPSERT}", f"write mode: {UPSERT} and key: […] as well")
     reads = section.text("reads", defaults.reads)
-    if reads not in ("batch", "stream", "changes", "rows"):
+    if reads not in READS:
         remedy = "write reads: stream where every table is read as a stream, or leave it out"
+        remedy = did_you_mean(reads.lower(), READS) or remedy
         section.wrong("reads", "stream, batch, changes or rows", remedy)
         reads = defaults.reads
     return Settings(

@@ -88,6 +88,19 @@ def test_sql_limits_what_grows_while_it_says_so(
     assert cache.snapshot().statements[0].limited is limited
 
 
+@pytest.mark.parametrize(("state", "since", "trend"), [
+    ("stopped", 8.0, "steady"), ("stopped", 10.0, "unknown"), ("unknown", 10.0, "unknown"), ("running", 10.0, "steady"),
+])  # fmt: skip
+def test_a_trend_of_before_a_statement_ended_is_none_of_it(
+    cache: SnapshotCache, ledger: Ledger, state: str, since: float, trend: str
+) -> None:
+    ledger.put_measurements([Measurement(A, 1, at=9.0, trend="steady")])
+    ledger.update_deployment(A, 1, state=state, state_since=since)
+    assert cache.snapshot().statements[0].trend == trend
+    measured = ledger.measurement(A, 1)
+    assert measured is not None and measured.trend == trend
+
+
 def test_without_a_reading_nothing_is_fresh_and_nothing_serves() -> None:
     nothing = LedgerSnapshot(read_at=0.0)
     assert (nothing.age_s, nothing.stale, nothing.pool_state, nothing.serving) == (None, True, None, ())

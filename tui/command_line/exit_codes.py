@@ -31,6 +31,7 @@ GOES_ON_BY_COMMAND = {
     "approve": "the approval may still have been recorded: headgate review ID shows it",
     "runs": "the run continues: headgate runs ID --follow follows it",
     "adopt": "the adoption may still have been recorded: headgate adopt shows what is in doubt",
+    "": "an agent that was being started keeps starting: headgate opens the console on it, headgate down stops it",
     **dict.fromkeys(("apply", "delete", "optimize", "release", "rollback", "undelete", "vacuum"), _RUN),
     **dict.fromkeys(("stop", "start", "restart"), _ACT),
 }

@@ -14,7 +14,7 @@ from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.statement_output import check_fail_on, short_or_dash, statement_as_json
 from tui.presentation.styling.value_formatting import long_duration, rate, short_duration, short_number
-from tui.presentation.view.table_files import file_words, log_words, looked_at_words
+from tui.presentation.view.table_files import file_words, log_words, looked_at_words, written_as
 
 
 def show(context: CommandContext) -> int:
@@ -91,7 +91,7 @@ def _holds(figures: TableStatistics, rows_total: int | None, now: float) -> str:
         return "not measured"
     rows = figures.rows if rows_total is None else rows_total
     mark = "" if rows_total is not None or figures.exact else "~"
-    parts = [f"{'?' if rows is None else mark + short_number(rows)} rows"]
+    parts = [f"{mark}{'?' if rows is None else short_number(rows)} {'row' if rows == 1 else 'rows'}"]
     if figures.files is not None:
         parts.append(file_words(figures))
     if figures.earliest is not None:
@@ -100,6 +100,14 @@ def _holds(figures: TableStatistics, rows_total: int | None, now: float) -> str:
         parts.append(f"{counted(figures.gone, 'file')} it has read no longer exist")
     parts += filter(None, [looked_at_words(figures, now)])
     return "  ".join(parts)
+
+
+def _batch_words(m: Measurement) -> str:
+    """Write the newest committed batch and how long it took, which nobody knows before the first one since a start."""
+    if m.batch is None:
+        return "none committed yet"
+    took = "its duration is known from the next one on" if m.batch_ms is None else f"{m.batch_ms} ms"
+    return f"{short_number(m.batch)}  {took}"
 
 
 def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int], ...], now: float) -> list[str]:
@@ -118,7 +126,10 @@ def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int
         field("product", f"{d.product}  {d.layer}" + (f"  owner {d.owner}" if d.owner else "")),
         field("reads", (reads or "nothing") + "".join(f"  only {words_of(where)}" for where in d.begins_where)),
         field("read by", ", ".join(f"{table}@v{version}" for table, version in readers) or "nothing here"),
-        field("writes", f"{d.folder}  ({d.format}, {d.mode}{f', a clone of v{d.clone_of}' if d.clone_of else ''})"),
+        field(
+            "writes",
+            f"{d.folder}  ({written_as(d.format, d.mode)}{f', a clone of v{d.clone_of}' if d.clone_of else ''})",
+        ),
         field("holds", _holds(found.statistics, m.rows_total if m else None, now)),
     ]
     if log := log_words(found.statistics):
@@ -135,7 +146,7 @@ def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int
                 f"{m.trend}",
             ),
             field("rates", f"in {rate(m.in_rows_s)}  out {rate(m.out_rows_s)}"),
-            field("batch", f"{short_or_dash(m.batch)}  {m.batch_ms if m.batch_ms is not None else '?'} ms"),
+            field("batch", _batch_words(m)),
         ]
         if d.stateful:
             lines.append(field("state", f"{short_or_dash(m.state_rows)} rows  watermark {m.watermark or '-'}"))

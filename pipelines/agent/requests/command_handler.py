@@ -304,13 +304,16 @@ class CommandHandler:
         limit = max(1, min(int(args.get("limit") or 20), PEEK_ROWS))
         pool = self._world.pool.connection()
         looked_at = self._world.ledger.deployment(table, version)
+        if looked_at is None:
+            raise UsageError(
+                f"{table} has no version {version}", remedy=f"headgate show {table} lists the versions it has"
+            )
         try:
             columns, rows = pool.call(PEEK_S, pool.tables.read, f"SELECT * FROM `{name}`", limit)
         except EngineRefused as error:
-            if looked_at is not None:
-                refuse_gone(self._world, looked_at, error)
+            refuse_gone(self._world, looked_at, error)
             raise
-        if not rows and looked_at is not None:
+        if not rows:
             # Files without a log that are gone are no rows to Spark (4.2.0).
             refuse_gone(self._world, looked_at)
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}

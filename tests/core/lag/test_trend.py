@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -287,6 +288,44 @@ def test_too_few_samples_or_a_hole_give_unknown_and_never_a_number(points: Seque
     for parents in ((), (replace(PARENT, missing=True),)):
         found = lag_trend(points, now, interval_s=5.0, state=State.RUNNING, parents=parents, trigger_s=5.0)
         assert (found.trend, found.rate_rows_s, found.eta_s) == (Trend.UNKNOWN, None, None)
+
+
+def rising(behind_s: float | None = 25.0, **known: Any) -> LagTrend:
+    """Judge a minute in which input came and nothing was committed, on a trigger of 40 s."""
+    points = [Point(5.0 * n, 20 * n, n, None, 20 * n, 0) for n in range(12)]
+    return lag_trend(
+        points, 55.0, interval_s=5.0, parents=(), trigger_s=40.0, behind_s=behind_s,
+        **{"state": State.RUNNING, "commit_age_s": 55.0} | known,
+    )  # fmt: skip
+
+
+def test_input_that_waits_behind_a_start_without_a_commit_is_never_called_steady() -> None:
+    for state in (State.STARTING, State.RUNNING):
+        found = rising(state=state, proven=False)
+        assert (found.trend, found.reason) == (Trend.UNKNOWN, "nothing was committed since its start")
+    assert rising(proven=True).trend is Trend.STEADY, "within three triggers of a commit lag rises until the next"
+
+
+def test_a_statement_that_was_just_started_and_has_no_input_waiting_is_steady() -> None:
+    points = [Point(5.0 * n, 0, 0, None, 20 * n, 20 * n) for n in range(12)]
+    found = lag_trend(
+        points, 55.0, interval_s=5.0, state=State.RUNNING, parents=(), trigger_s=40.0, behind_s=0.0, proven=False
+    )
+    assert found.trend is Trend.STEADY
+
+
+def test_what_the_pool_does_not_answer_for_is_not_called_steady() -> None:
+    assert rising(state=State.UNKNOWN, commit_age_s=10.0).trend is Trend.UNKNOWN
+
+
+@pytest.mark.parametrize("state", [State.STOPPED, State.FAILED, State.COMPLETED])
+def test_what_does_not_run_is_called_steady_once_it_was_looked_at_six_times(state: State) -> None:
+    points = [Point(5.0 * n, 100, 1, None, 100 + 20 * min(n, 9), 20 * min(n, 9)) for n in range(15)]
+    said = [
+        lag_trend(points[:seen], points[seen - 1].at, interval_s=5.0, state=state, parents=(), trigger_s=5.0).trend
+        for seen in (11, 14, 15)
+    ]
+    assert said == [Trend.UNKNOWN, Trend.UNKNOWN, Trend.STEADY]
 
 
 def test_lag_in_files_has_a_trend_and_an_eta_but_no_rate_in_rows() -> None:

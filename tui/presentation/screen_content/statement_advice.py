@@ -2,7 +2,8 @@
 
 from urllib.parse import urlsplit
 
-from core.model.states import Fault, Trend
+from core.lag.trend import keeps_up_s
+from core.model.states import Fault, State, Trend
 from core.model.triggers import trigger_s
 from core.project.model import Pool
 from core.text.secrets import mask_secrets
@@ -11,7 +12,7 @@ from state.row_types import Measurement
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Tone
 from tui.presentation.styling.value_formatting import long_duration, short_duration, short_number
-from tui.presentation.view.ledger_view import LedgerView, StatementView
+from tui.presentation.view.ledger_view import LedgerView, StatementView, uncommitted
 
 
 def advise(
@@ -38,6 +39,12 @@ def advise(
         return f"It is running but gets no rows, because {' and '.join(bad)}.", Tone.BAD
     if statement.starting:
         return "It has just been started: there is a verdict once it has committed a batch.", Tone.PLAIN
+    if not statement.external and statement.trend is Trend.UNKNOWN and uncommitted(statement.line):
+        return (
+            f"It was started {long_duration(look.now - (statement.line.started_at or look.now))} ago, has committed no "
+            "batch since, and its input waits. A first batch may take minutes; look at its errors if it takes longer.",
+            Tone.CHANGING,
+        )
     late = ""
     if statement.line.fault_word == Fault.BEHIND:
         why = f": {measurement.fault_why}" if measurement and measurement.fault_why else ""
@@ -73,14 +80,25 @@ def _by_trend(statement: StatementView, measurement: Measurement | None) -> tupl
                 f"An upstream table was dropped, was replaced or is silent: no rows arrive until that is fixed.{old}",
                 Tone.BAD,
             )
-        case Trend.STEADY if slow := _limit(statement, measurement):
-            return f"The lag is constant.{slow}", Tone.PLAIN
-        case Trend.STEADY | Trend.IDLE if statement.line.fault_word:
-            return "Its input waits, and the lag stays as it is.", Tone.PLAIN
-        case Trend.STEADY | Trend.IDLE:
-            return "It keeps up with its input. Nothing to do.", Tone.GOOD
+        case Trend.STEADY:
+            return _steady(statement, _limit(statement, measurement))
+        case Trend.IDLE:
+            return "Nothing waits in its input, and nothing arrives. Nothing to do.", Tone.GOOD
+        case _ if statement.state is State.UNKNOWN:
+            return "The pool does not answer: nobody can say whether it runs.", Tone.CHANGING
         case _:
             return "Too few samples yet for a trend.", Tone.DIM
+
+
+def _steady(statement: StatementView, slow: str) -> tuple[str, Tone]:
+    """Return what steady means: by time up to a bound, beyond it a backlog that neither falls nor rises."""
+    bound_s, behind_s = keeps_up_s(trigger_s(statement.line.trigger)), statement.line.behind_s
+    if statement.line.fault_word or behind_s is None or behind_s > bound_s:
+        return f"Its input waits, and the backlog neither falls nor rises.{slow}", Tone.PLAIN
+    return (
+        f"It keeps up: no input has waited for more than {long_duration(bound_s)}.{slow or ' Nothing to do.'}",
+        Tone.PLAIN if slow else Tone.GOOD,
+    )
 
 
 def _limit(statement: StatementView, measurement: Measurement | None) -> str:

@@ -35,7 +35,7 @@ from tui.presentation.styling.value_formatting import (
     short_size,
 )
 from tui.presentation.view.ledger_view import LedgerView, StatementView
-from tui.presentation.view.table_files import file_words, log_words, looked_at_words
+from tui.presentation.view.table_files import file_words, log_words, looked_at_words, written_as
 
 TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions", "history")
 SPARK_WIDTH = 32
@@ -134,7 +134,7 @@ def overview_lines(
         line(
             (" writes ", Tone.DIM),
             f"{statement.table}__v{statement.version}",
-            (f"  {row.format} {deployed.mode if deployed else ''}{rows}", Tone.DIM),
+            (f"  {written_as(row.format, deployed.mode) if deployed else row.format}{rows}", Tone.DIM),
             (f"   {pointer}", Tone.DIM),
         )
     )
@@ -212,7 +212,9 @@ def _measurement_lines(
     lines.append(
         line(
             (" checkpoint  ", Tone.DIM),
-            f"batch {long_number(measurement.batch)}  {clock(measurement.committed_at)}",
+            "no batch committed yet"
+            if measurement.batch is None
+            else f"batch {long_number(measurement.batch)}  {clock(measurement.committed_at)}",
             (f"  id {(facts.serving.checkpoint_id[:8] if facts.serving else '') or '-'}", Tone.DIM),
         )
     )

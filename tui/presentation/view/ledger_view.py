@@ -200,9 +200,14 @@ def is_starting(line: StatementLine) -> bool:
 
     A verdict of that time is about the while that it was stopped.
     """
-    if line.started_at is None or line.state not in ALIVE or (line.committed_at or 0.0) >= line.started_at:
+    if line.started_at is None or not uncommitted(line):
         return False
     return line.at is None or line.at - line.started_at < trigger_s(line.trigger)
+
+
+def uncommitted(line: StatementLine) -> bool:
+    """Return whether a statement runs and has committed nothing since its start."""
+    return line.started_at is not None and line.state in ALIVE and (line.committed_at or 0.0) < line.started_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,11 @@ def file_words(figures: TableStatistics) -> str:
     return f"{words}, {figures.small_files:,} below {short_size(SMALL_FILE)}"
 
 
+def written_as(format: str, mode: str) -> str:
+    """Return how rows come into a table: `delta, keyed`, `parquet, append`; a keyed mode has its writer's number."""
+    return f"{format}, {'keyed' if mode.startswith('upsert') else mode}"
+
+
 def log_words(figures: TableStatistics) -> str:
     """Return how long the log is behind its last checkpoint; empty where there is none, or nothing was measured."""
     if figures.log_entries is None:

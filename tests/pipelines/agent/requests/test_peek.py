@@ -7,7 +7,7 @@ import pytest
 from agent_world import fast_lane
 from ledger_rows import deployment_row
 
-from core.model.errors import EngineRefused, Refused
+from core.model.errors import EngineRefused, Refused, UsageError
 from core.ports.storage import FolderContents
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import Caller
@@ -67,3 +67,16 @@ def test_a_table_that_is_there_may_be_empty(
     world.files.held = FolderContents(0, 0, 0, True, None)
     reads(world, monkeypatch, (("id",), ()))
     assert commands.handle(HERE, {"op": "peek", "args": {"table": "t"}})["rows"] == []
+
+
+def test_a_version_that_there_is_not_is_said_in_our_words_and_not_in_those_of_spark(
+    world: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.ledger.put_deployment(deployment_row("t"))
+    reads(world, monkeypatch, EngineRefused("The table or view `t__v9` cannot be found."))
+    with pytest.raises(UsageError) as found:
+        commands.handle(HERE, {"op": "peek", "args": {"table": "t", "version": 9}})
+    assert (found.value.summary, found.value.remedy) == (
+        "t has no version 9",
+        "headgate show t lists the versions it has",
+    )

@@ -35,6 +35,31 @@ def test_a_statement_behind_its_objective_never_keeps_up() -> None:
     assert "keeps up" not in words and tone is Tone.BAD
 
 
+def test_what_has_committed_nothing_since_its_start_is_not_said_to_keep_up() -> None:
+    started = {
+        "state": "starting",
+        "started_at": NOW - 97,
+        "committed_at": None,
+        "lag_rows": 315,
+        "trigger": "40 seconds",
+    }
+    words, tone = verdict(trend="unknown", **started)
+    assert words.startswith("It was started 1m 37s ago, has committed no batch since") and tone is Tone.CHANGING
+
+
+def test_a_backlog_that_stays_is_not_said_to_be_kept_up_with() -> None:
+    assert verdict(trend="steady", behind_s=20.0)[0] == (
+        "It keeps up: no input has waited for more than 30s. Nothing to do."
+    )
+    words, tone = verdict(trend="steady", behind_s=400.0)
+    assert words == "Its input waits, and the backlog neither falls nor rises." and tone is Tone.PLAIN
+    assert verdict(trend="idle")[0] == "Nothing waits in its input, and nothing arrives. Nothing to do."
+
+
+def test_what_the_pool_does_not_answer_for_is_said_so() -> None:
+    assert "nobody can say whether it runs" in verdict(trend="unknown", state="unknown")[0]
+
+
 def test_a_starved_statement_says_how_old_its_data_is() -> None:
     words, tone = verdict(trend="starved", fault="starved", data_age_s=200.0)
     assert "Its newest data is 3m 20s old." in words and tone is Tone.BAD
