@@ -1,7 +1,8 @@
 """`python -I -m pipelines.doctor --json`: what only the Spark side can judge of this machine, as JSON; starts nothing.
 
 Run as a child by `headgate doctor`, which adds what it can see itself. `--project`, `--env` and `--home` name an
-environment, whose jars are then judged by what a start of its pool goes by.
+environment, whose jars are then judged by what a start of its pool goes by. `--inputs` are paths of DDL files below
+`--project`, whose tables of others are then judged alone, those that are not absolute below `--data`.
 """
 
 import argparse
@@ -13,10 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from core.model.errors import PoolUnreachable
+from core.model.errors import HeadgateError, PoolUnreachable
 from core.project.connectors import Connector
 from core.project_files.manifest import MANIFEST_PATH, read_manifest
+from core.sql.ddl_reader import read_ddl
 from core.text.wording import counted
+from pipelines.formats.tables_of_others import Unlike, why_not_there, why_unlike
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_check import OLDEST_JAVA, find_java
 
@@ -28,9 +31,13 @@ def main(words: Sequence[str]) -> int:
     """Print the verdicts; 0 also when one is bad: whoever asked decides."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", action="store_true")
-    for name in ("--project", "--env", "--home"):
+    for name in ("--project", "--env", "--home", "--data"):
         parser.add_argument(name, default="")
+    parser.add_argument("--inputs", nargs="*", default=())
     args = parser.parse_args(words)
+    if args.inputs:
+        print(json.dumps({"checks": inputs(Path(args.project), args.data, args.inputs)}))
+        return 0
     checks = [java(), engine(), pool_program()]
     if args.project:
         checks += connectors(Path(args.project), args.env, Path(args.home))
@@ -79,6 +86,27 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
     if not manifest.connectors or declared is None or declared.pool.url is not None:
         return []
     return [_jars(ConnectorJars(home, project, manifest.connectors, dict(declared.pool.conf)), manifest.connectors)]
+
+
+def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Judge the tables with a log that others write, by the DDL files that declare them: there, and as declared."""
+    from pipelines.formats.checkpoints import TableCheckpoints
+
+    files, wrong = TableCheckpoints(""), []
+    for path in paths:
+        ddl, _ = read_ddl((project / path).read_text("utf-8-sig"), path)
+        if ddl is None:
+            continue
+        about = (files, ddl, ddl.location_in(data), path)
+        try:
+            unlike = why_not_there(*about) or why_unlike(*about)
+        except HeadgateError as error:
+            unlike = Unlike(error.summary, error.remedy)
+        if unlike is not None:
+            wrong.append(_verdict("inputs", unlike.why, unlike.remedy, table=ddl.table))
+    good = len(paths) - len(wrong)
+    words = f"{counted(good, 'table')} of others {'is' if good == 1 else 'are'} there, as declared"
+    return wrong or [_verdict("inputs", words, ok=True)]
 
 
 def _jars(jars: ConnectorJars, declared: tuple[Connector, ...]) -> dict[str, Any]:

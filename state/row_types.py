@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from core.model.names import TableName
+from core.model.table_formats import format_of_others
 from core.observed.deployment import Binding
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
@@ -87,6 +88,11 @@ class Deployment:
     """The id that the table itself had when it was made; empty where its format knows none."""
     clone_of: int = 0
     """The version of the same table in whose files rows of it lie, as a clone; 0 where all lie in its own."""
+
+    @property
+    def stored_as(self) -> str:
+        """Its format as files are asked of: a table of others lies in its folder, one of ours below it."""
+        return format_of_others(self.format) if self.external else self.format
 
     @property
     def deleted(self) -> bool:

@@ -8,7 +8,7 @@ from core.lineage.column_lineage import LineageTracer
 from core.model.names import TableName
 from core.project.model import Table
 from core.sql.lineage.model import ColumnOrigin, InputKind, StatementLineage
-from core.sql.statement import Column, line_of
+from core.sql.statement import Column, ParsedStatement, line_of
 
 if TYPE_CHECKING:
     from core.sql.lineage.model import ColumnOrigin, StatementLineage
@@ -30,6 +30,19 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
         return (*(declared or ()), Column(column, ""))
 
     return reference_lines_in(lineage_of(reader.parsed, columns_of), (column,), parent, reader)
+
+
+def reads_column(
+    statement: ParsedStatement, parent: TableName, column: str, columns: Mapping[TableName, tuple[Column, ...]]
+) -> bool:
+    """Return whether a statement may read a column of a parent; `columns` are those that its parents declare."""
+    from core.sql.lineage.statement_lineage import lineage_of
+
+    found, name = lineage_of(statement, columns.get), column.lower()
+    origins = (*(each.origin for each in found.references), *(i.origin for each in found.outputs for i in each.inputs))
+    doubts = (set(each.name.lower().split(".")) for each in found.unresolved)
+    named = any(origin.table == parent and origin.column.lower() == name for origin in origins)
+    return named or not found.outputs or any({name, "*"} & each for each in doubts)
 
 
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:

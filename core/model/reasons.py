@@ -15,6 +15,7 @@ class Reason(StrEnum):
     SERVES = "is read by the plan and runs"
     LANDS = "is external and known"
     REGISTERED = "is external and not in the catalog yet"
+    DECLARED_ANEW = "is external, and other columns or properties are expected of it"
     DORMANT = "does not run; goes on from its checkpoint"
     AT_REST = "was stopped on purpose and is not named"
     COLD_PARENT = "does not run and is read by the plan"
@@ -69,6 +70,7 @@ _WORDS: Mapping[str, str] = {
     Reason.SERVES: "is running and is read by tables of this plan",
     Reason.LANDS: "is external and already registered",
     Reason.REGISTERED: "is external and not registered in the catalog yet",
+    Reason.DECLARED_ANEW: "is external, and other columns or properties are expected of it",
     Reason.DORMANT: "is not running, and resumes from its checkpoint",
     Reason.AT_REST: "was stopped on purpose and is not part of the request",
     Reason.COLD_PARENT: "is not running and is read by tables of this plan",

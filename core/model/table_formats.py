@@ -6,7 +6,7 @@ File tables are file sources of Spark: a table that a query writes names its fil
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -25,7 +25,7 @@ class TableFormat:
 
     name: str
     external_input: bool = False
-    """Whether streams may follow files of it that come from outside."""
+    """Whether streams may follow what others write in it."""
     written: bool = False
     """Whether statements may write it."""
     row_counting: RowCounting = RowCounting.NONE
@@ -103,7 +103,7 @@ _FORMATS = (
     TableFormat("orc", True),
     TableFormat("text", True, row_counting=RowCounting.LINES),
     TableFormat(
-        "delta", written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
+        "delta", True, written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
         added_column_stops_readers=True, widening_property="delta.enableTypeWidening", columns_are_fixed=True,
         repeated_by_new_checkpoint=True, read_before_first_batch=False, starts_at_versions=True,
         clones=True, keyed=True,
@@ -116,6 +116,20 @@ EXTERNAL_INPUTS = tuple(format.name for format in _FORMATS if format.external_in
 WRITTEN = tuple(format.name for format in _FORMATS if format.written)
 
 
+_OF_OTHERS = " of others"
+"""Behind the name of a format with a log: a table that lies in its own folder, and that others write."""
+TABLE_FORMATS_OF_OTHERS = {
+    f"{format.name}{_OF_OTHERS}": replace(format, subfolder="", written=False, clones=False, keyed=False)
+    for format in _FORMATS
+    if format.transaction_log
+}
+
+
 def table_format(name: str) -> TableFormat:
     """Return the row of a format; one that is not in the table is neither read nor written, and is not counted."""
-    return TABLE_FORMATS.get(name) or TableFormat(name)
+    return TABLE_FORMATS.get(name) or TABLE_FORMATS_OF_OTHERS.get(name) or TableFormat(name)
+
+
+def format_of_others(name: str) -> str:
+    """Return the name by which `table_format` knows a table that others write: its log is in its own folder."""
+    return f"{name}{_OF_OTHERS}" if table_format(name).transaction_log else name

@@ -93,7 +93,7 @@ def action_words(node: PlanNode) -> str:
         return f"undelete v{node.version}"
     if node.action is Action.RETIRE:
         return f"retire {', '.join(node.loses)}"
-    if node.action is Action.START and not node.version:
+    if (node.action is Action.START and not node.version) or node.reason == Reason.DECLARED_ANEW:
         return "register"
     if node.action is Action.START:
         return f"start v{node.version}"

@@ -60,10 +60,11 @@ def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
 def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
     """Return whether a reader has a query that Spark ends once its parent, as it is declared, is altered.
 
-    An added column ends those that stream it, a wider type those of which it is a static side as well.
+    An added column ends those that stream it, a wider type those of which it is a static side as well. What others
+    write they have altered before it is declared.
     """
     above = walk.context.declared.tables.get(parent)
-    if above is None or not table_format(above.parsed_ddl.format).added_column_stops_readers:
+    if above is None or above.external or not table_format(above.parsed_ddl.format).added_column_stops_readers:
         return False
     widened = walk.context.changes.of(parent).kind is ChangeKind.COLUMN_WIDENED
     reads = any(b.parent == parent and (b.streamed or widened) for b in walk.context.bindings.of(child))
@@ -184,6 +185,8 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
     change = context.changes.of(table)
     if change.kind.definition.same_statement:
         return TableDecision(change.action, _reason(change, Reason.LANDS), change, because_of)
+    if _is_declared_anew(context, table):
+        return TableDecision(Action.RESTART, Reason.DECLARED_ANEW, change, because_of)
     if change.kind is ChangeKind.COLUMN_ADDED:
         return TableDecision(Action.RESTART, Reason.COLUMNS_ADDED, change, because_of)
     if table in walk.scope.requested:
@@ -197,3 +200,13 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
             table, f"is external and changed ({', '.join(change.evidence)}); its registration stays as it is"
         )
     return TableDecision(Action.KEEP, Reason.LANDS, change, because_of)
+
+
+def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
+    """Return whether an external table with a log is the one that it was: its log says what columns it has, and what is
+    declared of them is compared with that before it is registered."""
+    old = context.revisions.deployed(table)
+    new = context.declared.tables[table].parsed_ddl
+    if old is None or not table_format(new.format).transaction_log:
+        return False
+    return (old.ddl.format, old.ddl.location) == (new.format, new.location)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from core.changes.kinds import ChangeKind
 from core.model.actions import FORKS, Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
+from core.model.reasons import Reason
 from core.observed.deployment import FormerVersion, OrphanVersion
 from core.plan.model import PlanNode, Step
 from core.planning.retired_and_orphan_versions import RetiredVersion
@@ -78,6 +79,10 @@ class StepBuilder:
                 self._rewrite(node, needs_pointer=needs_pointer)
             case Action.REBUILD:
                 self._rebuild(node)
+            case Action.RESTART if node.reason == Reason.DECLARED_ANEW:
+                self._ready[node.table, 0] = self.add(
+                    StepKind.REGISTER, node.table, 0, (), why="what is declared of it is compared with its log"
+                )
             case Action.RESTART if node.strategy == Strategy.SEAM:
                 self._seams.append((node, needs_pointer))
             case Action.RESTART:

@@ -170,7 +170,10 @@ class Upkeep:
 
 
 class Checkpoints(Protocol):
-    """Files of tables and checkpoints; raises TryAgain where the path cannot be reached."""
+    """Files of tables and checkpoints; raises TryAgain where the path cannot be reached.
+
+    A folder is that of a version, or of a table that others write; the format, as `table_format` knows it, says which.
+    """
 
     epoch: int
     """World epoch that owner files are written with; moved by an adoption."""
@@ -199,6 +202,9 @@ class Checkpoints(Protocol):
     def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
         """Return the types of a table's columns by name, in Spark's words, as its log has them; None where it has none,
         or does not say them all."""
+
+    def properties(self, folder: str, format: str) -> Mapping[str, str]:
+        """Return the properties of a table as its log has them; none where it has none, or is not there."""
 
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
         """Return the newest version of a table whose rows no statement has written, with its operation.
@@ -337,8 +343,10 @@ class Checkpoints(Protocol):
         does not say it any more, and of a table without versions.
         """
 
-    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...] | SeenLog:
+    def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
         """Return what a source holds, a table of ours up to batch `upto` of its own record, for `seed`.
+
+        Without a format it is a table of ours.
 
         Raises Refused where the record no longer tells that batch from later ones.
         """

@@ -1,14 +1,19 @@
 """What must hold between the tables of a project: each check reports all it finds, in one pass over the tables."""
 
+import re
 from collections.abc import Mapping, Sequence, Set
 
 from core.lineage.table_graph import cycles
 from core.model.names import TableName
 from core.model.problems import Problem, Where
-from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, table_format
+from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, TableFormat, table_format
 from core.project.model import Table
 from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.wording import counted, did_you_mean
+
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+"""What Delta takes in a path as it is written, also in one with `file:`, and makes a folder of where it has no log; the
+catalog says the same of a letter that is escaped (4.4.0, run)."""
 
 
 def check_tables(
@@ -39,24 +44,8 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
     ddl, where = table.parsed_ddl, Where(table.ddl.path, table.parsed_ddl.line)
     format = table_format(ddl.format)
     if table.external:
-        if not format.external_input:
-            problems.append(
-                Problem(
-                    f"{table.name} is {ddl.format or 'without a format'}, which this version cannot read",
-                    f"formats for external input: {', '.join(EXTERNAL_INPUTS)}",
-                    where,
-                    table.name,
-                )
-            )
-        elif not ddl.location:
-            problems.append(
-                Problem(
-                    f"{table.name} has no statement and no LOCATION",
-                    f"add LOCATION if it is an external input, or add dml.{table.name}.sql",
-                    where,
-                    table.name,
-                )
-            )
+        if wrong := _wrong_input(table, format):
+            problems.append(Problem(f"{table.name} {wrong[0]}", wrong[1], where, table.name))
         return
     if not format.written:
         problems.append(
@@ -76,6 +65,26 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
                 table.name,
             )
         )
+
+
+def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
+    """Describe what is wrong with where an external input lies and what it is, as summary and remedy."""
+    ddl, place = table.parsed_ddl, table.parsed_ddl.location
+    if not format.external_input:
+        formats = f"formats for external input: {', '.join(EXTERNAL_INPUTS)}"
+        return f"is {ddl.format or 'without a format'}, which this version cannot read", formats
+    if not place:
+        remedy = f"add LOCATION if it is an external input, or add dml.{table.name}.sql"
+        return "has no statement and no LOCATION", remedy
+    if not format.transaction_log:
+        return None
+    if "://" in place and not place.startswith("file:"):
+        remedy = "mount it where agent and pool run, and say its path as LOCATION"
+        return f"lies at {place}, and the log of a table is read from a file system only", remedy
+    if found := _ESCAPE.search(place):
+        remedy = "rename the folder, or name a link to it that has no such letters"
+        return f"lies at {place}, and {found[0]} is a letter to Spark's catalog and three to Delta", remedy
+    return None
 
 
 def _check_connector(table: Table, connectors: Set[str], problems: list[Problem]) -> None:

@@ -20,6 +20,9 @@ _FIRST_ONLY = ("skipchangecommits", "ignorechanges")
 _SAYS = (*_FIRST_ONLY, "readchangefeed")
 """Options of a stream that say themselves what it takes."""
 
+_RECORDED = "TBLPROPERTIES ('delta.enableChangeDataFeed'='true') in its DDL, where its log says so"
+"""How a table of others is declared to record its changes."""
+
 CHANGES, ROWS = "changes", "rows"
 """Values of `reads`: what STREAM takes of a keyed table."""
 
@@ -43,6 +46,7 @@ def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str],
 def with_changes(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
     """Return tables whose statements take the changes of each keyed one that they stream, where nothing says rows.
 
+    Those of a table of others, to which rows may as well only be added, are taken where `reads: changes` is said.
     Whether what they stream is keyed is looked up `among` all.
     """
     return {name: _with_changes(table, among) for name, table in tables.items()}
@@ -54,7 +58,8 @@ def _with_changes(table: Table, among: Mapping[TableName, Table]) -> Table:
     implied = {
         str(read.table)
         for read in table.parsed.reads
-        if read.streaming and (parent := among.get(read.table)) is not None and _replaces(parent)
+        if read.streaming and (parent := among.get(read.table)) is not None
+        if _replaces(parent) or (parent.external and table.settings.reads == CHANGES and _records_changes(parent))
         if table.settings.reads != ROWS and not any(name.lower() in _SAYS for name, _ in read.options)
     }
     settings = replace(table.settings, changes_of=tuple(sorted(implied)))
@@ -72,8 +77,14 @@ def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, pr
         return
     streams = [(read, tables[read.table]) for read in table.parsed.reads if read.streaming and read.table in tables]
     if asked.get("reads") and table.settings.reads == CHANGES and not any(read.takes_changes for read, _ in streams):
-        words = f"{table.name} takes changes, and nothing that it streams records any"
-        problems.append(Problem(words, "leave out reads: changes", Where(yml, asked["reads"]), table.name))
+        words, remedy = (
+            f"{table.name} takes changes, and nothing that it streams records any",
+            "leave out reads: changes",
+        )
+        inputs = (parent for _, parent in streams if parent.external)
+        if logged := [each.name for each in inputs if table_format(each.parsed_ddl.format).transaction_log]:
+            remedy += f", or declare that {logged[0]} does: {_RECORDED}"
+        problems.append(Problem(words, remedy, Where(yml, asked["reads"]), table.name))
     for read, parent in streams:
         if wrong := _wrong_stream(read, table, parent):
             place = Where(table.dml.path, line_of(table.dml.text, table.parsed, read.start))
@@ -186,17 +197,17 @@ def _closes(condition: str) -> bool:
 
 def _wrong_stream(read: TableRead, table: Table, parent: Table) -> tuple[str, str] | None:
     if read.takes_changes and not _records_changes(parent):
-        return (
-            f"{table.name} streams the changes of {read.table}, which records none",
-            f"leave out readChangeFeed, or have {read.table} record them: mode: upsert",
-        )
-    if not _replaces(parent):
+        summary = f"{table.name} streams the changes of {read.table}, which records none"
+        if parent.external:
+            return summary, f"leave out readChangeFeed, or declare that it does: {_RECORDED}"
+        return summary, f"leave out readChangeFeed, or have {read.table} record them: mode: upsert"
+    if not _replaces(parent) and not (parent.external and read.takes_changes):
         return None
     if any(name.lower() in _FIRST_ONLY for name, _ in read.options):
         return None
     if not read.takes_changes:
         return (
-            f"{table.name} streams the rows of {read.table}, which replaces rows by key: Spark ends it at the first",
+            f"{table.name} streams the rows of {read.table}, which replaces rows by key: Spark ends it at an update",
             f"take its changes: leave out {_rows_by(table)}, and choose by _change_type",
         )
     if table.parsed is not None and "_change_type" not in table.parsed.select.lower():

@@ -142,6 +142,11 @@ class TableDdl:
     comment: str = ""
     line: int = 1
 
+    def location_in(self, data: str) -> str:
+        """Return where it lies: as written where that is absolute, else below the data folder."""
+        absolute = "://" in self.location or self.location.startswith(("/", "file:"))
+        return self.location if absolute else f"{data}/{self.location}"
+
 
 def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
     """Return the line in the file, from 1, of an offset in `parsed.select`."""

@@ -72,7 +72,7 @@ class EnvironmentLayout:
 
     def external_location(self, ddl: TableDdl) -> str:
         """Absolute location of an external table: as declared, relative ones below the data folder."""
-        return ddl.location if "://" in ddl.location or ddl.location.startswith("/") else f"{self.data}/{ddl.location}"
+        return ddl.location_in(self.data)
 
 
 def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float, plan_hash: str) -> Deployment:
@@ -205,7 +205,7 @@ def streamed_sources(
     sources = []
     for ordinal, read in enumerate(reads):
         found = by_version.get((read.table, version_by_parent.get(read.table, 0)))
-        sources.append((ordinal, read.table, found.folder if found else "", found.format if found else ""))
+        sources.append((ordinal, read.table, found.folder if found else "", found.stored_as if found else ""))
     return tuple(sources)
 
 

@@ -8,6 +8,7 @@ from core.model.table_formats import table_format
 from core.ports.spark import CatalogTable
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.inputs_with_logs import refuse_input_not_there
 from pipelines.agent.table_identities import why_other_sink
 from pipelines.agent.version_tables import pointer_of, tables_of
 from state.row_types import Deployment
@@ -59,6 +60,10 @@ def _as_recorded(world: AgentContext, deployment: Deployment) -> tuple[CatalogTa
     try:
         if not table_format(deployment.format).transaction_log:
             return tables_of(world.layout, deployment)
-        return () if why_other_sink(world, deployment) else tables_of(world.layout, deployment, world.files)
+        if deployment.external:
+            refuse_input_not_there(world, deployment)
+        elif why_other_sink(world, deployment):
+            return ()
+        return tables_of(world.layout, deployment, world.files)
     except HeadgateError:
         return ()

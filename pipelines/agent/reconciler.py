@@ -18,9 +18,10 @@ from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, state_change, stop
 from pipelines.agent.filled_catalogs import fill, point_together, register_together
 from pipelines.agent.passing_ends import PassingEnds
+from pipelines.agent.replaced_tables import NOT_IN_CATALOG, why_ended
 from pipelines.agent.schema_tracking import goes_on
 from pipelines.agent.statement_locks import stops_of
-from pipelines.agent.table_identities import refuse_other_tables, register_again, why_ended, why_folder_gone
+from pipelines.agent.table_identities import refuse_other_tables, register_again, why_folder_gone
 from pipelines.agent.version_tables import pointer_of
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
@@ -96,7 +97,7 @@ class Reconciler:
             raise
         except HeadgateError as error:
             self._unregistered[key] = error.summary
-            self._say_why(deployment, f"its table is not in the pool's catalog: {error.summary}")
+            self._say_why(deployment, f"{NOT_IN_CATALOG}: {error.summary}")
         else:
             if self._unregistered.pop(key, ""):
                 self.world.ledger.update_deployment(*key, error="", error_class="")
@@ -294,12 +295,8 @@ class Reconciler:
                 self._look_at_checkpoint(deployment)
             return
         if over is not None and over.error and not self._may_go_on(deployment, over):
-            fail(
-                self.world,
-                deployment,
-                over.error_class,
-                why_ended(self.world, deployment, over.error_class, over.error),
-            )
+            changed = why_ended(self.world, deployment, over.error_class)
+            fail(self.world, deployment, *(changed or (over.error_class, over.error)))
             return
         if deployment.query_id:
             self._start_again(deployment, stops)

@@ -4,13 +4,16 @@ Rows that somebody else writes into a keyed table are said once, and its stateme
 """
 
 import logging
+from typing import Any
 
 from core.model.errors import Busy, HeadgateError, Refused
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, WantedState
+from core.model.table_formats import table_format
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.deployment_lifecycle import fail, stop
+from pipelines.agent.inputs_with_logs import reads_inputs, why_input_unlike
 from pipelines.agent.table_identities import deleted_keys_of, refuse_other_tables
 from state.row_types import Deployment
 
@@ -23,8 +26,14 @@ REPLACED, BY_HAND = "HEADGATE_TABLE_REPLACED", "HEADGATE_WRITTEN_BY_HAND"
 COLUMNS_CHANGED, ROWS_CHANGED = "HEADGATE_COLUMNS_CHANGED_BY_HAND", "HEADGATE_ROWS_CHANGED_BY_HAND"
 FILES_GONE, LOG_GONE = "HEADGATE_FILES_DELETED", "HEADGATE_LOG_DELETED"
 
+_OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
+"""How the classes begin of what Spark says where a table is not what it was (Delta 4.4.0)."""
+NOT_IN_CATALOG = "its table is not in the pool's catalog"
+"""How it begins what is said of a version whose table the catalog has refused."""
+
 _CLASSES = (
     (" has no column ", COLUMNS_CHANGED),
+    (".sql declares ", COLUMNS_CHANGED),
     (" is another one since version ", COLUMNS_CHANGED),
     (" was changed by ", ROWS_CHANGED),
     (" lacks files of version ", FILES_GONE),
@@ -46,9 +55,12 @@ class ReplacedTables:
     def round(self) -> None:
         """Stop each statement whose tables are others now, and say which; of keyed ones at rest, who else wrote."""
         for deployment in self._world.ledger.deployments():
-            if deployment.external or deployment.deleted:
+            if deployment.deleted:
                 continue
             try:
+                if deployment.external:
+                    self._look_at_input(deployment)
+                    continue
                 if _runs(deployment):
                     self._compare(deployment)
                 if upserts(deployment):
@@ -74,7 +86,30 @@ class ReplacedTables:
                 self._refuse(found)
             except Refused as error:
                 stop(self._world, found)
-                fail(self._world, found, _class_of(error.summary), error.sentence)
+                fail(self._world, found, class_of(error.summary), error.sentence)
+
+    def _look_at_input(self, deployment: Deployment) -> None:
+        """Say of a table with a log that others write that it is gone, unlike its declaration, or another one."""
+        if not table_format(deployment.format).transaction_log:
+            return
+        key = (deployment.table, deployment.version)
+        unlike = why_input_unlike(self._world, deployment)
+        error = f"{unlike.why}; {unlike.remedy}" if unlike is not None else ""
+        found = self._world.files.identity(deployment.folder, deployment.stored_as)
+        changes: dict[str, Any] = {"table_id": found} if found and found != deployment.table_id else {}
+        # What the catalog has refused is said of it already, and taken back by who tries it again.
+        if deployment.error != error and not deployment.error.startswith(NOT_IN_CATALOG):
+            changes["error"] = error
+        if not changes:
+            return
+        with self._world.locks.holding(key, by="a comparison of tables", wait_s=0):
+            self._world.ledger.update_deployment(*key, **changes)
+        if changes.get("error"):
+            self._world.event("exception", class_of(error), about=key, detail=error, fingerprint=class_of(error))
+        if deployment.table_id and "table_id" in changes:
+            words = f"{deployment.table} was re-created: its id is {found} and was {deployment.table_id}"
+            readers = "a statement that streams it is told so, and one of which it is a static side reads the new one"
+            self._world.event("exception", REPLACED, about=key, detail=f"{words}; {readers}", fingerprint=found)
 
     def _refuse(self, deployment: Deployment) -> None:
         """Raise Refused where a table is another one; of deleted keys the next batch makes one that was taken away."""
@@ -104,7 +139,24 @@ class ReplacedTables:
         self._said[key] = version
 
 
-def _class_of(why: str) -> str:
+def why_ended(world: AgentContext, deployment: Deployment, error_class: str) -> tuple[str, str] | None:
+    """Return class and sentence of what was done to a table, at which Spark has ended a statement; None where all are
+    as they were, or its error is of something else.
+
+    Spark names no table, nor, of a static side that others write and that is gone, what has ended it (Delta 4.4.0).
+    """
+    if not (error_class.startswith(_OF_TABLES) or reads_inputs(world, deployment)):
+        return None
+    try:
+        refuse_other_tables(world, deployment)
+    except Refused as error:
+        return class_of(error.summary), error.sentence
+    except HeadgateError:
+        return None
+    return None
+
+
+def class_of(why: str) -> str:
     """Return the class of what is wrong with a table, by its sentence."""
     return next((found for words, found in _CLASSES if words in why), REPLACED)
 

@@ -3,7 +3,7 @@
 import os
 import re
 
-from core.model.errors import Refused, TryAgain
+from core.model.errors import Refused
 from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
 from core.ports.storage import VersionFolders
@@ -17,12 +17,12 @@ from pipelines.agent.deployment_compiler import (
     tracks_schemas,
     upsert_of,
 )
+from pipelines.agent.inputs_with_logs import refuse_input_not_there, refuse_inputs, remedy_for_input
 from pipelines.agent.version_tables import register
+from pipelines.formats.tables_of_others import Unlike
 from state.row_types import Deployment
 
 _BY_HAND = "it was renamed or dropped by hand, and a new name can be taken back"
-_OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
-"""How the classes begin of what Spark says where a table is not what it was: it names no table (Delta 4.4.0)."""
 _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed"})
 """Options of a stream of Delta with which it does not end where rows were changed or taken out."""
 
@@ -35,7 +35,9 @@ def register_again(world: AgentContext, pool: PoolConnection, deployment: Deploy
     if not table_format(deployment.format).transaction_log:
         register(pool, world.layout, deployment)
         return
-    if why := why_other_sink(world, deployment):
+    if deployment.external:
+        refuse_input_not_there(world, deployment)
+    elif why := why_other_sink(world, deployment):
         raise Refused(why, remedy=f"headgate plan {deployment.table} --rebuild")
     register(pool, world.layout, deployment, logs=world.files)
 
@@ -45,25 +47,25 @@ def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:
 
     Spark compares the id of what is read and never of what is written: rows before it would be lost without a word.
     """
-    if why := why_other_table(world, deployment):
+    if deployment.external:
+        return
+    if why := why_other_sink(world, deployment):
         raise Refused(why, remedy=_remedy(deployment))
-
-
-def why_ended(world: AgentContext, deployment: Deployment, error_class: str, error: str) -> str:
-    """Return with what a query ended; where one of its tables is another one: which, what it is, and the way out."""
-    if error_class.startswith(_OF_TABLES):
-        try:
-            refuse_other_tables(world, deployment)
-        except Refused as refused:
-            return refused.sentence
-        except TryAgain:
-            return error
-    return error
+    if why := _why_deleted_keys_gone(world, deployment):
+        raise Refused(why, remedy=_remedy(deployment))
+    if other := _other_source(world, deployment):
+        raise Refused(other.why, remedy=other.remedy)
+    refuse_inputs(world, deployment)
+    if why := _why_other_static_side(world, deployment):
+        raise Refused(why, remedy=_remedy(deployment))
 
 
 def refuse_gone(world: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
     """Raise Refused if the folder of a version's table is gone, in place of what a reader of it was told."""
-    if not deployment.external and world.files.contents(deployment.folder, deployment.format) is None:
+    if deployment.external:
+        if table_format(deployment.format).transaction_log:
+            refuse_input_not_there(world, deployment)
+    elif world.files.contents(deployment.folder, deployment.format) is None:
         raise Refused(
             f"the table of {query_name(deployment.table, deployment.version)} is gone: {_why_gone(deployment.folder)}",
             remedy=_remedy(deployment),
@@ -79,18 +81,6 @@ def why_folder_gone(world: AgentContext, deployment: Deployment) -> str:
         return ""
     name = query_name(deployment.table, deployment.version)
     return f"the table of {name} is gone: there is no folder {deployment.folder}; {_remedy(deployment)}"
-
-
-def why_other_table(world: AgentContext, deployment: Deployment) -> str:
-    """Explain which table of a statement is not the one that it was; empty where all are."""
-    if deployment.external:
-        return ""
-    return (
-        why_other_sink(world, deployment)
-        or _why_deleted_keys_gone(world, deployment)
-        or _why_other_source(world, deployment)
-        or _why_other_static_side(world, deployment)
-    )
 
 
 def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
@@ -134,7 +124,7 @@ def _why_deleted_keys_gone(world: AgentContext, deployment: Deployment) -> str:
 
 def _lost_columns(world: AgentContext, deployment: Deployment) -> list[str]:
     """Return the columns of a version that its table, as its log says, has under that name no more."""
-    there = world.files.columns(deployment.folder, deployment.format)
+    there = world.files.columns(deployment.folder, deployment.stored_as)
     names = {column.lower() for column in there or deployment.columns}
     return [column for column in deployment.columns if column.lower() not in names]
 
@@ -143,7 +133,7 @@ def _why_other_static_side(world: AgentContext, deployment: Deployment) -> str:
     """Explain which column a statement reads of a static side that has it no more; empty where all are there."""
     for binding in deployment.bindings:
         side = None if binding.streamed else world.ledger.deployment(binding.parent, binding.version)
-        if side is None or not (lost := _lost_columns(world, side)):
+        if side is None or side.external or not (lost := _lost_columns(world, side)):
             continue
         parsed = parsed_statement(deployment)
         read = [each for each in lost if says_star(parsed) or re.search(rf"\b{re.escape(each)}\b", parsed.select, re.I)]
@@ -167,13 +157,14 @@ def takes_changes(read: TableRead) -> bool:
     return not _TAKE_CHANGES.isdisjoint(key.lower() for key, _ in read.options)
 
 
-def _why_other_source(world: AgentContext, deployment: Deployment) -> str:
+def _other_source(world: AgentContext, deployment: Deployment) -> Unlike | None:
+    """Find the first stream of a statement whose table is not what it has read; None where all are."""
     parents = {}
     for binding in deployment.bindings:
         if binding.streamed and (parent := world.ledger.deployment(binding.parent, binding.version)) is not None:
             parents[binding.parent, binding.version] = parent
     if not any(table_format(parent.format).transaction_log for parent in parents.values()):
-        return ""
+        return None
     reads = streamed_reads(deployment)
     sources = streamed_sources(deployment, reads, parents)
     take_changes = frozenset(n for n, read in enumerate(reads) if takes_changes(read))
@@ -181,8 +172,10 @@ def _why_other_source(world: AgentContext, deployment: Deployment) -> str:
         deployment.checkpoint, sources, take_changes=take_changes, tracked=tracks_schemas(deployment)
     )
     if other is None:
-        return ""
+        return None
     table, why = other
     version = next((version for parent, version in parents if parent == table), 0)
     name = query_name(deployment.table, deployment.version)
-    return f"{physical_name(table, version)}, which {name} reads, {why}"
+    if not version:
+        return Unlike(f"{table}, which {name} reads, {why}", remedy_for_input(deployment, why))
+    return Unlike(f"{physical_name(table, version)}, which {name} reads, {why}", _remedy(deployment))

@@ -6,17 +6,22 @@ A version has a table, and a second one where rows from before its first were le
 from core.ports.spark import CatalogTable, Pointer
 from core.ports.storage import Checkpoints, VersionFolders
 from pipelines.agent.context import WRITE_CALL_S, PoolConnection
-from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.agent.deployment_compiler import EnvironmentLayout, column_types
 from state.row_types import Deployment
 
 
 def tables_of(
     layout: EnvironmentLayout, deployment: Deployment, logs: Checkpoints | None = None
 ) -> tuple[CatalogTable, ...]:
-    """Return the tables of a version as a catalog is to have them; with `logs` they exist, with the columns there."""
+    """Return the tables of a version as a catalog is to have them; with `logs` they exist, with the columns there.
+
+    What others write counts as it is declared: in which columns it is another one each of its readers is told itself.
+    """
 
     def table(name: str, ddl: str, folder: str) -> CatalogTable:
         columns = logs.columns(folder, deployment.format) if logs is not None else None
+        if deployment.external and logs is not None:
+            columns = dict(column_types(deployment.texts, deployment.table))
         return CatalogTable(name, ddl, exists=logs is not None, columns=columns)
 
     name = layout.catalog_name(deployment.table, deployment.version)

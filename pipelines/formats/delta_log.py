@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-import pyarrow.parquet
-
+from pipelines.formats.delta_checkpoints import STATE, Columns, actions_in, checkpoints_in
 from pipelines.formats.delta_data_files import DataFile, Totals, is_elsewhere
-from pipelines.formats.delta_log_files import checkpoints_in, commits_in
+from pipelines.formats.delta_log_files import commits_in
+from pipelines.formats.delta_protocol import why_unreadable
 from pipelines.storage.file_stream_logs import local_path
 
 KEPT_COMMITS = 10_000
@@ -35,11 +35,6 @@ _BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE", "MERGE
 
 _OURS = "headgate_gone"
 """Stands in the conditions of a keyed statement's MERGE, which its commit repeats (4.4.0)."""
-
-_CHECKPOINT_COLUMNS = (
-    "add.path", "add.size", "add.modificationTime", "add.stats", "add.deletionVector.cardinality",
-    "txn.appId", "txn.version", "metaData.id", "metaData.configuration", "metaData.schemaString",
-)  # fmt: skip
 
 
 class NoDeltaLog(Exception):
@@ -93,6 +88,7 @@ class Actions:
     id: str = ""
     configuration: Mapping[str, str] = field(default_factory=dict)
     schema: str = ""
+    protocol: Mapping[str, Any] | None = None
 
 
 class DeltaLog:
@@ -129,6 +125,8 @@ class DeltaLog:
         self._commits: dict[int, Commit] = {}
         self._snapshot: tuple[int, list[DataFile]] | None = None
         self._snapshot_used = False
+        self._unread = ""
+        """What it asks for that is not read here: then all that is known of it may be wrong."""
         self._inode: tuple[int, int] | None = None
         self._mark: _Mark | None = None
         """What the file of the newest version was when it was read."""
@@ -155,6 +153,8 @@ class DeltaLog:
         self._snapshot_used = False
         while (actions := self.read(self.head + 1)) is not None:
             self._take(self.head + 1, actions)
+        if self._unread:
+            raise ValueError(self._unread)
         if self.head < 0:
             if commits := commits_in(self.place):
                 raise ValueError(f"it begins with version {min(commits)}, and no checkpoint that is read is before it")
@@ -228,6 +228,10 @@ class DeltaLog:
             for found in _structs(table.get("metaData")):
                 self.id, self.configuration = str(found["id"]), dict(found["configuration"] or ())
                 self.schema = str(found["schemaString"])
+            for protocol in _structs(table.get("protocol")):
+                self._unread = why_unreadable(protocol)
+        if not self.id:
+            raise ValueError(f"its checkpoint of version {newest} does not say of which table it is")
         self._active = self.produced = Totals.of(state.values())
         self.newest_at = max((file.at for file in state.values()), default=None)
         self.head, self._mark = newest, self._mark_of(newest)
@@ -237,6 +241,8 @@ class DeltaLog:
         self._commits[version] = commit
         self._commits.pop(version - KEPT_COMMITS, None)
         self.head, self._mark = version, actions.mark
+        if actions.protocol is not None:
+            self._unread = why_unreadable(actions.protocol)
         if actions.id:
             self.id, self.configuration, self.schema = actions.id, actions.configuration, actions.schema
         self.produced = self.produced.plus(commit.files, commit.bytes, commit.rows, commit.at)
@@ -286,20 +292,14 @@ class DeltaLog:
         return state
 
     def checkpoints(self) -> list[tuple[int, str]]:
-        """List the whole checkpoints by version; one in several parts is there once its last part is."""
+        """List the files of whole checkpoints by version."""
         return checkpoints_in(self.place)
 
-    def _tables_of(self, version: int) -> Iterator[dict[str, list[Any]]]:
-        """Read the parts of a checkpoint, a few thousand rows at once."""
+    def _tables_of(self, version: int) -> Iterator[Columns]:
+        """Read the files of a checkpoint, a few thousand rows at once."""
         for each, name in self.checkpoints():
-            if each != version:
-                continue
-            with pyarrow.parquet.ParquetFile(f"{self.place}/{name}") as file:
-                there = set(file.schema_arrow.names)
-                if "sidecar" in there:
-                    raise ValueError(f"{name} has parts of its own (checkpoint policy v2), which are not read")
-                for batch in file.iter_batches(columns=list(_CHECKPOINT_COLUMNS)):
-                    yield {column: batch.column(column).to_pylist() for column in batch.schema.names}
+            if each == version:
+                yield from actions_in(self.place, name, STATE)
 
     def _is_as_read(self) -> bool:
         """Return whether the file of the newest version is there, and is the one that was read."""
@@ -315,13 +315,10 @@ class DeltaLog:
 
     def read(self, version: int) -> Actions | None:
         """Read one commit; None where it is not there."""
-        path = self.path(version)
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(self.path(version), encoding="utf-8") as file:
                 found, about = _actions(file), os.fstat(file.fileno())
-                found.mark = _mark(about)
-                if found.at is None:
-                    found.at = about.st_mtime
+                found.mark, found.at = _mark(about), about.st_mtime if found.at is None else found.at
         except FileNotFoundError:
             return None
         return found
@@ -347,6 +344,8 @@ def _actions(lines: Iterable[str]) -> Actions:
         elif meta := action.get("metaData"):
             found.id, found.configuration = str(meta["id"]), meta.get("configuration") or {}
             found.schema = str(meta.get("schemaString") or "")
+        elif protocol := action.get("protocol"):
+            found.protocol = protocol
         elif info := action.get("commitInfo"):
             found.operation, found.tag = str(info.get("operation", "")), str(info.get("userMetadata") or "")
             said = info.get("operationParameters") or {}

@@ -7,8 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow.parquet
-
+from pipelines.formats.delta_checkpoints import actions_in
 from pipelines.formats.delta_log import Commit, DeltaLog
 
 _PHYSICAL = "delta.columnMapping.physicalName"
@@ -60,9 +59,8 @@ def _schema_at(log: DeltaLog, version: int) -> str:
         if actions is not None and actions.schema:
             return actions.schema
     for name in (name for each, name in whole if each == begin):
-        with pyarrow.parquet.ParquetFile(f"{log.place}/{name}") as file:
-            for batch in file.iter_batches(columns=["metaData.schemaString"]):
-                for row in batch.column("metaData").to_pylist():
-                    if row is not None and row["schemaString"]:
-                        return str(row["schemaString"])
+        for found in actions_in(log.place, name, ("metaData.schemaString",)):
+            for row in found.get("metaData", ()):
+                if row is not None and row["schemaString"]:
+                    return str(row["schemaString"])
     return ""

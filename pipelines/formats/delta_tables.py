@@ -23,7 +23,6 @@ from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
 from pipelines.formats.delta_readers import DeltaReaders, first_without_files
 from pipelines.formats.delta_renames import lost_column
 from pipelines.formats.delta_upkeep import since_checkpoint, unread_before
-from pipelines.storage.file_stream_logs import local_path
 
 _DELTA = TABLE_FORMATS["delta"]
 
@@ -35,7 +34,10 @@ KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
 
 
 class DeltaTables:
-    """Reads logs again and again, each time what is new; all of one round share a look at a table."""
+    """Reads logs again and again, each time what is new; all of one round share a look at a table.
+
+    A folder is that of the table itself, as a path, with `_delta_log` in it.
+    """
 
     def __init__(self, *, refresh_s: float = REFRESH_S) -> None:
         self._refresh_s = refresh_s
@@ -47,7 +49,7 @@ class DeltaTables:
         self._offsets: dict[str, tuple[int, Mapping[int, DeltaOffset]]] = {}
 
     def identity(self, folder: str) -> str:
-        """Return the id of the table in a version's folder; empty where there is none."""
+        """Return the id of the table; empty where there is none."""
         with self._lock, suppress(NoDeltaLog):
             return self._log(folder, newest=True).id
         return ""
@@ -57,6 +59,12 @@ class DeltaTables:
         with self._lock, suppress(NoDeltaLog):
             return columns_of(self._log(folder).schema)
         return None
+
+    def properties(self, folder: str) -> Mapping[str, str]:
+        """Return the properties of a table; none where there is no table."""
+        with self._lock, suppress(NoDeltaLog):
+            return dict(self._log(folder).configuration)
+        return {}
 
     def sink_batch(self, folder: str, query: str) -> int | None:
         """Return the newest batch of a query that its table has; None where it has none."""
@@ -256,8 +264,8 @@ class DeltaTables:
         return None
 
     def is_there(self, folder: str) -> bool:
-        """Return whether a version's folder holds a table with a log."""
-        return os.path.isdir(f"{_DELTA.place_in(local_path(folder.rstrip('/')))}/_delta_log")
+        """Return whether a folder holds a table with a log."""
+        return os.path.isdir(f"{folder}/_delta_log")
 
     def keeps_all(self, folder: str) -> bool:
         """Return whether no row was taken out of a table as far as its log is known."""
@@ -285,14 +293,13 @@ class DeltaTables:
 
     def _log(self, folder: str, *, newest: bool = False) -> DeltaLog:
         """Return a log as it was lately, or is now; raises NoDeltaLog."""
-        place = _DELTA.place_in(local_path(folder.rstrip("/")))
-        log, at = self._logs.get(place) or (DeltaLog(place), -self._refresh_s)
+        log, at = self._logs.get(folder) or (DeltaLog(folder), -self._refresh_s)
         now = time.monotonic()
         if newest or now - at >= self._refresh_s:
             log.refresh()
             at = now
-        self._logs[place] = (log, at)
-        self._logs.move_to_end(place)
+        self._logs[folder] = (log, at)
+        self._logs.move_to_end(folder)
         if len(self._logs) > KEPT_LOGS:
             self._logs.popitem(last=False)
         return log

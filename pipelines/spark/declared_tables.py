@@ -82,13 +82,13 @@ def why_other_columns(declared: TableDdl, found: Mapping[str, str]) -> str:
         there = types.get(column.name.lower())
         if there is None:
             return f"has no {column.name} {column.type} in the catalog"
-        kinds = (_plain_type(there), _plain_type(column.type))
+        kinds = (plain_type(there), plain_type(column.type))
         if _TRUNCATED not in there and kinds[0] != kinds[1] and not (widens and is_wider(*kinds)):
             return f"has {column.name} {there} in the catalog, not {column.name} {column.type}"
     return ""
 
 
-def _plain_type(kind: str) -> str:
+def plain_type(kind: str) -> str:
     """Return a type as DESCRIBE and a declaration both write it: names of fields without quotes, and types alone."""
     return _SAID_OF_FIELD.sub("", kind.lower()).replace("`", "")
 

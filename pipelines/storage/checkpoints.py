@@ -298,7 +298,7 @@ class FileCheckpoints:
         """Return the query under which a table's own record goes on; empty where it names none."""
         return ""
 
-    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...] | SeenLog:
+    def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
         """Return the files of a source, those of a table up to batch `upto` of its own record."""
         with reachable(folder):
             return checkpoint_forks.seen_files(folder, upto)

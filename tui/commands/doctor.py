@@ -21,6 +21,8 @@ def doctor(context: CommandContext) -> int:
     if project and project.ok and place:
         project = doctor_checks.check_tables(folder, context.operations.declared)
     checks += [project] if project else []
+    if project and project.ok and place:
+        checks += doctor_checks.check_inputs(context.environ, place, context.operations.declared)
     if place:
         checks += [doctor_checks.check_home(place), doctor_checks.check_agent(place, context.operations.client)]
         checks += [doctor_checks.check_pool(place), doctor_checks.check_ledger(place)]

@@ -65,6 +65,24 @@ def check_engine(environ: Mapping[str, str], place: SelectedEnvironment | None =
     words = ["--json"]
     if place is not None:
         words += ["--project", place.folder, "--env", place.environment, "--home", place.where.home]
+    return _ask_the_spark_side(environ, words)
+
+
+def check_inputs(
+    environ: Mapping[str, str], place: SelectedEnvironment, declared: "Callable[[], ProjectDeclaration]"
+) -> tuple[DoctorCheck, ...]:
+    """Ask the Spark side about tables with a log that others write: there, and with the columns that are declared."""
+    from core.model.table_formats import table_format
+
+    tables = declared().project.tables.values()
+    paths = [t.ddl.path for t in tables if t.external and table_format(t.parsed_ddl.format).transaction_log]
+    if not paths:
+        return ()
+    words = ["--json", "--project", place.folder, "--data", place.data, "--inputs", *paths]
+    return _ask_the_spark_side(environ, words)
+
+
+def _ask_the_spark_side(environ: Mapping[str, str], words: Sequence[str]) -> tuple[DoctorCheck, ...]:
     try:
         done = os_processes.run_module("pipelines.doctor", words, environ, seconds=60)
         found = json.loads(done.stdout)["checks"]

@@ -116,8 +116,8 @@ class TableStatisticsCollector:
         deployment, files = by_version[key], self._world.files
         now = self._world.clock()
         try:
-            held = files.contents(deployment.folder, deployment.format)
-            history = files.log_history(deployment.folder, deployment.format)
+            held = files.contents(deployment.folder, deployment.stored_as)
+            history = files.log_history(deployment.folder, deployment.stored_as)
             gone = None
             if not deployment.external:
                 sources = streamed_sources(deployment, streamed_reads(deployment), by_version)

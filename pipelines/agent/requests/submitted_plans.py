@@ -29,6 +29,7 @@ from core.project_files.loader import read_project
 from core.project_files.parse_cache import ParseCache
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
+from pipelines.agent.inputs_with_logs import refuse_unlike_inputs
 from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_lane import RunLane
@@ -74,6 +75,7 @@ class SubmittedPlans:
             raise Refused(about(first.table, first.summary), remedy=first.remedy)
         refuse_not_executable(plan)
         self._refuse_without_connector(project, plan)
+        refuse_unlike_inputs(self._world, project, plan)
         return self._keep(caller, plan, args, made_at)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def seed(run: OpenRun, step: Step) -> RunEvidence:
         return StepFailed(step.n, run.stopped_words(step.table))
     by_version = {(d.table, d.version): d for d in world.ledger.deployments()}
     sources = streamed_sources(made, streamed_reads(made), by_version)
-    seen = tuple(world.files.seen(folder) if folder else () for _, _, folder, _ in sources)
+    seen = tuple(world.files.seen(folder, format=format) if folder else () for _, _, folder, format in sources)
     # What a table with a log holds is read by a batch, and what such a batch has read is said of files as well.
     batch = 0 if any(isinstance(files, SeenLog) for files in seen) else None
     try:

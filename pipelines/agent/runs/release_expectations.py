@@ -109,7 +109,7 @@ def of_release(
 
 def _static_side(world: AgentContext, old: Deployment, side: Deployment) -> Expectation:
     """Return what rows explain that came into a static side after its reader had been started: it has not seen them."""
-    found = world.files.contents(side.folder, side.format)
+    found = world.files.contents(side.folder, side.stored_as)
     if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
         return Expectation()
     why = f"it has changed since {query_name(old.table, old.version)} was started"

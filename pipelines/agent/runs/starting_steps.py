@@ -10,9 +10,11 @@ from core.plan.model import Step
 from core.ports.storage import FolderTaken
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.sql.log_starts import read_log_start
+from pipelines.agent import version_tables
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.deployment_compiler import column_types, streamed_reads, tracks_schemas
 from pipelines.agent.deployment_lifecycle import stop
+from pipelines.agent.inputs_with_logs import refuse_input_unlike
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.paused_readers import paused_readers
 from pipelines.agent.table_identities import takes_changes
@@ -25,11 +27,14 @@ PENDING = "started, first batch pending"
 def register(run: OpenRun, step: Step) -> RunEvidence:
     """Put an external table into the catalog."""
     built = run.built(step)
-    name = run.world.layout.catalog_name(step.table, 0)
-    pool = run.world.pool.connection()
-    pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
+    pool, logs, id = run.world.pool.connection(), None, ""
+    if table_format(built.format).transaction_log:
+        # With columns, or where there is no log, Spark would make a table in the folder of others (4.4.0).
+        refuse_input_unlike(run.world, built)
+        logs, id = run.world.files, run.world.files.identity(built.folder, built.stored_as)
+    version_tables.register(pool, run.world.layout, built, logs=logs)
     before = run.world.ledger.deployment(step.table, 0)
-    running = replace(built, state=State.RUNNING, recorded=before.recorded if before else 0)
+    running = replace(built, state=State.RUNNING, recorded=before.recorded if before else 0, table_id=id)
     run.world.ledger.put_deployment(running)
     return StepDone(step.n)
 
@@ -69,7 +74,7 @@ def _why_not_begun(run: OpenRun, built: Deployment) -> str:
         if parent is None:
             return f"{start.table} is not there"
         takes = {"takes_changes": takes_changes(reads[start.table]), "tracked": tracks_schemas(built)}
-        if why := run.world.files.why_not_from(parent.folder, parent.format, start, **takes):
+        if why := run.world.files.why_not_from(parent.folder, parent.stored_as, start, **takes):
             return why
     return ""
 
@@ -129,7 +134,8 @@ def alter(run: OpenRun, step: Step) -> RunEvidence:
         if format.widening_property:
             pool.call(WRITE_CALL_S, pool.tables.widen_columns, name, columns, format.widening_property)
         run.world.faults.pass_by("alter done")
-        run.world.files.note(built.folder, run.folder_note(built))
+        if not built.external:
+            run.world.files.note(built.folder, run.folder_note(built))
         changes = {"compiled_ddl": built.compiled_ddl, "columns": built.columns}
         run.world.ledger.update_deployment(step.table, step.version, **changes)
     return StepDone(step.n, f"stopped for it: {', '.join(stopped)}" if stopped else "")

@@ -15,7 +15,8 @@ from core.plan.model import Plan
 from core.plan.rendering import plan_lines
 from core.plan.request import PlanRequest, command_words, parse_choice, parse_choices, parse_start
 from core.planning.planner import make_plan
-from core.project.model import Project, Settings
+from core.project.model import Project, Settings, Table
+from core.sql.ddl_reader import read_ddl
 from tests.support.domain_builders import actions, deployed, plan, project, running, steps, table
 
 FIGURES = {
@@ -288,3 +289,31 @@ def test_another_change_of_an_external_table_is_refused() -> None:
     after = project(table("src", columns="id string"))
     found = plan(after, running(before), "src")
     assert [r.summary for r in found.refusals] == ["src is external and changed: column id: bigint → string"]
+
+
+def on_delta(columns: str, rest: str = "LOCATION 'landing'") -> Table:
+    """Return an external table with a log."""
+    found = table("src")
+    text = f"CREATE TABLE src ({columns}) USING delta {rest}"
+    ddl, problems = read_ddl(text, "ddl.src.sql")
+    assert ddl is not None, problems
+    return replace(found, ddl=replace(found.ddl, text=text), parsed_ddl=ddl)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [on_delta("id bigint, v string"), on_delta("id decimal(10,2)"), on_delta("v string"),
+     on_delta("id int", "LOCATION 'landing' TBLPROPERTIES ('delta.enableChangeDataFeed'='true')")],
+    ids=["added", "another type", "another column", "a property"],
+)  # fmt: skip
+def test_other_columns_of_an_external_table_with_a_log_are_registered_and_nothing_is_altered(after: Table) -> None:
+    before, declared = project(on_delta("id int"), table("a", "src")), project(after, table("a", "src"))
+    found = plan(declared, running(before), "src")
+    assert steps(found) == ["register src@0"] and not found.refusals
+    assert actions(found) == {"src": "restart"}, "what its readers meet others have done before"
+
+
+def test_an_external_table_with_a_log_that_lies_elsewhere_is_another_one() -> None:
+    before, after = project(on_delta("id int")), project(on_delta("id int", "LOCATION 'lake'"))
+    found = plan(after, running(before), "src")
+    assert [r.summary for r in found.refusals] == ["src is external and changed: location: landing → lake"]

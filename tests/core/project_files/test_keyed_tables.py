@@ -182,7 +182,7 @@ def test_a_stream_of_changes_needs_a_table_that_records_them() -> None:
     [
         ("SELECT id, v AS what FROM STREAM k", "c streams the changes of k and does not say which"),
         ("SELECT id, v AS what FROM STREAM k WITH ('readChangeFeed'='false')",
-         "c streams the rows of k, which replaces rows by key: Spark ends it at the first"),
+         "c streams the rows of k, which replaces rows by key: Spark ends it at an update"),
         ("SELECT id, _change_type AS what FROM STREAM k", ""),
         ("SELECT id, v AS what FROM STREAM k WITH ('readChangeFeed'='true')",
          "c streams the changes of k and does not say which"),
@@ -241,7 +241,7 @@ def test_a_condition_of_a_version_is_written_around_a_stream_of_changes() -> Non
     ("child", "yml", "expected"),
     [
         ("SELECT id, v AS what FROM STREAM k", "trigger: 1 second\nreads: rows\n",
-         "c.yml:2: c streams the rows of k, which replaces rows by key: Spark ends it at the first"),
+         "c.yml:2: c streams the rows of k, which replaces rows by key: Spark ends it at an update"),
         ("SELECT id, v AS what FROM STREAM k WITH ('skipChangeCommits'='true')", "reads: rows\n", ""),
         ("SELECT id, _change_type AS what FROM STREAM k", "reads: changes\n", ""),
         ("SELECT id, v AS what FROM STREAM src", "\nreads: changes\n",

@@ -286,6 +286,19 @@ def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None
          "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e has no statement and no LOCATION"),
         (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING kafka")),
          "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e is kafka, which this version cannot read"),
+        (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta LOCATION '/lake/e'")),
+         "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e is delta, and headgate.yml names no connector delta"),
+        (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta")),
+         "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e has no statement and no LOCATION"),
+        (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta LOCATION 's3a://lake/e'")),
+         "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: "
+         "e lies at s3a://lake/e, and the log of a table is read from a file system only"),
+        (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta LOCATION '/lake/a%20b'")),
+         "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: "
+         "e lies at /lake/a%20b, and %20 is a letter to Spark's catalog and three to Delta"),
+        (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING delta LOCATION 'file:/lake/a%20b'")),
+         "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: "
+         "e lies at file:/lake/a%20b, and %20 is a letter to Spark's catalog and three to Delta"),
         (("pipelines/facts/p/a/other.yml", "owner: x"),
          "pipelines/facts/p/a/other.yml: other.yml matches no table in its folder"),
         (("pipelines/facts/p/a/a.yaml", "owner: x"), "pipelines/facts/p/a/a.yaml: a.yaml is ignored"),
@@ -401,3 +414,52 @@ def test_a_changed_default_is_a_change_of_each_table_that_was_deployed_with_the_
 @pytest.mark.parametrize("select", ["*", "src.*", "* EXCEPT (kind)", "*, 1 AS id"])
 def test_columns_behind_a_star_are_left_to_spark(select: str) -> None:
     assert problems(texts(src="", a=f"SELECT {select} FROM STREAM src")) == []
+
+
+@pytest.mark.parametrize(
+    "place", ["/lake/orders", "lake/orders", "/lake/a b", "file:/lake/orders", "file:///lake/orders"]
+)
+def test_a_delta_table_of_others_is_streamed_and_read_as_a_static_side(place: str) -> None:
+    with_delta = MANIFEST + "connectors: {delta: {}}\n"
+    orders = ("pipelines/sources/p/orders/sql-scripts/ddl.orders.sql",
+              ddl("orders", rest=f"USING delta LOCATION '{place}'"))  # fmt: skip
+    found = texts(orders, a="SELECT id FROM STREAM orders", b="SELECT a.id FROM STREAM a JOIN orders o ON o.id = a.id")
+    declared = good(found | {"headgate.yml": with_delta}).tables[T("orders")]
+    assert declared.external and declared.parsed_ddl.location == place
+
+
+FEED = "TBLPROPERTIES ('delta.enableChangeDataFeed'='true')"
+KINDS = "SELECT id FROM STREAM orders WHERE _change_type = 'insert'"
+
+
+def with_orders(select: str, yml: str = "", rest: str = "") -> Mapping[str, str]:
+    place = "pipelines/sources/p/orders/sql-scripts/ddl.orders.sql"
+    orders = (place, ddl("orders", rest=f"USING delta LOCATION '/lake/orders' {rest}"))
+    found = texts(orders, ("pipelines/facts/p/a/a.yml", yml), a=select)
+    return found | {"headgate.yml": MANIFEST + "connectors: {delta: {}}\n"}
+
+
+@pytest.mark.parametrize(
+    ("select", "yml", "rest", "expected"),
+    [
+        (KINDS, "reads: changes\n", FEED, []),
+        ("SELECT id FROM STREAM orders", "", FEED, []),
+        (KINDS.replace("orders ", "orders WITH ('readChangeFeed'='true') "), "", FEED, []),
+        (KINDS, "reads: changes\n", "",
+         ["pipelines/facts/p/a/a.yml:1: a takes changes, and nothing that it streams records any"]),
+        (KINDS.replace("orders ", "orders WITH ('readChangeFeed'='true') "), "", "",
+         [f"{SRC_A}/dml.a.sql:2: a streams the changes of orders, which records none"]),
+        ("SELECT id FROM STREAM orders", "reads: changes\n", FEED,
+         [f"{SRC_A}/dml.a.sql:2: a streams the changes of orders and does not say which"]),
+    ],
+)  # fmt: skip
+def test_changes_of_a_table_of_others_are_taken_where_both_sides_say_so(
+    select: str, yml: str, rest: str, expected: list[str]
+) -> None:
+    found = with_orders(select, yml, rest)
+    assert problems(found) == expected
+    for problem in read_project(found)[1]:
+        assert problem.remedy and ("mode: upsert" not in problem.remedy)
+    if not expected:
+        (read,) = good(found).tables[T("a")].parsed.reads  # type: ignore[union-attr]
+        assert read.takes_changes is ("_change_type" in select)

@@ -310,6 +310,7 @@ class ScriptedFiles:
     """Of a table with a log, by batch."""
     by_hand: dict[str, tuple[int, str]] = field(default_factory=dict)
     types: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    said: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Tables with rows that no statement has written: the version, and what did it."""
     seeded: list[tuple[str, int | None, str]] = field(default_factory=list)
     """Checkpoints that were seeded, each with its batch and the one that it is like."""
@@ -366,6 +367,9 @@ class ScriptedFiles:
     def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
         return self.types.get(folder)
 
+    def properties(self, folder: str, format: str) -> Mapping[str, str]:
+        return self.said.get(folder, {})
+
     def log_history(self, folder: str, format: str) -> LogHistory | None:
         return None
 
@@ -415,7 +419,7 @@ class ScriptedFiles:
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
         return (f"{folder}/part-0.parquet",)
 
-    def seen(self, folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
+    def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...]:
         return (SeenFile(f"file://{folder}/part-0.parquet", 1),)
 
     def seed(

@@ -101,26 +101,33 @@ def test_a_query_that_ended_with_an_error_has_failed_and_is_not_started_again(
 
 
 @pytest.mark.parametrize(
-    ("error_class", "other", "said"),
+    ("error_class", "other", "told", "said"),
     [
         (
             "DELTA_METADATA_MISMATCH",
             "id-2",
+            "HEADGATE_TABLE_REPLACED",
             "the table of a@v1 was re-created: its id is id-2 and was id-1; headgate plan",
         ),
-        ("DELTA_METADATA_MISMATCH", "id-1", "A mismatch."),
-        ("DIVIDE_BY_ZERO", "id-2", "A mismatch."),
+        ("DELTA_METADATA_MISMATCH", "id-1", "DELTA_METADATA_MISMATCH", "A mismatch."),
+        ("DIVIDE_BY_ZERO", "id-2", "DIVIDE_BY_ZERO", "A mismatch."),
     ],
 )
 def test_a_query_that_ended_over_another_table_says_which_and_what_to_do(
-    error_class: str, other: str, said: str, world: AgentContext, pool: Any, reconciler: Reconciler
+    error_class: str,
+    other: str,
+    told: str,
+    said: str,
+    world: AgentContext,
+    pool: Any,
+    reconciler: Reconciler,
 ) -> None:
     found = deploy(world, format="delta", table_id="id-1")
     world.files.ids[found.folder] = other  # type: ignore[attr-defined]  # Scripted.
     ended = ReportedQuery("a@v1", "q", "r1", False, error_class=error_class, error="A mismatch.")
     assert reconcile(reconciler, ended=(ended,)) == "failed"
     row = world.ledger.deployment(A, 1)
-    assert row is not None and row.error_class == error_class and row.error.startswith(said)
+    assert row is not None and row.error_class == told and row.error.startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,21 @@
 """Logs and lag of Delta tables without Spark: what is read again, what is refused, what a round costs."""
 
+import json
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet as parquet
 import pytest
 from delta_files import WrittenLog, commit_batch, offset_line
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
+from core.model.table_formats import format_of_others
 from core.observed.table_statistics import SMALL_FILE
+from core.ports.storage import SeenLog
 from pipelines.formats import delta_log, delta_upkeep
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.formats.delta_log import CommitsGone, DeltaLog, NoDeltaLog
@@ -279,14 +284,14 @@ def test_a_hundred_statements_over_a_hundred_parents_are_measured_within_a_secon
 def test_small_files_and_the_log_since_its_checkpoint_are_counted_once_for_each_version(tmp_path: Path) -> None:
     written, tables = WrittenLog(tmp_path / "t"), DeltaTables(refresh_s=0)
     small, large = written.commit(10, SMALL_FILE // 100)
-    found = tables.contents(str(tmp_path / "t"))
+    found = tables.contents(str(tmp_path / "t/delta"))
     assert found is not None and (found.files, found.small_files, found.log_entries) == (2, 1, 2)
     assert found.log_bytes == sum(path.stat().st_size for path in written.log.iterdir())
     for _ in range(3):
         written.commit(1, removes=(small,))
-    found = tables.contents(str(tmp_path / "t"))
+    found = tables.contents(str(tmp_path / "t/delta"))
     assert found is not None and (found.files, found.small_files, found.log_entries) == (4, 3, 5)
-    assert large in {file.path for file in DeltaTables()._log(str(tmp_path / "t")).files_at(4)}
+    assert large in {file.path for file in DeltaTables()._log(str(tmp_path / "t/delta")).files_at(4)}
 
 
 def test_a_log_that_is_far_behind_its_checkpoint_has_a_length_and_no_size(
@@ -295,7 +300,7 @@ def test_a_log_that_is_far_behind_its_checkpoint_has_a_length_and_no_size(
     monkeypatch.setattr(delta_upkeep, "LOOKED_AT", 3)
     written, tables = WrittenLog(tmp_path / "t"), DeltaTables(refresh_s=0)
     for expected in ((1, True), (2, True), (3, True), (4, False)):
-        found = tables.contents(str(tmp_path / "t"))
+        found = tables.contents(str(tmp_path / "t/delta"))
         assert found is not None and (found.log_entries, found.log_bytes is not None) == expected
         written.commit(1)
 
@@ -323,9 +328,13 @@ def test_a_log_whose_beginning_cannot_be_read_is_refused_in_words_and_not_taken_
 ) -> None:
     log = WrittenLog(tmp_path)
     log.commit(1)
-    (log.log / f"{1:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json").write_text("{}")
+    damaged = log.log / f"{1:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+    damaged.write_text("{}")
     (log.log / f"{0:020}.{1:020}.compacted.json").write_text("{}")
     (log.log / f"{0:020}.json").unlink()
+    with pytest.raises(TryAgain, match="its checkpoint of version 1 does not say of which table it is"):
+        files.identity(str(tmp_path), "delta")
+    damaged.unlink()
     with pytest.raises(TryAgain, match="begins with version 1, and no checkpoint that is read is before it"):
         files.identity(str(tmp_path), "delta")
     (log.log / f"{1:020}.json").unlink()
@@ -442,3 +451,76 @@ def test_the_id_of_a_table_is_told_by_the_folder_of_its_log(files: TableCheckpoi
     WrittenLog(tmp_path / "p", id="id-9").commit(1)
     assert files.log_id(f"{tmp_path}/p/delta") == "id-9"
     assert files.log_id(f"{tmp_path}/p") == ""
+
+
+PROTOCOL = {"minReaderVersion": 3, "minWriterVersion": 7}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        ({"minReaderVersion": 1, "minWriterVersion": 2}, ""),
+        (PROTOCOL | {"readerFeatures": ["deletionVectors", "v2Checkpoint"], "writerFeatures": ["rowTracking"]}, ""),
+        (PROTOCOL | {"readerFeatures": ["v3Time"], "writerFeatures": ["v3Time"]}, "it asks for v3Time, which is"),
+        (PROTOCOL | {"readerFeatures": [], "writerFeatures": ["coordinatedCommits-preview"]},
+         "it asks for coordinatedCommits-preview, which is not read here"),
+        ({"minReaderVersion": 4, "minWriterVersion": 9}, "it asks for readers of version 4"),
+    ],
+)  # fmt: skip
+def test_a_table_that_asks_for_more_than_is_read_here_has_no_figure(
+    protocol: dict[str, Any], words: str, files: TableCheckpoints, tmp_path: Path
+) -> None:
+    log, source = WrittenLog(tmp_path), (0, P, str(tmp_path), "delta")
+    log.commit(5)
+    log._write([{"protocol": protocol}], time.time())
+    log.commit(2)
+    if not words:
+        assert files.rows(str(tmp_path), "delta") == 7
+        return
+    for look in (
+        lambda: files.rows(str(tmp_path), "delta"),
+        lambda: files.lag(str(tmp_path / "c"), (source,)),
+        lambda: files.identity(str(tmp_path), "delta"),
+    ):
+        with pytest.raises(TryAgain, match=words):
+            look()
+
+
+def test_a_checkpoint_of_policy_v2_is_read_with_the_files_that_it_names(
+    files: TableCheckpoints, tmp_path: Path
+) -> None:
+    log = WrittenLog(tmp_path)
+    for rows in (5, 7, 11):
+        log.commit(rows)
+    lines = [json.loads(line) for n in range(4) for line in (log.log / f"{n:020}.json").read_text().splitlines()]
+    adds = [line["add"] for line in lines if "add" in line]
+    (log.log / "_sidecars").mkdir()
+    rows = [{**add, "deletionVector": None} for add in adds[:2]]
+    parquet.write_table(pyarrow.table({"add": rows}), log.log / "_sidecars" / "one.parquet")
+    parquet.write_table(pyarrow.table({"add": [*adds[2:]]}), log.log / "_sidecars" / "two.parquet")
+    top = [line for line in lines if "metaData" in line]
+    top += [{"sidecar": {"path": f"{name}.parquet", "sizeInBytes": 1}} for name in ("one", "two")]
+    top += [{"txn": {"appId": "q", "version": 3}}, {"protocol": PROTOCOL | {"readerFeatures": ["v2Checkpoint"]}}]
+    for id in ("b", "a"):
+        place = log.log / f"{3:020}.checkpoint.{id}0a083e8-7026-4e79-81be-64bd76c43a11.json"
+        place.write_text("".join(json.dumps(line) + "\n" for line in top))
+    log.commit(13)
+    for version in range(4):
+        (log.log / f"{version:020}.json").unlink()
+    held = files.contents(str(tmp_path), "delta")
+    assert held is not None and (held.rows, held.files, held.log_entries) == (36, 4, 1)
+    assert files.sink_batch(str(tmp_path), format="delta", query="q") == 3
+
+
+def test_a_table_of_others_lies_in_its_own_folder_and_one_of_ours_below_it(tmp_path: Path) -> None:
+    files, others = TableCheckpoints("ledger"), format_of_others("delta")
+    log = WrittenLog(tmp_path)
+    log.commit(5)
+    assert (files.identity(str(tmp_path), "delta"), files.identity(str(tmp_path), others)) == ("id-1", "")
+    place = f"{tmp_path}/delta"
+    assert (files.identity(place, "delta"), files.identity(f"{place}/", others)) == ("", "id-1")
+    assert files.identity(f"file://{place}", others) == "id-1" and files.is_there(f"file:{place}")
+    assert (files.rows(place, others), files.lag("/none", ((0, P, place, others),))[0].rows) == (5, 5)
+    found = files.seen(place, format=others)
+    assert isinstance(found, SeenLog) and found.version == 2
+    assert format_of_others("json") == "json"

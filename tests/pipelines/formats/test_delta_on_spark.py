@@ -93,7 +93,7 @@ def test_lag_within_the_initial_snapshot_and_within_a_version(lake: Any) -> None
     left = 30
     for batch, offset in sorted(offsets.items()):
         left -= written[batch]
-        waits = lake.files._delta.lag(offset, "p", lake.place("p"))
+        waits = lake.files._delta.lag(offset, "p", f"{lake.place('p')}/delta")
         # What was committed later waits as well at each of these offsets, as the log says now.
         assert waits.rows == left, (batch, offset)
         seen.append(waits.rows)

@@ -31,7 +31,7 @@ def struct(*fields: Any) -> dict[str, Any]:
 
 def why(log: WrittenLog, version: int, *, in_snapshot: bool = False, takes_changes: bool = False) -> str:
     offset = DeltaOffset(log.id, version, -1, in_snapshot)
-    return DeltaTables(refresh_s=0).why_other(offset, str(log.folder), takes_changes=takes_changes)
+    return DeltaTables(refresh_s=0).why_other(offset, f"{log.folder}/delta", takes_changes=takes_changes)
 
 
 ADD = pyarrow.struct(

@@ -188,7 +188,7 @@ def test_the_purge_leaves_what_a_clone_in_the_trash_needs(deployed: AgentContext
 def test_what_begins_now_stands_behind_the_newest_version(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployed.files, "seen", lambda folder, upto=None: SeenLog("{}", 13))
+    monkeypatch.setattr(deployed.files, "seen", lambda folder, format="": SeenLog("{}", 13))
     _, run = applied(deployed, pool, FILTERED, chosen("seeded", "now"))
     files: Any = deployed.files
     assert files.seeded == [(of(deployed, 2).checkpoint, 0, "")]

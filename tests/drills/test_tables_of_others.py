@@ -1,0 +1,139 @@
+"""A Delta table of others through agent and pool, while a session that is none of Headgate's writes it."""
+
+import json
+import os
+import shutil
+import signal
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tiny_project import DML, Tiny, tiny_that_runs, until
+
+from pipelines.spark.session import Session
+
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
+
+DDL = {
+    "landed": "CREATE TABLE landed (id BIGINT, kind STRING) USING delta LOCATION 'lake/orders';",
+    "kept": "CREATE TABLE kept (id BIGINT, kind STRING) USING delta;",
+}
+ERROR = 'SELECT error_class, error FROM deployment WHERE "table" = ? AND active = 1'
+SOURCES = """SELECT m.sources FROM measurement m JOIN deployment d ON d.id = m.deployment
+WHERE d."table" = 'kept' AND d.active = 1"""
+
+
+@dataclass
+class Owner:
+    """Who writes the table: a session of its own on the same server, which ends with it."""
+
+    tiny: Tiny
+    rows: int = 0
+
+    @property
+    def folder(self) -> Path:
+        return self.tiny.folder / "data/lake/orders"
+
+    def sql(self, *texts: str) -> None:
+        place = json.loads((self.tiny.home() / "pool.json").read_text())
+        token = (self.tiny.home() / "pool.token").read_text()
+        session = Session(f"sc://127.0.0.1:{place['port']}", token, str(uuid.uuid4()))
+        session.attach()
+        for text in texts:
+            session.spark.sql(text.format(t=f"delta.`{self.folder}`"))
+        session.close()
+
+    def make(self) -> None:
+        self.sql("CREATE TABLE {t} (id BIGINT, kind STRING) USING delta")
+
+    def append(self, rows: int, more: str = "") -> None:
+        self.sql(f"INSERT INTO {{t}} SELECT {self.rows} + 1 + id, 'a'{more} FROM range({rows})")
+        self.rows += rows
+
+    def log(self) -> list[str]:
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owner]:
+    given = {"ddl": DDL, "dml": {"kept": DML["kept"]}}
+    with tiny_that_runs(tmp_path_factory.mktemp("others"), landed=0, format="delta", **given) as tiny:
+        yield Owner(tiny)
+
+
+def arrived(owner: Owner, version: int = 1) -> bool:
+    return owner.tiny.ids("kept", version) == list(range(1, owner.rows + 1))
+
+
+def said(owner: Owner, table: str = "kept") -> str:
+    ((error_class, error),) = owner.tiny.ledger(ERROR, table)
+    return f"{error_class}: {error}"
+
+
+def test_nothing_is_made_where_there_is_no_table(owner: Owner) -> None:
+    owner.folder.parent.mkdir(parents=True)
+    refused = owner.tiny.run("plan", "--all")
+    assert refused.returncode != 0 and "landed has no table" in refused.stdout + refused.stderr
+    checks = json.loads(owner.tiny.run("doctor", "--json").stdout)["checks"]
+    (told,) = [check for check in checks if check["name"] == "inputs"]
+    assert not told["ok"] and told["remedy"] and not owner.folder.exists()
+
+
+def test_it_is_streamed_with_its_lag_and_survives_the_server(owner: Owner) -> None:
+    owner.make()
+    owner.append(20)
+    before = owner.log()
+    applied = owner.tiny.apply(owner.tiny.plan("--all"))
+    assert applied.returncode == 0, applied.stdout + applied.stderr
+    until(lambda: arrived(owner), 60, "all rows are in kept")
+    assert owner.log() == before, "nothing was made there"
+    owner.tiny.done("stop", "kept", "--confirm", "yes")
+    owner.append(7)
+
+    def waiting() -> bool:
+        ((found,),) = owner.tiny.ledger(SOURCES)
+        (source,) = json.loads(str(found))
+        return (source["rows"], source["versions"], source["exact"]) == (7, 1, True)
+
+    until(waiting, 30, "seven rows in one version wait")
+    os.kill(owner.tiny.pool_pid(), signal.SIGKILL)
+    until(lambda: owner.tiny.run("start", "kept", "--confirm", "yes").returncode == 0, 120, "it starts again")
+    owner.append(5)
+    until(lambda: arrived(owner), 90, "each row came once")
+
+
+def test_a_column_that_its_owner_adds_loses_no_row(owner: Owner) -> None:
+    owner.sql("ALTER TABLE {t} ADD COLUMNS (more INT)")
+    owner.append(3, ", 1")
+    until(lambda: owner.tiny.statements()["kept"]["state"] == "failed", 60, "Spark ends its reader")
+    owner.tiny.done("start", "kept", "--confirm", "yes")
+    until(lambda: arrived(owner), 90, "it goes on from its checkpoint")
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM {t} WHERE id <= 2", "RESTORE TABLE {t} TO VERSION AS OF 5"])
+def test_what_its_owner_changes_ends_its_reader_in_our_words(change: str, owner: Owner) -> None:
+    owner.sql(change)
+    until(lambda: owner.tiny.statements()["kept"]["state"] == "failed", 60, "its reader is ended")
+    assert f"landed, which kept@v{version(owner)} reads, was changed by {change.split()[0]} in version" in said(owner)
+    assert "headgate plan kept --rebuild reads what is there now" in said(owner)
+    rebuilt = owner.tiny.apply(owner.tiny.plan("kept", "--rebuild"))
+    assert rebuilt.returncode == 0, rebuilt.stdout + rebuilt.stderr
+
+
+def version(owner: Owner) -> int:
+    return int(owner.tiny.statements()["kept"]["version"])
+
+
+def test_another_table_in_its_place_is_told_with_both_ids_and_acts_on_it_are_refused(owner: Owner) -> None:
+    shutil.rmtree(owner.folder)
+    owner.make()
+    owner.sql("INSERT INTO {t} VALUES (1, 'a')")
+    until(lambda: owner.tiny.statements()["kept"]["state"] == "failed", 60, "its reader is ended")
+    assert "was re-created: its id is" in said(owner) and "and what was read had" in said(owner)
+    before = owner.log()
+    for words in (("optimize", "landed"), ("vacuum", "landed"), ("plan", "delete", "landed"), ("rollback", "landed")):
+        refused = owner.tiny.run(*words)
+        assert refused.returncode != 0 and "external" in refused.stdout + refused.stderr, words
+    assert owner.log() == before
