@@ -284,6 +284,13 @@ _CLONES = """
 ALTER TABLE deployment ADD COLUMN clone_of INTEGER NOT NULL DEFAULT 0;
 """
 
+_DELETED_KEYS = """
+ALTER TABLE deployment ADD COLUMN deleted_keys_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE deployment ADD COLUMN deleted_keys_version INTEGER;
+ALTER TABLE deployment ADD COLUMN deleted_keys_commit TEXT NOT NULL DEFAULT '';
+ALTER TABLE deployment ADD COLUMN deleted_keys_batch INTEGER;
+"""
+
 _LOG_HISTORIES = """
 ALTER TABLE figure ADD COLUMN log TEXT NOT NULL DEFAULT '';
 """
@@ -356,6 +363,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _CLONES,
     _LOG_HISTORIES,
     _FILE_SIZES,
+    _DELETED_KEYS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -14,6 +14,7 @@ from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.deleted_keys import keep_deleted_keys
 from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, state_change, stop
 from pipelines.agent.filled_catalogs import fill, point_together, register_together
@@ -350,6 +351,7 @@ class Reconciler:
         try:
             refuse_other_tables(self.world, deployment)
             refuse_other_checkpoint(self.world, deployment)
+            keep_deleted_keys(self.world, deployment)
             good = True
         except Refused as error:
             good = False

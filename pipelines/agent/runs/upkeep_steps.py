@@ -20,12 +20,12 @@ from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone
 from core.text.units import long_duration
 from core.text.wording import counted
 from pipelines.agent.context import READ_CALL_S, AgentContext
+from pipelines.agent.deleted_keys import deleted_keys_of
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, upsert_of
 from pipelines.agent.deployment_lifecycle import stop
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.open_work import OpenUpkeep
 from pipelines.agent.runs.trash_moves import places_of
-from pipelines.agent.table_identities import deleted_keys_of
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
