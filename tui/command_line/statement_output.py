@@ -18,7 +18,7 @@ RIGHT = ("VER", "LAG", "ROWS", "ERR", "AGE", "IN", "OUT", "FILES", "BYTES", "BEH
 _FIELDS = (
     "table", "version", "product", "layer", "owner", "state", "state_since", "wanted", "external", "active", "fault",
     "behind_s", "data_age_s", "lag_rows", "lag_files", "lag_bytes", "lag_exact", "trend", "rate_rows_s", "eta_s",
-    "in_rows_s", "out_rows_s", "rows", "batch", "batch_ms", "restarts", "error_class", "measured_at",
+    "in_rows_s", "out_rows_s", "rows", "batch", "batch_ms", "restarts", "error_class", "error", "measured_at",
 )  # fmt: skip
 _NAMED_OTHERWISE = {"lag_exact": "exact", "rows": "rows_total", "measured_at": "at"}
 

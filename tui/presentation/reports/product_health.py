@@ -38,7 +38,7 @@ class ProductHealth:
     """Age of the oldest input that waits for one of them, when it was measured; 0 where none waits."""
     staged: int
     failing: tuple[StatementLine, ...]
-    """Statements that are not well."""
+    """Statements that are not well, and tables of others that are not what they should be."""
     layers: "tuple[ProductHealth, ...]" = ()
     """Of a product, sources first; empty for a layer."""
 
@@ -71,13 +71,13 @@ def rows(found: Iterable[ProductHealth]) -> list[tuple[str, ...]]:
 
 
 def failing_rows(found: Iterable[ProductHealth], now: float) -> list[tuple[str, ...]]:
-    """Write a line for each statement that is not well: table, version, product, state and for how long, last error."""
+    """Write a line for each table that is not well: table, version, product, state and for how long, last error."""
     return [
         (
             str(one.table),
-            f"v{one.version}",
+            "" if one.external else f"v{one.version}",
             product.name,
-            f"{one.state} {short_duration(now - one.state_since)}",
+            one.state_word if one.external else f"{one.state} {short_duration(now - one.state_since)}",
             _short(one),
         )
         for product in found
@@ -105,7 +105,7 @@ def as_json(health: ProductHealth) -> dict[str, Any]:
                 "table": one.table,
                 "layer": one.layer,
                 "version": one.version,
-                "state": str(one.state),
+                "state": one.state_word,
                 "state_since": one.state_since,
                 "error_class": one.error_class,
                 "error": one.error,
@@ -130,6 +130,7 @@ def _sum(
     for line in lines:
         if line.external:
             external += 1
+            failing += [line] if line.error else []
             continue
         state = parse_state(line.state)
         states[state] = states.get(state, 0) + 1
