@@ -129,7 +129,7 @@ INIT_SUBCOMMANDS = (
 
 COMMAND_SPECS = (
     CommandSpec("ls", LOOK, "List statements: state, version, lag, trend.",
-                "headgate ls --product kitchen\nheadgate ls --json --fail-on failed,lag>1k", "ls:ls", arguments.ls),
+                "headgate ls --product kitchen\nheadgate ls --json --fail-on 'failed,lag>1k'", "ls:ls", arguments.ls),
     CommandSpec("show", LOOK, "Show a statement: metrics, inputs, readers, versions.",
                 "headgate show fct_orders\nheadgate show fct_orders@v2",
                 "show:show", arguments.show),

@@ -78,7 +78,8 @@ def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequ
         fresh = f"live, {age:.0f} s old"
     running = sum(line.state == State.RUNNING for line in lines if not line.external)
     mine = sum(not line.external for line in lines)
-    return f"{context.place.title}: {running} of {mine} statements running; {_pool(snapshot.facts)}; {fresh}"
+    words = f"{running} of {counted(mine, 'statement')} running"
+    return f"{context.place.title}: {words}; {_pool(snapshot.facts)}; {fresh}"
 
 
 def _pool(facts: EnvironmentRow) -> str:

@@ -72,7 +72,7 @@ def test_ls_for_people_has_the_same_on_one_line(shop: Any, capsys: pytest.Captur
     assert exit_codes.run_command_line(["ls", "b"]) == 0
     said = capsys.readouterr()
     assert said.out.splitlines()[1].split()[:8] == ["b", "p", "failed", "v1", "?", "1.5k", "growing", "+120/m"]
-    assert "shop dev: 0 of 1 statements running" in said.err
+    assert "shop dev: 0 of 1 statement running" in said.err
 
 
 @pytest.mark.parametrize(
