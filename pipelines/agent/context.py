@@ -98,6 +98,8 @@ class AgentContext:
     faults: FaultPoints = field(default_factory=FaultPoints)
     adrift: set[TableName] = field(default_factory=set)
     """Tables whose pointers a swap has left who knows where: the reconciler has them lead to what serves."""
+    paused: set[str] = field(default_factory=set)
+    """Runs of queries that a step has stopped for a while: they did not end by themselves, and are no restart."""
     clock: Callable[[], float] = time.time
     """When something was: epoch seconds, which jump when the machine's clock is set."""
     monotonic: Callable[[], float] = time.monotonic

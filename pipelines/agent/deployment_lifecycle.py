@@ -82,6 +82,12 @@ def stop(
     pool.call(seconds, pool.queries.stop, name, calling, upserts=upserts(deployment))
 
 
+def pause(world: AgentContext, deployment: Deployment) -> None:
+    """Stop a deployment for a while: it stays wanted running, and its next start is not counted as a restart."""
+    world.paused.add(deployment.run_id)
+    stop(world, deployment)
+
+
 def _started(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
     """Return the query that was started; None where an operator's stop came meanwhile, and it was ended.
 

@@ -295,8 +295,10 @@ class Reconciler:
         self._refuse_without_tables(deployment)
         try:
             start(self.world, deployment, stops=stops)
-            if deployment.state == State.STOPPED:
-                self._event(deployment, State.STARTING, "resumed from its checkpoint: the environment is up again")
+            if deployment.state == State.STOPPED or deployment.run_id in self.world.paused:
+                again = ": the environment is up again" if deployment.state == State.STOPPED else ""
+                self.world.paused.discard(deployment.run_id)
+                self._event(deployment, State.STARTING, f"resumed from its checkpoint{again}")
                 return
             self.world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
             self._event(deployment, State.STARTING, said)

@@ -6,7 +6,7 @@ Rows that somebody else writes into a keyed table are said once, and its stateme
 import logging
 from typing import Any
 
-from core.model.errors import Busy, HeadgateError, Refused
+from core.model.errors import Busy, HeadgateError, Refused, TryAgain
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, WantedState
 from core.model.table_formats import table_format
@@ -25,6 +25,8 @@ EVERY_S = 30.0
 
 REPLACED, BY_HAND = "HEADGATE_TABLE_REPLACED", "HEADGATE_WRITTEN_BY_HAND"
 COLUMNS_CHANGED, ROWS_CHANGED = "HEADGATE_COLUMNS_CHANGED_BY_HAND", "HEADGATE_ROWS_CHANGED_BY_HAND"
+LOG_UNREAD = "HEADGATE_LOG_NOT_READ"
+"""Of an input whose log cannot be read now, or asks for what is not read here: nobody can say what it holds."""
 FILES_GONE, LOG_GONE = "HEADGATE_FILES_DELETED", "HEADGATE_LOG_DELETED"
 
 _OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
@@ -39,6 +41,9 @@ _CLASSES = (
     (" was changed by ", ROWS_CHANGED),
     (" lacks files of version ", FILES_GONE),
     (" in its log any more", LOG_GONE),
+    (" cannot be read", LOG_UNREAD),
+    (" cannot be reached", LOG_UNREAD),
+    (" is not there", LOG_UNREAD),
 )
 """By what is said of a table, why its statement was stopped; all else is another table in the place of one, or none."""
 
@@ -92,10 +97,13 @@ class ReplacedTables:
         """Say of a table with a log that others write that it is gone, unlike its declaration, or another one."""
         if not table_format(deployment.format).transaction_log:
             return
-        key = (deployment.table, deployment.version)
-        unlike = why_input_unlike(self._world, deployment)
-        error = f"{unlike.why}; {unlike.remedy}" if unlike is not None else ""
-        found = self._world.files.identity(deployment.folder, deployment.stored_as)
+        key, found = (deployment.table, deployment.version), ""
+        try:
+            unlike = why_input_unlike(self._world, deployment)
+            error = f"{unlike.why}; {unlike.remedy}" if unlike is not None else ""
+            found = self._world.files.identity(deployment.folder, deployment.stored_as)
+        except TryAgain as why:
+            error = why.sentence
         changes: dict[str, Any] = {"table_id": found} if found and found != deployment.table_id else {}
         # What the catalog has refused is said of it already, and taken back by who tries it again.
         if deployment.error != error and not deployment.error.startswith(NOT_IN_CATALOG):

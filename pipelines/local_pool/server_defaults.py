@@ -27,6 +27,11 @@ DEFAULTS = {
     # Classes that Spark has generated, 100 by default for all statements: with 19 on Delta each batch compiled its own
     # anew, 0.38 of the server's CPU (samples of 20 s at rest, 4.2.0).
     "spark.sql.codegen.cache.maxEntries": "5000",
+    # By itself Spark asks of each file of a checkpoint whether it is a link, by a process that runs `readlink`: 30 a
+    # batch on Delta. This class renames as atomically on a file system, and refuses a second writer of a batch as well.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
 
 LOG4J = """rootLogger.level = warn

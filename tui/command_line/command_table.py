@@ -122,13 +122,14 @@ TEST_SUBCOMMANDS = (
 
 INIT_SUBCOMMANDS = (
     SubcommandSpec("table", "Write a new table of this project.",
-                   "headgate init table clicks\nheadgate init table fct_orders --layer facts --reads src_orders",
+                   "headgate init table clicks\nheadgate init table fct_orders --layer facts --reads src_orders\n"
+                   "headgate init table orders --delta /lake/orders",
                    arguments.init_table),
 )  # fmt: skip
 
 COMMAND_SPECS = (
     CommandSpec("ls", LOOK, "List statements: state, version, lag, trend.",
-                "headgate ls --product kitchen\nheadgate ls --json --fail-on failed,lag>1k", "ls:ls", arguments.ls),
+                "headgate ls --product kitchen\nheadgate ls --json --fail-on 'failed,lag>1k'", "ls:ls", arguments.ls),
     CommandSpec("show", LOOK, "Show a statement: metrics, inputs, readers, versions.",
                 "headgate show fct_orders\nheadgate show fct_orders@v2",
                 "show:show", arguments.show),

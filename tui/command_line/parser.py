@@ -169,7 +169,7 @@ def _commands() -> str:
         lines.append(f"\n  {group}")
         lines += [line for verb in COMMAND_SPECS if verb.group == group for line in _listed(verb, indent=4)]
     lines.append(
-        "\nexample:\n  headgate demo\n  headgate ls --fail-on failed,lag>1k\n  headgate plan fct_orders --json"
+        "\nexample:\n  headgate demo\n  headgate ls --fail-on 'failed,lag>1k'\n  headgate plan fct_orders --json"
     )
     return "\n".join(lines)
 

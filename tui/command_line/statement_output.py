@@ -18,7 +18,7 @@ RIGHT = ("VER", "LAG", "ROWS", "ERR", "AGE", "IN", "OUT", "FILES", "BYTES", "BEH
 _FIELDS = (
     "table", "version", "product", "layer", "owner", "state", "state_since", "wanted", "external", "active", "fault",
     "behind_s", "data_age_s", "lag_rows", "lag_files", "lag_bytes", "lag_exact", "trend", "rate_rows_s", "eta_s",
-    "in_rows_s", "out_rows_s", "rows", "batch", "batch_ms", "restarts", "error_class", "measured_at",
+    "in_rows_s", "out_rows_s", "rows", "batch", "batch_ms", "restarts", "error_class", "error", "measured_at",
 )  # fmt: skip
 _NAMED_OTHERWISE = {"lag_exact": "exact", "rows": "rows_total", "measured_at": "at"}
 
@@ -78,7 +78,8 @@ def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequ
         fresh = f"live, {age:.0f} s old"
     running = sum(line.state == State.RUNNING for line in lines if not line.external)
     mine = sum(not line.external for line in lines)
-    return f"{context.place.title}: {running} of {mine} statements running; {_pool(snapshot.facts)}; {fresh}"
+    words = f"{running} of {counted(mine, 'statement')} running"
+    return f"{context.place.title}: {words}; {_pool(snapshot.facts)}; {fresh}"
 
 
 def _pool(facts: EnvironmentRow) -> str:

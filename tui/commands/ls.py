@@ -77,7 +77,8 @@ def _absent(entry: project_reader.DeclaredTable) -> StatementLine:
 
 def _row(line: StatementLine, now: float) -> tuple[str, ...]:
     if line.external:
-        return (line.table, line.product, line.state_word, "", "", "", "", short_or_dash(line.rows_total), "", "")
+        wrong = "!" if line.error else ""
+        return (line.table, line.product, line.state_word, "", "", "", "", short_or_dash(line.rows_total), wrong, "")
     since = short_duration(now - line.state_since) if line.state_since and line.state != State.ABSENT else ""
     return (
         line.table,

@@ -15,7 +15,7 @@ from core.run.model import SATISFIED, StepState, step_word
 from core.run.stopped_tables import stopped_serving, stopped_serving_words
 from core.run.time_left import time_left
 from core.text.units import duration_range
-from core.text.wording import first_sentence
+from core.text.wording import counted, first_sentence
 from state.row_types import RunRow, StepRow
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
@@ -99,7 +99,7 @@ def progress_words(row: RunRow, planned: Sequence[Step], now: float) -> str:
     doing = f"{act_words(current.do)} {current.table} {current.note}".rstrip() if current else str(row.state)
     if done == len(row.steps):
         doing = "all steps are done"
-    return f"{done} of {len(row.steps)} steps, {doing}{left_words(time_left(planned, row.steps, now))}"
+    return f"{done} of {counted(len(row.steps), 'step')}, {doing}{left_words(time_left(planned, row.steps, now))}"
 
 
 _STEP_FIELDS = (
@@ -215,7 +215,9 @@ def _run_line(row: RunRow) -> str:
     took = (row.ended_at or time.time()) - row.started_at
     lasted = f"{took:.1f} s{_predicted(row)}"
     state = "held" if is_held(row) else row.state
-    return f"run {row.id}  {state:<9} {done} of {len(row.steps)} steps  {lasted}  by {row.actor}{_beside(row)}"
+    return (
+        f"run {row.id}  {state:<9} {done} of {counted(len(row.steps), 'step')}  {lasted}  by {row.actor}{_beside(row)}"
+    )
 
 
 def _predicted(row: RunRow | StepRow) -> str:

@@ -4,17 +4,16 @@ from dataclasses import asdict
 from typing import Any
 
 from core.model.states import State
-from core.observed.table_statistics import TableStatistics
+from core.observed.log_history import history_of
 from core.sql.log_starts import words_of
 from core.text.secrets import mask_literals
-from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from state.row_types import Deployment, Measurement
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.statement_output import check_fail_on, short_or_dash, statement_as_json
 from tui.presentation.styling.value_formatting import long_duration, rate, short_duration, short_number
-from tui.presentation.view.table_files import file_words, log_words, looked_at_words, written_as
+from tui.presentation.view.table_files import held_parts, input_facts, log_words, written_as
 
 
 def show(context: CommandContext) -> int:
@@ -38,6 +37,7 @@ def show(context: CommandContext) -> int:
         if line.get("rows") is None:
             line["rows"] = found.statistics.rows
         voice.data({"format": "headgate.show/1", **line, **_detail_as_json(serving, found.measurement, readers),
+                    "newest_version": _newest_version(found.statistics.log),
                     "figures": {name: value for name, value in asdict(found.statistics).items() if name != "rows"},
                     "versions": [_version_as_json(version) for version in found.versions]})  # fmt: skip
         return check_fail_on(context, conditions, lines)
@@ -69,6 +69,12 @@ def _detail_as_json(
     }
 
 
+def _newest_version(log: str) -> dict[str, Any] | None:
+    """Return the newest version of a table's log, and where that begins; None of a table without one."""
+    found = history_of(log)
+    return {"version": found.last, "at": found.last_at, "log_begins_with": found.first} if found else None
+
+
 def _version_as_json(deployment: Deployment) -> dict[str, Any]:
     return {
         "version": deployment.version,
@@ -85,21 +91,8 @@ def _version_as_json(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _holds(figures: TableStatistics, rows_total: int | None, now: float) -> str:
-    """Describe what a table holds, and what its statement could not read again; its rows as every list has them."""
-    if figures.files is None and rows_total is None:
-        return "not measured"
-    rows = figures.rows if rows_total is None else rows_total
-    mark = "" if rows_total is not None or figures.exact else "~"
-    parts = [f"{mark}{'?' if rows is None else short_number(rows)} {'row' if rows == 1 else 'rows'}"]
-    if figures.files is not None:
-        parts.append(file_words(figures))
-    if figures.earliest is not None:
-        parts.append(f"oldest {long_duration(now - figures.earliest)}")
-    if figures.gone:
-        parts.append(f"{counted(figures.gone, 'file')} it has read no longer exist")
-    parts += filter(None, [looked_at_words(figures, now)])
-    return "  ".join(parts)
+def _error_words(deployment: Deployment) -> str:
+    return f"{deployment.error_class}: {deployment.error}" if deployment.error_class else deployment.error
 
 
 def _batch_words(m: Measurement) -> str:
@@ -121,23 +114,33 @@ def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int
         else f"{b.parent}" + (" (stream)" if b.streamed else " (static)")
         for b in d.bindings
     )  # fmt: skip
+    read_by = ", ".join(f"{table}@v{version}" for table, version in readers) or "nothing here"
+    product = f"{d.product}  {d.layer}" + (f"  owner {d.owner}" if d.owner else "")
+    rows = m.rows_total if m else None
+    if d.external:
+        return [
+            field("table", f"{d.table}  external: others write it, and Headgate only reads it"),
+            field("product", product),
+            field("read by", read_by),
+            *(field(name, words) for name, words in input_facts(d, found.statistics, rows, now)),
+            *([field("error", _error_words(d))] if d.error else []),
+        ]
     lines = [
         field("table", f"{d.table} v{d.version}  {d.state} {long_duration(now - d.state_since)}  wanted {d.wanted}"),
-        field("product", f"{d.product}  {d.layer}" + (f"  owner {d.owner}" if d.owner else "")),
+        field("product", product),
         field("reads", (reads or "nothing") + "".join(f"  only {words_of(where)}" for where in d.begins_where)),
-        field("read by", ", ".join(f"{table}@v{version}" for table, version in readers) or "nothing here"),
+        field("read by", read_by),
         field(
             "writes",
             f"{d.folder}  ({written_as(d.format, d.mode)}{f', a clone of v{d.clone_of}' if d.clone_of else ''})",
         ),
-        field("holds", _holds(found.statistics, m.rows_total if m else None, now)),
+        field("holds", "  ".join(held_parts(found.statistics, rows, now))),
     ]
     if log := log_words(found.statistics):
         lines.append(field("log", log))
-    if not d.external:
-        lines.append(field("checkpoint", f"{d.checkpoint}  id {d.checkpoint_id or '-'}  trigger {d.trigger}"))
+    lines.append(field("checkpoint", f"{d.checkpoint}  id {d.checkpoint_id or '-'}  trigger {d.trigger}"))
     if d.error:
-        lines.append(field("error", f"{d.error_class}: {d.error}" if d.error_class else d.error))
+        lines.append(field("error", _error_words(d)))
     if m:
         lines += [
             field(

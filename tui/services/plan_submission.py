@@ -45,7 +45,13 @@ MEASURING_S = 3.0
 """How long a plan waits for its prices to be measured: a folder of thousands of files takes a second."""
 
 _STARTS_TEXT = frozenset({Action.START, Action.RESTART, Action.REBUILD})
+SETTLING_S = 15.0
+"""How long a plan is made again while what it is made of moves: behind a start of the pool, statements come to run one
+after the other, and each of them may be a step less."""
+
 _TRIES = 3
+"""Refusals of one and the same plan in which nothing has moved here."""
+
 _SHORTEST = 4
 """Characters of a hash that name a plan."""
 
@@ -174,7 +180,8 @@ def submit(
         unanswered = _look_closer(client, reader, plan, declared=declared, facts=facts, seconds=asking_s)
         now = planner_input(reader)
         plan = planned(now) if _moved(known, now) else plan
-    for attempt in range(_TRIES):
+    same, ends_at = 1, time.monotonic() + SETTLING_S
+    while True:
         args = {
             "texts": dict(declared.texts),
             "environment": place.environment,
@@ -186,10 +193,10 @@ def submit(
         try:
             return submitted_from(plan, client.call("submit_plan", args, line=line), unanswered)
         except Stale:
-            if attempt == _TRIES - 1:
+            if same == _TRIES or time.monotonic() > ends_at:
                 raise
-            plan = planned(planner_input(reader))
-    raise AssertionError("the last try returns or raises")
+            refused, plan = plan.hash, planned(planner_input(reader))
+            same = same + 1 if plan.hash == refused else 1
 
 
 def submitted_from(plan: Plan, answer: Mapping[str, Any], unanswered: str) -> SubmittedPlan:

@@ -7,18 +7,22 @@ from contextlib import suppress
 
 from core.model.errors import HeadgateError
 from core.model.names import TableName
+from core.model.table_formats import table_format
 from core.observed.table_statistics import Headroom, TableStatistics
 from pipelines.agent.context import READ_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.spark import call_deadlines
 from pipelines.storage.disk_space import disk_space
-from state.row_types import Deployment
+from state.row_types import Deployment, Measurement
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 600.0
 """Between two looks at one table that nobody asks for; a new one is looked at whenever its age has doubled."""
+
+LOGS_EVERY_S = 30.0
+"""Of an input with a log, which says all of it in one look, and of which nobody else measures anything."""
 
 TICK_S = 15.0
 """Between two questions whether a table is due: how long a new one goes without statistics."""
@@ -54,7 +58,7 @@ class TableStatisticsCollector:
         due = [
             key
             for key, deployment in by_version.items()
-            if self._is_due(key, deployment.created_at, now) or self._outgrown(key, rows.get(key), now)
+            if self._is_due(deployment, now) or self._outgrown(key, rows.get(key), now)
         ]
         found: dict[Key, TableStatistics] = {}
         ends_at = time.monotonic() + ROUND_S
@@ -62,16 +66,17 @@ class TableStatisticsCollector:
             began = time.monotonic()
             found |= self._statistics(key, by_version)
             if len(found) >= _AT_ONCE:
-                self._put(found)
+                self._put(found, by_version)
                 found = {}
             rest = min(ROUND_S, _REST * (time.monotonic() - began))
             if self._world.stopping.wait(rest) or time.monotonic() >= ends_at:
                 break
-        self._put(found)
+        self._put(found, by_version)
 
-    def _is_due(self, key: Key, created_at: float, now: float) -> bool:
-        looked = self._looked.get(key, 0.0)
-        return now - looked >= min(EVERY_S, max(TICK_S, looked - created_at))
+    def _is_due(self, deployment: Deployment, now: float) -> bool:
+        looked = self._looked.get((deployment.table, deployment.version), 0.0)
+        at_most = LOGS_EVERY_S if _is_input_with_log(deployment) else EVERY_S
+        return now - looked >= min(at_most, max(TICK_S, looked - deployment.created_at))
 
     def _outgrown(self, key: Key, rows: int | None, now: float) -> bool:
         """Return whether a table holds twice the rows that it was looked at with: the first look finds most of them
@@ -101,18 +106,28 @@ class TableStatisticsCollector:
         for key in by_version:
             if key[0] == table:
                 found |= self._statistics(key, by_version)
-        self._put(found)
+        self._put(found, by_version)
         return bool(found)
 
-    def _put(self, found: Mapping[Key, TableStatistics]) -> None:
-        """Write statistics; what a ledger does not take is measured again at the next tick."""
+    def _put(self, found: Mapping[Key, TableStatistics], by_version: Mapping[Key, Deployment]) -> None:
+        """Write statistics; what a ledger does not take is measured again at the next tick.
+
+        Lists show rows as they were measured with lag, which an input has not: those of its log are told here.
+        """
         if found:
             self._world.ledger.put_table_statistics(found)
+        inputs = {key: each for key, each in found.items() if _is_input_with_log(by_version[key])}
+        if inputs:
+            rows = [Measurement(*key, each.at or 0.0, rows_total=each.rows) for key, each in inputs.items()]
+            self._world.ledger.put_measurements(rows)
         self._looked |= {key: statistics.at or 0.0 for key, statistics in found.items()}
         self._rows |= {key: statistics.rows for key, statistics in found.items()}
 
     def _statistics(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
-        """Measure one table; empty if its location cannot be reached: the last statistics stay, with their age."""
+        """Measure one table; empty if its location cannot be reached: the last statistics stay, with their age.
+
+        Rows of an input in lists have no age beside them, and are not known then.
+        """
         deployment, files = by_version[key], self._world.files
         now = self._world.clock()
         try:
@@ -125,6 +140,8 @@ class TableStatisticsCollector:
         except HeadgateError as error:
             log.info("%s v%s was not measured: %s", *key, error.summary)
             self._looked[key] = now
+            if _is_input_with_log(deployment):
+                self._world.ledger.put_measurements([Measurement(*key, now)])
             return {}
         if held is None:
             return {key: TableStatistics(at=now, exact=False, gone=gone)}
@@ -146,3 +163,7 @@ class TableStatisticsCollector:
             busy=self._load.busy(now, cores) if cores else None,
             engine=engine,
         )
+
+
+def _is_input_with_log(deployment: Deployment) -> bool:
+    return deployment.external and table_format(deployment.format).transaction_log

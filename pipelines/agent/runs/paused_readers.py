@@ -12,7 +12,7 @@ from core.model.names import query_name
 from core.model.states import WantedState
 from core.plan.model import Step
 from pipelines.agent.bounded_threads import in_threads
-from pipelines.agent.deployment_lifecycle import stop
+from pipelines.agent.deployment_lifecycle import pause
 from pipelines.agent.runs.open_run import OpenRun
 
 STOPS_AT_ONCE = 8
@@ -35,8 +35,9 @@ def paused_readers(run: OpenRun, step: Step, *, static_too: bool) -> Iterator[tu
     with world.locks.holding(*reads, by=f"run {run.id}", wait_s=0):
         now = [found for key in sorted(reads) if (found := world.ledger.deployment(*key)) is not None]
         running = [found for found in now if found.wanted == WantedState.RUNNING and found.query_id]
-        in_threads(STOPS_AT_ONCE, partial(stop, world), running)
+        in_threads(STOPS_AT_ONCE, partial(pause, world), running)
         for found in running:
-            summary = f"stopped while {step.table} is altered; it goes on from its checkpoint"
+            altered = "it" if found.table == step.table else step.table
+            summary = f"stopped while {altered} is altered; it goes on from its checkpoint"
             world.event("state", summary, about=(found.table, found.version))
         yield tuple(query_name(found.table, found.version) for found in running)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import small_project
 
-from core.model.errors import Refused
+from core.model.errors import Refused, TryAgain
 from core.model.names import TableName as T
 from core.model.states import State
 from core.plan.request import PlanRequest
@@ -17,7 +17,7 @@ from pipelines.agent.deployment_lifecycle import check_checkpoint
 from pipelines.agent.filled_catalogs import register_together
 from pipelines.agent.inputs_with_logs import refuse_unlike_inputs
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.replaced_tables import COLUMNS_CHANGED, REPLACED, ROWS_CHANGED, ReplacedTables
+from pipelines.agent.replaced_tables import COLUMNS_CHANGED, LOG_UNREAD, REPLACED, ROWS_CHANGED, ReplacedTables
 from pipelines.agent.runs import pointer_steps, run_lane, step_executor
 from state.emergency_journal import EmergencyJournal
 from tests.pipelines.agent.runs import test_fork_steps as forks
@@ -286,3 +286,24 @@ def test_a_plan_over_an_input_that_is_not_as_declared_is_refused_with_the_file(w
     assert refused("a") == f"{file} declares kind string, and the table at {LAKE} has it as int"
     lake.types[LAKE] = {"id": "bigint", "kind": "string"}
     assert refused("a") == ""
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [f"the log of {LAKE} cannot be read: it asks for newFeature, which is not read here", "/lake is not there",
+     f"{LAKE} cannot be reached: Permission denied"],
+)  # fmt: skip
+def test_why_a_table_of_others_has_no_figures_is_said_of_it_until_it_has_them(
+    summary: str, deployed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def identity(folder: str, format: str) -> str:
+        raise TryAgain(summary, remedy="mount it")
+
+    with monkeypatch.context() as unread:
+        unread.setattr(deployed.files, "identity", identity)
+        for _ in range(2):
+            ReplacedTables(deployed).round()
+        assert landed(deployed).error == f"{summary}; mount it"
+        assert said(deployed) == [(LOG_UNREAD, f"{summary}; mount it")]
+    ReplacedTables(deployed).round()
+    assert (landed(deployed).error, landed(deployed).table_id) == ("", "id-1")

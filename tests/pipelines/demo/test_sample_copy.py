@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from core.model.actions import Action
 from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName
+from core.plan.request import PlanRequest, StrategyChoice
+from core.planning.planner import make_plan
+from core.project.model import Project
+from core.project_files.loader import read_project
 from pipelines.demo import sample_copy
 from pipelines.demo.sample_copy import MARKER, PROGRAM, SELDOM, copy_sample, project_id, purge_list
 from pipelines.demo.sample_reference_data import FEEDS, FOLDER
+from tests.support.domain_builders import deployed
 
 
 def test_a_copy_holds_the_sample_with_a_fresh_id_and_its_reference_data(tmp_path: Path) -> None:
@@ -95,13 +101,29 @@ def test_the_marker_is_what_tells_the_project_id(tmp_path: Path) -> None:
     assert project_id(tmp_path) is None
 
 
-def test_the_sample_on_delta_is_the_same_company_with_its_tables_in_delta(tmp_path: Path) -> None:
-    from core.project_files.loader import read_project
-
-    copy = copy_sample(tmp_path / "demo", "delta")
-    files = [path for path in copy.folder.rglob("*") if path.suffix in (".yml", ".sql")]
-    project, problems = read_project({path.relative_to(copy.folder).as_posix(): path.read_text() for path in files})
+def project_of(folder: Path) -> Project:
+    files = [path for path in folder.rglob("*") if path.suffix in (".yml", ".sql")]
+    project, problems = read_project({path.relative_to(folder).as_posix(): path.read_text() for path in files})
     assert project is not None and not problems
+    return project
+
+
+@pytest.mark.parametrize("table", ["dim_client_now", "int_order_status"])
+def test_each_keyed_table_of_the_sample_can_be_written_again_in_place_as_the_help_says(
+    table: str, tmp_path: Path
+) -> None:
+    project = project_of(copy_sample(tmp_path / "demo", "delta").folder)
+    external = {name: 0 for name, each in project.tables.items() if each.external}
+    observed = {name: deployed(each, bindings=external) for name, each in project.tables.items()}
+    asked = PlanRequest(tables=(TableName(table),), choices=(StrategyChoice(TableName(table), "keyed"),))
+    plan = make_plan(project, "dev", observed, asked)
+    assert plan.refusals == () and plan.approvals == 0
+    assert {node.table: node.action for node in plan.nodes if node.action is not Action.KEEP} == {table: Action.REBUILD}
+
+
+def test_the_sample_on_delta_is_the_same_company_with_its_tables_in_delta(tmp_path: Path) -> None:
+    copy = copy_sample(tmp_path / "demo", "delta")
+    project = project_of(copy.folder)
     formats = {table.parsed_ddl.format for table in project.tables.values() if not table.external}
     assert formats == {"delta"}
     assert {table.settings.trigger for table in project.tables.values()} == {SELDOM}

@@ -90,3 +90,16 @@ def test_a_batch_that_was_cut_off_after_it_was_written_is_no_other_age(ground: A
     Path(ground.checkpoint("t"), "commits", "1").unlink()
     assert ages(ground) == (1, 0, 1)
     check(ground)
+
+
+def test_a_batch_that_another_has_begun_meanwhile_ends_a_statement(ground: Any) -> None:
+    """A second server on one checkpoint: its record of the next batch is there when the first comes to write it."""
+    ground.table("t")
+    ground.land(10, a=0)
+    ground.start("t", f"SELECT a, b FROM STREAM {ground.source}")
+    checkpoint = Path(ground.checkpoint("t"))
+    ground.until(lambda: ground.files.read(str(checkpoint)).batch == 0)
+    shutil.copyfile(checkpoint / "offsets" / "0", checkpoint / "offsets" / "1")
+    ground.land(10, a=1)
+    ground.until(lambda: not ground.mine())
+    assert [ended.error_class for ended in ground.queries.ended()] == ["CONCURRENT_STREAM_LOG_UPDATE"]

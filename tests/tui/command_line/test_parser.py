@@ -92,6 +92,17 @@ def test_every_example_is_in_the_grammar(typed: str, form: CommandSpec | Subcomm
         assert f"{found.verb} {found.subcommand}".startswith(typed)
 
 
+def test_no_example_has_a_word_that_a_shell_takes_for_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["--help"]) == 0
+    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  headgate ")]
+    examples = [line for _, form in FORMS for line in form.example.splitlines() if not line.startswith("source ")]
+    assert shown and examples
+    for line in (*shown, *examples):
+        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        assert not [word for word in words if set(word) <= set(";<>|&()")], line
+
+
 @pytest.mark.parametrize("width", ["40", "80", "200"])
 def test_no_line_of_the_manual_is_longer_than_80_columns(
     width: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -97,7 +97,7 @@ def test_a_run_is_followed_no_longer_than_somebody_drives_it(
     monkeypatch.setattr("tui.commands.runs.AGENT_GONE_S", 0.0)
     assert exit_codes.run_command_line(["runs", "7f3a-1", "--follow"]) == 4
     said = capsys.readouterr().err
-    assert "the agent stopped during run 7f3a-1: 0 of 1 steps, start a why" in said
+    assert "the agent stopped during run 7f3a-1: 0 of 1 step, start a why" in said
     assert "headgate up, then headgate runs 7f3a-1 --follow" in said
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from command_line import written
 
+from core.model.names import TableName
 from core.model.states import STATES_WORST_FIRST, TRENDS_WORST_FIRST, State, Trend
 from state.row_types import StagedRow
 from tui.command_line import exit_codes
@@ -46,6 +47,22 @@ def test_a_product_is_the_sum_of_its_layers_and_names_what_fails(shop: Any, caps
              "lag_rows": 1500, "lag_unknown": 0, "behind_s": 70.0, "oldest_s": 70.0, "staged": 1},
         ],
     }  # fmt: skip
+
+
+def test_a_table_of_others_that_is_not_what_it_should_be_fails_its_product(
+    shop: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop.update_deployment(TableName("landed"), 0, error="landed has no table: /lake has no _delta_log")
+    (p,) = written(["health", "p"], capsys)["products"]
+    assert [(each["table"], each["state"]) for each in p["failing"]] == [("landed", "external"), ("b", "failed")]
+    assert exit_codes.run_command_line(["health", "p"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("landed")]
+    assert row.split(maxsplit=3) == ["landed", "p", "external", "landed has no table: /lake has no _delta_log"]
+    for name in ("landed", "a"):
+        shop.update_deployment(TableName(name), int(name == "a"), bindings=())
+    assert [each["table"] for each in written(["health", "p"], capsys)["products"][0]["failing"]] == ["b"], (
+        "nobody reads it any more"
+    )
 
 
 def test_what_was_never_measured_is_not_known(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,11 +14,12 @@ import pytest
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.states import State, Trend
+from core.observed.log_history import LogHistory
 from core.observed.table_statistics import TableStatistics
 from core.project.revision import RevisionTexts
 from state.ledger import LedgerReader
 from state.registry import StatementLine
-from state.row_types import AuditRow, CommandRow, Deployment, EventRow
+from state.row_types import AuditRow, CommandRow, Deployment, EventRow, Measurement
 from tests.support.ledger_rows import create_run, plan_of, plan_row, run_row
 from tui.command_line import exit_codes
 from tui.command_line.fail_on import matching_conditions, parse_conditions, parse_count
@@ -71,7 +72,7 @@ def test_ls_for_people_has_the_same_on_one_line(shop: Any, capsys: pytest.Captur
     assert exit_codes.run_command_line(["ls", "b"]) == 0
     said = capsys.readouterr()
     assert said.out.splitlines()[1].split()[:8] == ["b", "p", "failed", "v1", "?", "1.5k", "growing", "+120/m"]
-    assert "shop dev: 0 of 1 statements running" in said.err
+    assert "shop dev: 0 of 1 statement running" in said.err
 
 
 @pytest.mark.parametrize(
@@ -340,3 +341,44 @@ def test_the_audit_of_a_table_holds_its_acts_its_plans_and_its_runs(
     assert [row["action"] for row in told(["audit", "--table", "b"], capsys)] == ["stop", "approve", "run"]
     assert [row["action"] for row in told(["audit", "--table", "a"], capsys)] == ["stop", "start"]
     assert exit_codes.run_command_line(["audit", "--table", "b", "--verify"]) == 2
+
+
+def test_a_table_of_others_is_shown_as_it_was_measured_and_with_what_is_wrong_with_it(
+    shop: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now, landed = time.time(), TableName("landed")
+    about = {"version": 0, "external": True, "format": "delta", "folder": "/lake/orders", "table_id": "id-1"}
+    shop.put_deployment(deployed("landed", **about, bindings=(), checkpoint="", layer="source"))
+    history = LogHistory(0, now - 900, ((0, now - 900, 0), (7, now - 125, 1)))
+    figures = TableStatistics(now, 1500, True, 9000, 3, now - 900, small_files=3, log=history.as_text())
+    shop.put_table_statistics({(landed, 0): figures})
+    shop.put_measurements([Measurement(landed, 0, now, rows_total=1500)])
+
+    def printed(*words: str) -> list[str]:
+        assert exit_codes.run_command_line([*words]) == 0
+        return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+    assert printed("show", "landed") == [
+        "table landed external: others write it, and Headgate only reads it",
+        "product p source",
+        "read by a@v1",
+        "lies in /lake/orders",
+        "format delta",
+        "holds 1.5k rows, 9 kB in 3 files, 3 below 16 MB, oldest 15m",
+        "version 7, committed 2m 5s ago",
+        "id id-1",
+    ]
+    assert "landed p external 1.5k" in printed("ls", "landed")
+    shown = told(["show", "landed"], capsys)
+    assert shown["newest_version"] == {"version": 7, "at": pytest.approx(now - 125), "log_begins_with": 0}
+    shop.update_deployment(landed, 0, error="landed has no table: /lake/orders has no _delta_log")
+    shop.put_table_statistics({(landed, 0): TableStatistics(at=now - 4, exact=False)})
+    shop.put_measurements([Measurement(landed, 0, now)])
+    assert printed("show", "landed")[5:] == [
+        "holds not known: no table was there 4s ago",
+        "id id-1",
+        "error landed has no table: /lake/orders has no _delta_log",
+    ]
+    assert "landed p external - !" in printed("ls", "landed")
+    (listed,) = told(["ls", "landed"], capsys)["statements"]
+    assert (listed["rows"], listed["error"]) == (None, "landed has no table: /lake/orders has no _delta_log")

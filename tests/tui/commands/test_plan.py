@@ -159,6 +159,33 @@ def test_a_plan_that_the_agent_finds_stale_is_computed_again(ledger: Any, agent:
     assert [heard["op"] for heard in agent.heard] == ["opinion", "submit_plan", "submit_plan"]
 
 
+def test_a_plan_is_computed_again_for_as_long_as_what_it_is_made_of_moves(
+    ledger: Any, agent: Any, deployed: Callable[..., Any]
+) -> None:
+    """Behind a start of the pool the agent sees one statement more that runs than the console did, again and again."""
+    versions = iter(range(1, 7))
+
+    def moved(request: dict[str, Any]) -> dict[str, Any] | Stale:
+        if (version := next(versions, 0)) == 0:
+            return {"confirm": "2"}
+        ledger.put_deployment(deployed("a", version=version, checkpoint=f"/c{version}", active=version == 1))
+        return Stale("the environment changed")
+
+    agent.script["submit_plan"] = moved
+    assert exit_codes.run_command_line(["plan", "b"]) == 0
+    hashes = [heard["args"]["hash"] for heard in agent.heard if heard["op"] == "submit_plan"]
+    assert len(hashes) == len(set(hashes)) == 7
+
+
+def test_a_plan_that_is_refused_and_in_which_nothing_moves_is_given_up(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.script["submit_plan"] = Stale("the environment changed")
+    assert exit_codes.run_command_line(["plan", "b"]) == 3
+    assert [heard["op"] for heard in agent.heard].count("submit_plan") == 3
+    assert "the environment changed" in capsys.readouterr().err
+
+
 def answering(ledger: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Answer every question as an agent does that has asked Spark: the answers are in the ledger."""
 

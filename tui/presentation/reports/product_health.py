@@ -1,6 +1,6 @@
 """How products do: their statements summed up by product and layer, in one pass over the ledger's lines."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ class ProductHealth:
     """Age of the oldest input that waits for one of them, when it was measured; 0 where none waits."""
     staged: int
     failing: tuple[StatementLine, ...]
-    """Statements that are not well."""
+    """Statements that are not well, and tables of others that are not what they should be."""
     layers: "tuple[ProductHealth, ...]" = ()
     """Of a product, sources first; empty for a layer."""
 
@@ -46,8 +46,13 @@ class ProductHealth:
 def health_by_product(
     lines: Iterable[StatementLine], staged: frozenset[str], products: Iterable[str] = ()
 ) -> tuple[ProductHealth, ...]:
-    """Sum up one line a table by product and layer, all products or those named, by name."""
-    wanted = frozenset(products)
+    """Sum up one line a table by product and layer, all products or those named, by name.
+
+    An input that is not what it should be fails its product where any statement of the `lines` reads it.
+    """
+    lines, wanted = tuple(lines), frozenset(products)
+    wrong = {line.table for line in lines if line.external and line.error}
+    wrong &= {binding.parent for line in lines if wrong for binding in line.bindings}
     found: dict[str, dict[str, list[StatementLine]]] = {}
     for line in lines:
         if not wanted or line.product in wanted:
@@ -55,9 +60,9 @@ def health_by_product(
     summed = []
     for product in sorted(found):
         by_layer = sorted(found[product].items(), key=lambda item: layer_place(item[0]))
-        layers = tuple(_sum(layer, below, staged) for layer, below in by_layer)
+        layers = tuple(_sum(layer, below, staged, wrong) for layer, below in by_layer)
         every = [line for _, below in by_layer for line in below]
-        summed.append(_sum(product, every, staged, layers))
+        summed.append(_sum(product, every, staged, wrong, layers))
     return tuple(summed)
 
 
@@ -71,13 +76,13 @@ def rows(found: Iterable[ProductHealth]) -> list[tuple[str, ...]]:
 
 
 def failing_rows(found: Iterable[ProductHealth], now: float) -> list[tuple[str, ...]]:
-    """Write a line for each statement that is not well: table, version, product, state and for how long, last error."""
+    """Write a line for each table that is not well: table, version, product, state and for how long, last error."""
     return [
         (
             str(one.table),
-            f"v{one.version}",
+            "" if one.external else f"v{one.version}",
             product.name,
-            f"{one.state} {short_duration(now - one.state_since)}",
+            one.state_word if one.external else f"{one.state} {short_duration(now - one.state_since)}",
             _short(one),
         )
         for product in found
@@ -105,7 +110,7 @@ def as_json(health: ProductHealth) -> dict[str, Any]:
                 "table": one.table,
                 "layer": one.layer,
                 "version": one.version,
-                "state": str(one.state),
+                "state": one.state_word,
                 "state_since": one.state_since,
                 "error_class": one.error_class,
                 "error": one.error,
@@ -120,6 +125,7 @@ def _sum(
     name: str,
     lines: Iterable[StatementLine],
     staged: frozenset[str],
+    wrong: Set[str],
     layers: tuple[ProductHealth, ...] = (),
 ) -> ProductHealth:
     states: dict[State, int] = {}
@@ -130,6 +136,7 @@ def _sum(
     for line in lines:
         if line.external:
             external += 1
+            failing += [line] if line.table in wrong else []
             continue
         state = parse_state(line.state)
         states[state] = states.get(state, 0) + 1

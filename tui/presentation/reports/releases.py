@@ -92,7 +92,7 @@ def _catching_up(release: Release) -> str:
     new = last.new
     if new.lag_files == 0 or new.lag_rows == 0:
         return f"{last.table} v{new.version} has caught up, which is measured three times before its gate opens."
-    limit = f"; {new.slowest} takes most of its batches" if new.slowest else ""
+    limit = f"; most of a batch is {new.slowest}" if new.slowest else ""
     trend = "" if new.trend == Trend.UNKNOWN else f", {trend_of(new)}"
     words = f"{last.table} v{new.version} is behind by {lag_words(new)}{trend}{limit}."
     if new.in_rows_s is not None and new.out_rows_s is not None and new.out_rows_s < new.in_rows_s:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.model.actions import StepKind
+from core.model.actions import Action, StepKind
 from core.model.names import TableName
 from core.model.states import MISSED
 from core.plan.descriptions import action_words, change_words
@@ -123,7 +123,8 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
     for words in node.evidence if node else ():
         if words.removeprefix(f"{table}: ").startswith("column"):
             yield HistoryEntry(began, "schema", words.removeprefix(f"{table}: "), **who)
-    for step in own:
+    # An edit in place has the pointer show the columns of the version that serves already.
+    for step in own if node is None or node.action is not Action.RESTART else ():
         if step.do == StepKind.SWAP and step.state == "done" and step.ended_at is not None:
             yield HistoryEntry(
                 step.ended_at, "serves", f"v{version} serves from here on", detail=_passed_over(own), **who

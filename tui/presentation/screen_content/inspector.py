@@ -1,11 +1,13 @@
 """Panes beside and below the tree on a wide terminal: the statement under the cursor, commands, the stage."""
 
+from core.model.states import State
 from core.text.wording import counted
 from state.audit_log import op_words
 from state.ledger_snapshot import StatementDetails
 from state.row_types import Measurement
 from tui.presentation.reports.releases import state_words
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
+from tui.presentation.screen_content.external_inputs import input_lines
 from tui.presentation.screen_content.statement_advice import advise, error_text
 from tui.presentation.screen_content.statement_rows import RowContext, age_words
 from tui.presentation.styling.diff_highlighting import colour_sql
@@ -29,9 +31,12 @@ def inspector_lines(
     read = deployed is not None and (deployed.table, deployed.version) == (row.table, row.version)
     known = details.measurement if details and read else row.measurement
     glyphs = look.glyphs
-    lines: list[Line] = [line((f" {statement.table}", Tone.TITLE), (f"  v{statement.version}", Tone.DIM)), EMPTY]
+    version = "" if statement.external else f"  v{statement.version}"
+    lines: list[Line] = [line((f" {statement.table}", Tone.TITLE), (version, Tone.DIM)), EMPTY]
     if statement.external:
         lines.append(line((" external input: Headgate only reads it", Tone.DIM)))
+        if details is not None and read:
+            lines.extend(input_lines(details, look, width))
     else:
         state = f" {glyphs.states[statement.state]} {statement.state} {long_duration(look.now - statement.since)}"
         lines.append(line((state, STATE_TONES[statement.state]), (f"   restarts {row.restarts}", Tone.DIM)))
@@ -90,10 +95,15 @@ def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int)
         line((f" {entry.name}", Tone.TITLE), (f"  {counted(len(tables_of(entry, view)), 'statement')}", Tone.DIM)),
         EMPTY,
     ]
-    faults = [found for name in tables_of(entry, view) if (found := view.statements[name]).faulty]
+    below = entry.tables or entry.below
+    faults = [found for name in below if (found := view.statement(name)) is not None and found.faulty]
     if not faults:
         return (*lines, line((" all healthy", Tone.GOOD)))
     for found in faults:
+        if found.external:
+            lines.append(line((f" {look.glyphs.states[State.FAILED]} {found.table}", Tone.BAD)))
+            lines.extend(wrap(error_text(found.line), width - 4, Tone.BAD, "   "))
+            continue
         lines.append(line((f" {look.glyphs.states[found.state]} {found.table}", STATE_TONES[found.state])))
         words, tone = advise(found, found.line.measurement, view, look)
         lines.extend(wrap(words, width - 4, tone, "   "))

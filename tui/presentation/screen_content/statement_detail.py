@@ -16,6 +16,7 @@ from state.registry import StatementLine
 from state.row_types import Deployment, Measurement
 from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
+from tui.presentation.screen_content.external_inputs import input_overview_lines
 from tui.presentation.screen_content.lineage_tab import ColumnDetails, column_lines, lineage_lines
 from tui.presentation.screen_content.statement_advice import advise, error_text, spark_ui_words
 from tui.presentation.screen_content.statement_log import log_lines
@@ -110,12 +111,7 @@ def overview_lines(
         for one in statement.parents
     )
     if statement.external:
-        lines.append(line((" external", Tone.DIM), "  an external input: Headgate only reads it"))
-        lines.append(
-            line((" format ", Tone.DIM), row.format, ("   folder ", Tone.DIM), deployed.folder if deployed else "")
-        )
-        readers = ", ".join(statement.readers) or "nobody"
-        return (*lines, *wrap(f"read by {readers}", width - 1, Tone.PLAIN, " "))
+        return input_overview_lines(statement, facts, look, width)
     head = f" {look.glyphs.states[statement.state]} {statement.state} {long_duration(look.now - statement.since)}"
     lines.append(
         line(

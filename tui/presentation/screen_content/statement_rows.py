@@ -111,7 +111,7 @@ def _tree_name(entry: TreeRow, glyphs: Glyphs) -> str:
 def _branch_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, view: LedgerView) -> Line:
     rollup = health_of(entry, view)
     tone = Tone.TITLE if entry.kind == "product" else Tone.ACCENT
-    has_figures = rollup.word != "external" and (entry.kind == "product" or entry.open is False)
+    has_figures = rollup.statements and (entry.kind == "product" or entry.open is False)
     cells: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
         match column.id:
@@ -224,7 +224,8 @@ def badge_of(statement: StatementView) -> str:
 
 def _state(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
     if statement.external:
-        return f"{look.glyphs.dot} external", Tone.DIM
+        mark = look.glyphs.states[State.FAILED] if statement.faulty else look.glyphs.dot
+        return f"{mark} external", Tone.BAD if statement.faulty else Tone.DIM
     return f"{look.glyphs.states[statement.state]} {statement.state}", STATE_TONES[statement.state]
 
 

@@ -65,7 +65,9 @@ class StatementView:
 
     @property
     def faulty(self) -> bool:
-        """Return whether the faults-only view (`f`) shows it."""
+        """Return whether the faults-only view (`f`) shows it; an input that nobody reads asks for nobody."""
+        if self.external:
+            return bool(self.line.error and self.readers)
         return bool(self.line.fault_word) and not self.starting
 
 
@@ -175,7 +177,7 @@ def _statement(
     staged: tuple[StagedRow, ...],
 ) -> StatementView:
     state, starting = parse_state(line.state), is_starting(line)
-    trend = Trend.IDLE if line.external and line.at is None else parse_trend(line.trend or "unknown")
+    trend = Trend.IDLE if line.external else parse_trend(line.trend or "unknown")
     return StatementView(
         table=line.table,
         version=line.version,

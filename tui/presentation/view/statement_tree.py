@@ -20,6 +20,8 @@ LAYER_NAMES = {
 class BranchHealth:
     """Health of a branch: the worst word, how far it is behind, added-up lag, the worst trend."""
 
+    statements: int
+    """Without external tables, which have no figures of these."""
     word: str
     state: State
     behind_s: float | None
@@ -51,11 +53,12 @@ class TreeRow:
 def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
     """Sum up a branch in one pass."""
     states: dict[State, int] = {}
-    lag, known, errors, total = 0, False, 0, 0
+    lag, known, errors, total, wrong = 0, False, 0, 0, 0
     behind: float | None = None
     trends: set[Trend] = set()
     for statement in statements:
         if statement.external:
+            wrong += statement.faulty
             continue
         total += 1
         states[statement.state] = states.get(statement.state, 0) + 1
@@ -66,9 +69,13 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
         if statement.lag_rows is not None:
             lag, known = lag + statement.lag_rows, True
     if not total:
-        return BranchHealth("external", State.ABSENT, None, None, Trend.IDLE, 0)
+        word, state = (f"{wrong} wrong", State.FAILED) if wrong else ("external", State.ABSENT)
+        return BranchHealth(0, word, state, None, None, Trend.IDLE, 0)
     state = summary_state(states)
-    return BranchHealth(f"{states[state]} {state}", state, behind, lag if known else None, worst_trend(trends), errors)
+    word = f"{states[state]} {state}"
+    if wrong and state is not State.FAILED:
+        word, state = f"{wrong} wrong", State.FAILED
+    return BranchHealth(total, word, state, behind, lag if known else None, worst_trend(trends), errors)
 
 
 def by_product(

@@ -1,11 +1,55 @@
-"""The files of a table and the log that names them, in words; what was not measured is not told."""
+"""The rows and files of a table and the log that names them, in words; what was not measured is said to be so."""
 
+from core.observed.log_history import history_of
 from core.observed.table_statistics import SMALL_FILE, TableStatistics
-from core.text.units import long_duration, short_size
+from core.text.units import long_duration, short_number, short_size
 from core.text.wording import counted
+from state.row_types import Deployment
 
 FRESH_S = 60.0
 """Figures that are younger than this are told without their age."""
+
+
+def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> tuple[str, ...]:
+    """Describe what a table holds, and what its statement could not read again; its rows as every list has them."""
+    if figures.files is None and rows_total is None:
+        return ("not measured" if figures.at is None else f"not known: no table was there {_ago(figures.at, now)}",)
+    rows = figures.rows if rows_total is None else rows_total
+    mark = "" if rows is None or rows_total is not None or figures.exact else "~"
+    parts = [f"{mark}{'?' if rows is None else short_number(rows)} {'row' if rows == 1 else 'rows'}"]
+    if figures.files is not None:
+        parts.append(file_words(figures))
+    if figures.earliest is not None:
+        parts.append(f"oldest {long_duration(now - figures.earliest)}")
+    if figures.gone:
+        parts.append(f"{counted(figures.gone, 'file')} it has read no longer exist")
+    parts += filter(None, [looked_at_words(figures, now)])
+    return tuple(parts)
+
+
+def newest_version_words(figures: TableStatistics, now: float) -> str:
+    """Return the newest version of a table's log, how old it is, and where its log begins; empty without a log."""
+    found = history_of(figures.log)
+    if found is None:
+        return ""
+    begins = f"the log begins with {found.first}" if found.first else ""
+    said = f"{found.last}, committed {_ago(found.last_at, now)}"
+    return ", ".join(filter(None, (said, begins, looked_at_words(figures, now))))
+
+
+def input_facts(
+    deployment: Deployment, figures: TableStatistics, rows_total: int | None, now: float
+) -> tuple[tuple[str, str], ...]:
+    """Return name and words of what is known of a table that others write; what is not known is left out."""
+    facts = (
+        ("lies in", deployment.folder),
+        ("format", deployment.format),
+        ("holds", ", ".join(held_parts(figures, rows_total, now))),
+        ("version", newest_version_words(figures, now)),
+        ("log", log_words(figures)),
+        ("id", deployment.table_id),
+    )
+    return tuple((name, words) for name, words in facts if words)
 
 
 def file_words(figures: TableStatistics) -> str:
@@ -35,3 +79,7 @@ def looked_at_words(figures: TableStatistics, now: float) -> str:
     """Return when a table was looked at, where that is longer ago than a glance; empty where it never was."""
     age_s = 0.0 if figures.at is None else now - figures.at
     return f"as of {long_duration(age_s)} ago" if age_s >= FRESH_S else ""
+
+
+def _ago(at: float, now: float) -> str:
+    return f"{long_duration(now - at)} ago"

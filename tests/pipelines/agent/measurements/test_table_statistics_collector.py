@@ -1,17 +1,20 @@
 """Figures of tables: what of a real folder comes into the ledger, how often, and what an asker is told."""
 
 import os
+import shutil
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from delta_files import WrittenLog
 from ledger_rows import deployment_row, external_row
 from spark_files import Consumer, WrittenTable
 
 from core.model.errors import LedgerUnavailable, TryAgain, UsageError
 from core.model.names import TableName
+from core.observed.log_history import history_of
 from core.observed.table_statistics import TableStatistics
 from core.ports.spark import ReportedQuery
 from core.project.model import Environment, Pool
@@ -22,9 +25,16 @@ from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.measurements import table_statistics_collector
 from pipelines.agent.measurements.lag_collector import LagCollector
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
-from pipelines.agent.measurements.table_statistics_collector import EVERY_S, ROUND_S, TableStatisticsCollector
+from pipelines.agent.measurements.table_statistics_collector import (
+    EVERY_S,
+    LOGS_EVERY_S,
+    ROUND_S,
+    TableStatisticsCollector,
+)
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.runs.run_lane import RunLane
+from pipelines.formats.checkpoints import TableCheckpoints
+from pipelines.formats.delta_tables import DeltaTables
 from pipelines.spark.query_progress import QueryProgress
 from pipelines.storage.checkpoints import FileCheckpoints
 from state.emergency_journal import EmergencyJournal
@@ -280,3 +290,32 @@ def test_the_rate_and_the_state_of_the_last_batches_stay_when_the_statement_stop
     LagCollector(world).round(deployments, ())
     found = world.ledger.table_statistics()[A, 1]
     assert (found.rate_rows_s, found.state_rows, found.state_bytes) == (450.0, 5, 500)
+
+
+def test_an_input_with_a_log_has_its_rows_and_its_newest_version_within_half_a_minute_and_nothing_that_is_not_known(
+    world: AgentContext, tmp_path: Path
+) -> None:
+    written = WrittenLog(tmp_path / "lake")
+    written.commit(30, 12, at=9_000.0)
+    world.ledger.put_deployment(external_row(format="delta", folder=str(tmp_path / "lake/delta")))
+    world.files = TableCheckpoints("ledger")
+    world.files._delta = DeltaTables(refresh_s=0)
+    measurer = TableStatisticsCollector(world, PoolUtilization())
+
+    def listed(now: float) -> tuple[int | None, int | None, str]:
+        world.clock = lambda: now
+        found = take(world, measurer)[LANDED]
+        (line,) = world.ledger.statements()
+        history = history_of(found.log)
+        return line.rows_total, found.rows, f"{history.first}-{history.last} {history.last_at:.0f}" if history else ""
+
+    assert listed(10_000.0) == (42, 42, "0-1 9000")
+    written.commit(8, at=9_500.0)
+    assert listed(10_000.0 + LOGS_EVERY_S - 1)[0] == 42
+    assert listed(10_000.0 + LOGS_EVERY_S) == (50, 50, "0-2 9500")
+    whole = written.log / f"{1:020}.json"
+    whole.write_text("no JSON")
+    world.files._delta = DeltaTables(refresh_s=0)
+    assert listed(10_000.0 + 2 * LOGS_EVERY_S) == (None, 50, "0-2 9500"), "figures with an age stay, others do not"
+    shutil.rmtree(tmp_path / "lake")
+    assert listed(10_000.0 + 3 * LOGS_EVERY_S) == (None, None, "")

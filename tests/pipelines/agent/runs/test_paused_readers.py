@@ -65,7 +65,8 @@ def test_nothing_that_streams_a_table_runs_while_it_gets_a_column(deployed: Agen
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"] == sorted(pool.starts)
     assert pool.tables["a__v1"].endswith("+ (('id', 'bigint'), ('kind', 'string'), ('more', 'int'))")
     said = [(e.table, e.summary) for e in deployed.ledger.events() if "is altered" in e.summary]
-    assert sorted(said) == [(t, "stopped while a is altered; it goes on from its checkpoint") for t in "abc"]
+    words = "stopped while {} is altered; it goes on from its checkpoint"
+    assert sorted(said) == [(t, words.format("it" if t == "a" else "a")) for t in "abc"]
 
 
 def test_a_wider_type_goes_the_same_way(deployed: AgentContext, pool: Any) -> None:
@@ -110,6 +111,11 @@ def test_a_reader_outside_of_the_plan_goes_on_with_its_own_text(deployed: AgentC
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
     after = deployed.ledger.deployment(T("c"), 1)
     assert before is not None and after is not None and (after.texts, after.wanted) == (before.texts, "running")
+    assert after.restarts == 0, "it did not end by itself"
+    pool.running.pop("c@v1")
+    reconcile(deployed, pool)
+    lost = deployed.ledger.deployment(T("c"), 1)
+    assert lost is not None and lost.restarts == 1
 
 
 def reconcile(world: AgentContext, pool: Any) -> None:

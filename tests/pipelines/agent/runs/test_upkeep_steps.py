@@ -18,6 +18,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import upkeep_steps
 from pipelines.agent.runs.run_lane import RunLane
 from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_paused_readers import reconcile
 from tests.pipelines.agent.runs.test_run_lane import KillAt, Killed
 
 FILES = small_project.on_delta(small_project.texts())
@@ -207,6 +208,11 @@ def test_a_keyed_statement_stands_still_meanwhile_and_stays_wanted(world: AgentC
     assert seen == [(False, frozenset({("a", 1)}))]
     assert found is not None and found.wanted == "running", "the reconciler starts it again"
     assert world.locks.held() == frozenset()
+    reconcile(world, pool)
+    found = world.ledger.deployment(T("a"), 1)
+    assert found is not None and "a@v1" in pool.running and found.restarts == 0
+    last = next(event for event in world.ledger.events() if event.summary.endswith("→ starting"))
+    assert last.detail == "resumed from its checkpoint"
 
 
 @pytest.mark.parametrize(("verb", "more"), [("optimize", {}), ("vacuum", {"retain_h": "720"})])

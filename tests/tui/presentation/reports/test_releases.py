@@ -45,7 +45,7 @@ def release(state: str = "hydrating", **known: Any) -> Release:
 def test_a_release_that_catches_up_names_the_slowest_what_is_left_and_what_limits_it() -> None:
     found = release_details(release(), NOW)
     assert found[0] == f"release 9f2c-1  hydrating since {clock(NOW - 60)}  by ana"
-    assert found[1] == "  orders v2 is behind by 12k rows, 4m left; reading takes most of its batches."
+    assert found[1] == "  orders v2 is behind by 12k rows, 4m left; most of a batch is reading."
     assert found[3:7] == (
         "TABLE   VER  STATE           LAG      IN     OUT  TREND      SLOW",
         "orders  v1*  running      0 rows       -       -  idle       -",
@@ -121,7 +121,7 @@ def test_a_list_says_the_lag_of_both_versions_and_what_is_waited_for() -> None:
     found = release_lines([release(left=Seconds(0.0, 80.0))], NOW)
     assert found == (
         f"9f2c-1  hydrating since {clock(NOW - 60)}, up to 80 s left  1 table",
-        "  orders v2 is behind by 12k rows, 4m left; reading takes most of its batches.",
+        "  orders v2 is behind by 12k rows, 4m left; most of a batch is reading.",
         "  no rollback: nothing is swapped",
         "  orders  v1 → v2  serves v1  v1 is running, lag 0 rows; v2 is running, lag 12k rows",
     )

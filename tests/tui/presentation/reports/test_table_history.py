@@ -53,7 +53,7 @@ def test_a_failed_step_says_why_and_a_plan_that_was_forgotten_is_said_to_be() ->
 
 def test_a_swap_of_several_pointers_is_told_for_each_table_of_it() -> None:
     pointers = Step(1, StepKind.SWAP, TableName("b"), 2, (), "", tables=(TableName("b"), A))
-    plan = plan_of(A, steps=(pointers,))
+    plan = plan_of(A, steps=(pointers,), action=Action.REBUILD)
     swap = StepRow(1, "swap", "b", 2, "done", started_at=1.0, ended_at=2.0)
     run = run_row(plan.hash, state="done", ended_at=2.0, steps=(swap,))
     found = table_history(TableRecords(A, runs=(run,)), {plan.hash: plan})
@@ -70,6 +70,15 @@ def test_after_a_rollback_the_version_from_before_serves() -> None:
     )
     assert [(entry.kind, entry.version) for entry in found] == [("deploy", 1), ("serves", 1)]
     assert found[1].summary == "v1 serves from here on"
+
+
+def test_an_edit_in_place_does_not_begin_to_serve() -> None:
+    swap = Step(1, StepKind.SWAP, A, 1, (), "", tables=(A,))
+    plan = plan_of(A, steps=(swap,), action=Action.RESTART, version=1)
+    steps = (StepRow(1, "swap", "a", 1, "done", started_at=1.0, ended_at=2.0),)
+    row = run_row(plan.hash, state="done", ended_at=2.0, steps=steps)
+    found = table_history(TableRecords(A, runs=(row,)), {plan.hash: plan})
+    assert "serves" not in [entry.kind for entry in found]
 
 
 def test_an_act_is_told_once_though_command_audit_and_event_tell_it() -> None:

@@ -1,0 +1,100 @@
+"""What is shown of a table that others write: lists, tree, inspector, detail; of what is not known nothing is said."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.observed.log_history import LogHistory
+from core.observed.table_statistics import TableStatistics
+from state.ledger_snapshot import StatementDetails
+from tests.terminal.in_memory_backend import FakeBackend
+from tests.terminal.pizzeria_values import NOW
+from tui.presentation.screen_content.external_inputs import input_overview_lines
+from tui.presentation.screen_content.inspector import branch_lines, inspector_lines
+from tui.presentation.screen_content.statement_rows import RowContext, columns_for, statement_row, tree_row
+from tui.presentation.styling.glyphs import UNICODE
+from tui.presentation.styling.styled_text import Tone, plain
+from tui.presentation.view.ledger_view import make_ledger_view
+from tui.presentation.view.statement_tree import by_product
+
+LOOK = RowContext(UNICODE, NOW)
+GONE = "pizzas has no table: /lake/pizzas has no _delta_log; correct LOCATION in ddl.pizzas.sql"
+LOG = LogHistory(3, NOW - 9000, ((11, NOW - 900, 5), (12, NOW - 200, 7))).as_text()
+FIGURES = TableStatistics(NOW - 5, 1_204_000, True, 12_000_000, 14, NOW - 7200, None, small_files=14, log_entries=2,
+                          log_bytes=2_000, log=LOG)  # fmt: skip
+
+
+def known(figures: TableStatistics, **deployed: str) -> StatementDetails:
+    found = FakeBackend().detail("pizzas")
+    about: dict[str, str] = {"format": "delta", "folder": "/lake/pizzas", "table_id": "id-1"}
+    row = replace(found.versions[0], **(about | deployed))  # type: ignore[arg-type]  # names are those of the row
+    return replace(found, versions=(row,), statistics=figures)
+
+
+def overview(facts: StatementDetails, error: str = "", width: int = 80) -> list[str]:
+    backend = FakeBackend()
+    backend.change("pizzas", error=error)
+    view = make_ledger_view(backend.current)
+    return [plain(each).rstrip() for each in input_overview_lines(view.statements["pizzas"], facts, LOOK, width)]
+
+
+def test_an_input_shows_where_it_lies_what_it_holds_and_how_old_its_newest_version_is() -> None:
+    assert overview(known(FIGURES)) == [
+        " external  an external input: Headgate only reads it",
+        " lies in  /lake/pizzas",
+        " format   delta",
+        " holds    1.2M rows, 12 MB in 14 files, 14 below 16 MB, oldest 2h",
+        " version  12, committed 3m 20s ago, the log begins with 3",
+        " log      2 versions since its checkpoint, 2 kB",
+        " id       id-1",
+        " read by  menu_sales, oven_load",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("figures", "holds"),
+    [(TableStatistics(), " holds    not measured"),
+     (TableStatistics(at=NOW - 20, exact=False), " holds    not known: no table was there 20s ago"),
+     (replace(FIGURES, rows=None, exact=False, earliest=None, small_files=0),
+      " holds    ? rows, 12 MB in 14 files")],
+    ids=["never looked at", "gone", "no statistics"],
+)  # fmt: skip
+def test_a_figure_that_is_not_known_is_said_to_be_so(figures: TableStatistics, holds: str) -> None:
+    assert holds in overview(known(figures))
+
+
+def test_figures_of_another_time_have_their_age() -> None:
+    held = [each for each in overview(known(replace(FIGURES, at=NOW - 3700)), width=120) if "as of 1h 1m ago" in each]
+    assert [each.split()[0] for each in held] == ["holds", "version"]
+
+
+def test_what_is_wrong_with_an_input_stands_below_it_and_in_the_inspector() -> None:
+    assert overview(known(TableStatistics()), GONE)[-2:] == [
+        " pizzas has no table: /lake/pizzas has no _delta_log; correct LOCATION in",
+        " ddl.pizzas.sql",
+    ]
+    backend = FakeBackend()
+    backend.change("pizzas", error=GONE)
+    view = make_ledger_view(backend.current)
+    entry = next(each for each in by_product(view, frozenset(), None, force_open=True) if each.name == "pizzas")
+    shown = " ".join(" ".join(map(plain, inspector_lines(entry, known(FIGURES), view, LOOK, 44))).split())
+    assert "lies in /lake/pizzas" in shown and "1.2M rows" in shown and "has no _delta_log" in shown
+
+
+def test_an_input_that_is_wrong_is_a_fault_in_tree_and_branch_and_one_that_is_not_has_none() -> None:
+    backend, columns = FakeBackend(), columns_for(80, wide=False)
+    well = make_ledger_view(backend.current)
+    backend.change("pizzas", error=GONE)
+    view = make_ledger_view(backend.current)
+    pizzas = view.statements["pizzas"]
+    assert (view.faults - well.faults, pizzas.faulty, well.statements["pizzas"].faulty) == (1, True, False)
+    cell = next(span for span in statement_row(pizzas, columns, 80, LOOK) if "external" in span.text)
+    assert (cell.text.strip(), cell.tone) == ("✖ external", Tone.BAD)
+    rows = {each.id: each for each in by_product(view, frozenset({"layer:sales/dimension"}), None, force_open=False)}
+    branch = rows["layer:sales/dimension"]
+    assert plain(tree_row(branch, columns, 80, LOOK, view)).split() == ["▸", "dimensions", "(1)", "1", "wrong"]
+    assert "has no _delta_log" in "\n".join(map(plain, branch_lines(branch, view, LOOK, 80)))
+    assert "1 wrong" in plain(tree_row(rows["product:sales"], columns, 80, LOOK, view))
+    for reader in pizzas.readers:
+        backend.drop(reader)
+    assert not make_ledger_view(backend.current).statements["pizzas"].faulty, "nobody reads it"
