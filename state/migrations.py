@@ -294,6 +294,10 @@ ALTER TABLE figure ADD COLUMN log_entries INTEGER;
 ALTER TABLE figure ADD COLUMN log_bytes INTEGER;
 """
 
+_LOST = """
+ALTER TABLE deployment ADD COLUMN lost TEXT NOT NULL DEFAULT '';
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -356,6 +360,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _CLONES,
     _LOG_HISTORIES,
     _FILE_SIZES,
+    _LOST,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 
