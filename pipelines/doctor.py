@@ -2,7 +2,8 @@
 
 Run as a child by `headgate doctor`, which adds what it can see itself. `--project`, `--env` and `--home` name an
 environment, whose jars are then judged by what a start of its pool goes by. `--inputs` are paths of DDL files below
-`--project`, whose tables of others are then judged alone, those that are not absolute below `--data`.
+`--project`, whose tables of others are then judged alone, those that are not absolute below `--data`. Of `--delta`, a
+table of others as well, the columns are told alone.
 """
 
 import argparse
@@ -15,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from core.model.errors import HeadgateError, PoolUnreachable
+from core.model.names import TableName
+from core.model.table_formats import format_of_others
 from core.project.connectors import Connector
 from core.project_files.manifest import MANIFEST_PATH, read_manifest
 from core.sql.ddl_reader import read_ddl
+from core.sql.statement import TableDdl
 from core.text.wording import counted
 from pipelines.formats.tables_of_others import Unlike, why_not_there, why_unlike
 from pipelines.local_pool.connector_jars import ConnectorJars
@@ -31,12 +35,15 @@ def main(words: Sequence[str]) -> int:
     """Print the verdicts; 0 also when one is bad: whoever asked decides."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", action="store_true")
-    for name in ("--project", "--env", "--home", "--data"):
+    for name in ("--project", "--env", "--home", "--data", "--delta"):
         parser.add_argument(name, default="")
     parser.add_argument("--inputs", nargs="*", default=())
     args = parser.parse_args(words)
     if args.inputs:
         print(json.dumps({"checks": inputs(Path(args.project), args.data, args.inputs)}))
+        return 0
+    if args.delta:
+        print(json.dumps({"checks": [columns_of(args.delta)]}))
         return 0
     checks = [java(), engine(), pool_program()]
     if args.project:
@@ -107,6 +114,23 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
     good = len(paths) - len(wrong)
     words = f"{counted(good, 'table')} of others {'is' if good == 1 else 'are'} there, as declared"
     return wrong or [_verdict("inputs", words, ok=True)]
+
+
+def columns_of(folder: str) -> dict[str, Any]:
+    """Judge whether a Delta table lies in a folder; its facts are the columns that its log says."""
+    from pipelines.formats.checkpoints import TableCheckpoints
+
+    files, ddl = TableCheckpoints(""), TableDdl(TableName("it"), (), "delta", location=folder)
+    try:
+        unlike = why_not_there(files, ddl, folder, "its DDL")
+        columns = files.columns(folder, format_of_others(ddl.format)) if unlike is None else None
+    except HeadgateError as error:
+        return _verdict("inputs", error.summary, error.remedy)
+    if unlike is not None:
+        return _verdict("inputs", unlike.why.partition(": ")[2], "have it written first, or correct the folder")
+    if columns is None:
+        return _verdict("inputs", f"the log of {folder} has a column of a type that is not known here")
+    return _verdict("inputs", f"{folder} is a Delta table", ok=True, columns=list(columns.items()))
 
 
 def _jars(jars: ConnectorJars, declared: tuple[Connector, ...]) -> dict[str, Any]:

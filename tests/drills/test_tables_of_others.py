@@ -4,56 +4,21 @@ import json
 import os
 import shutil
 import signal
-import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from tiny_project import DML, Tiny, tiny_that_runs, until
-
-from pipelines.spark.session import Session
+from table_of_others import LANDED, Owner
+from tiny_project import DML, tiny_that_runs, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 DDL = {
-    "landed": "CREATE TABLE landed (id BIGINT, kind STRING) USING delta LOCATION 'lake/orders';",
+    "landed": LANDED,
     "kept": "CREATE TABLE kept (id BIGINT, kind STRING) USING delta;",
 }
 ERROR = 'SELECT error_class, error FROM deployment WHERE "table" = ? AND active = 1'
 SOURCES = """SELECT m.sources FROM measurement m JOIN deployment d ON d.id = m.deployment
 WHERE d."table" = 'kept' AND d.active = 1"""
-
-
-@dataclass
-class Owner:
-    """Who writes the table: a session of its own on the same server, which ends with it."""
-
-    tiny: Tiny
-    rows: int = 0
-
-    @property
-    def folder(self) -> Path:
-        return self.tiny.folder / "data/lake/orders"
-
-    def sql(self, *texts: str) -> None:
-        place = json.loads((self.tiny.home() / "pool.json").read_text())
-        token = (self.tiny.home() / "pool.token").read_text()
-        session = Session(f"sc://127.0.0.1:{place['port']}", token, str(uuid.uuid4()))
-        session.attach()
-        for text in texts:
-            session.spark.sql(text.format(t=f"delta.`{self.folder}`"))
-        session.close()
-
-    def make(self) -> None:
-        self.sql("CREATE TABLE {t} (id BIGINT, kind STRING) USING delta")
-
-    def append(self, rows: int, more: str = "") -> None:
-        self.sql(f"INSERT INTO {{t}} SELECT {self.rows} + 1 + id, 'a'{more} FROM range({rows})")
-        self.rows += rows
-
-    def log(self) -> list[str]:
-        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +49,11 @@ def test_nothing_is_made_where_there_is_no_table(owner: Owner) -> None:
 def test_it_is_streamed_with_its_lag_and_survives_the_server(owner: Owner) -> None:
     owner.make()
     owner.append(20)
-    before = owner.log()
+    before = owner.content()
     applied = owner.tiny.apply(owner.tiny.plan("--all"))
     assert applied.returncode == 0, applied.stdout + applied.stderr
     until(lambda: arrived(owner), 60, "all rows are in kept")
-    assert owner.log() == before, "nothing was made there"
+    assert owner.content() == before, "nothing was made there"
     owner.tiny.done("stop", "kept", "--confirm", "yes")
     owner.append(7)
 
@@ -132,8 +97,8 @@ def test_another_table_in_its_place_is_told_with_both_ids_and_acts_on_it_are_ref
     owner.sql("INSERT INTO {t} VALUES (1, 'a')")
     until(lambda: owner.tiny.statements()["kept"]["state"] == "failed", 60, "its reader is ended")
     assert "was re-created: its id is" in said(owner) and "and what was read had" in said(owner)
-    before = owner.log()
+    before = owner.content()
     for words in (("optimize", "landed"), ("vacuum", "landed"), ("plan", "delete", "landed"), ("rollback", "landed")):
         refused = owner.tiny.run(*words)
         assert refused.returncode != 0 and "external" in refused.stdout + refused.stderr, words
-    assert owner.log() == before
+    assert owner.content() == before

@@ -37,7 +37,9 @@ def init_table(parser: CommandParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the new table")
     parser.add_argument("--product", help="data product of the new table")
     parser.add_argument("--layer", help="sources, intermediates, dimensions, facts or views")
-    parser.add_argument("--reads", metavar="TABLE", help="the table that the new statement streams")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--reads", metavar="TABLE", help="the table that the new statement streams")
+    what.add_argument("--delta", metavar="FOLDER", help="an input: the Delta table of others that lies there")
 
 
 def up(parser: CommandParser) -> None:

@@ -122,7 +122,8 @@ TEST_SUBCOMMANDS = (
 
 INIT_SUBCOMMANDS = (
     SubcommandSpec("table", "Write a new table of this project.",
-                   "headgate init table clicks\nheadgate init table fct_orders --layer facts --reads src_orders",
+                   "headgate init table clicks\nheadgate init table fct_orders --layer facts --reads src_orders\n"
+                   "headgate init table orders --delta /lake/orders",
                    arguments.init_table),
 )  # fmt: skip
 

@@ -28,7 +28,7 @@ def health(context: CommandContext) -> int:
             )
     lines = [line for line in snapshot.serving if not args.products or line.product in args.products]
     staged = frozenset(str(mark.table) for mark in snapshot.staged)
-    found = health_by_product(lines, staged, args.products)
+    found = health_by_product(snapshot.serving, staged, args.products)
     late = overdue_tickets(snapshot.tickets, snapshot.read_at)
     if voice.as_json:
         products = [as_json(product) for product in found]

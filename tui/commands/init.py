@@ -41,6 +41,15 @@ USING json
 LOCATION '{location}';
 """
 
+DELTA_DDL = """\
+-- External input: a Delta table that others write. These are the columns that its log has.
+CREATE TABLE {table} (
+{columns}
+)
+USING delta
+LOCATION {location};
+"""
+
 DDL = """\
 CREATE TABLE {table} (
 {columns}
@@ -126,13 +135,15 @@ def _init_table(context: CommandContext, name: str) -> int:
         # What is wrong before is not this table's: it is told before anything is written.
         context.operations.project()
     location = f"landing/{table}"
-    if parent is None:
-        path = f"pipelines/{layer}/{product}/{table}/sql-scripts/ddl.{table}.sql"
+    path = f"pipelines/{layer}/{product}/{table}/sql-scripts/ddl.{table}.sql"
+    next_statement = f"a statement that reads them: headgate init table src_{table} --reads {table}"
+    if args.delta:
+        written = {path: _delta_ddl(context, table, args.delta)}
+        then = f"rows are those of the table there, which is only ever read; {next_statement}"
+        _refuse_impossible(context, table, written)
+    elif parent is None:
         written = {path: EXTERNAL_DDL.format(table=table, location=location)}
-        then = (
-            f"files with one JSON object per line go to {os.path.join(place.data, location)}; a statement that reads "
-        )
-        then += f"them: headgate init table src_{table} --reads {table}"
+        then = f"files with one JSON object per line go to {os.path.join(place.data, location)}; {next_statement}"
         _refuse_impossible(context, table, written)
         os.makedirs(os.path.join(place.data, location), exist_ok=True)
     else:
@@ -140,6 +151,20 @@ def _init_table(context: CommandContext, name: str) -> int:
     _write(context, Path(place.folder), written)
     context.voice.say(then)
     return 0
+
+
+def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
+    """Write the declaration of the table in a folder, which is below the data folder where it is not absolute."""
+    from core.sql.statement import TableDdl
+    from core.sql.tokens.data_types import quoted_name, quoted_string_literal
+    from tui.services.doctor_checks import columns_of_delta
+
+    place = TableDdl(table, (), "delta", location=location).location_in(context.place.data)
+    found = columns_of_delta(context.environ, place)
+    if not found.ok:
+        raise Refused(f"nothing was written: {found.summary}", remedy=found.remedy)
+    columns = ",\n".join(f"  {quoted_name(name)} {kind}" for name, kind in found.facts["columns"])
+    return DELTA_DDL.format(table=table, columns=columns, location=quoted_string_literal(location))
 
 
 def _layer_folder(word: str) -> str:

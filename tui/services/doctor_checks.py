@@ -82,6 +82,11 @@ def check_inputs(
     return _ask_the_spark_side(environ, words)
 
 
+def columns_of_delta(environ: Mapping[str, str], folder: str) -> DoctorCheck:
+    """Ask the Spark side whether a Delta table lies in a folder; its facts are then `columns`, names with types."""
+    return _ask_the_spark_side(environ, ["--json", "--delta", folder])[0]
+
+
 def _ask_the_spark_side(environ: Mapping[str, str], words: Sequence[str]) -> tuple[DoctorCheck, ...]:
     try:
         done = os_processes.run_module("pipelines.doctor", words, environ, seconds=60)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from command_line import written
+from delta_files import WrittenLog
 
 from core.model.errors import Refused
 from core.project.connectors import DELTA, fetched_folder
+from tests.tui.conftest import MANIFEST
 from tui.agent_client import agent_process
 from tui.command_line import exit_codes
 from tui.services import doctor_checks
@@ -124,6 +126,57 @@ def test_an_external_input_says_where_its_files_go_and_which_statement_comes_nex
     assert exit_codes.run_command_line(["init", "table", "src_clicks", "--reads", "clicks"]) == 0
     capsys.readouterr()
     assert written(["plan", "src_clicks", "--offline"], capsys)["order"] == ["clicks", "src_clicks"]
+
+
+def on_delta(folder: Path, manifest: str = MANIFEST + "connectors: {delta: {}}\n") -> None:
+    """Put a Delta table of others beside the project, and another one below its data folder."""
+    (folder / "headgate.yml").write_text(manifest)
+    kinds = {"id": "long", "two words": "string", "at": "timestamp", "by": {"type": "array", "elementType": "date"}}
+    for place in (folder.parent / "lake", folder / "data/lake"):
+        fields = ({"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in kinds.items())
+        WrittenLog(place).columns(*fields)
+
+
+@pytest.mark.parametrize("place", ["{0}/lake/delta", "lake/delta"])
+def test_an_input_on_delta_is_declared_with_the_columns_that_its_log_has(
+    place: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_delta(folder)
+    place = place.format(folder.parent)
+    before = {path: path.stat().st_mtime_ns for path in folder.parent.rglob("lake/**/*")}
+    assert exit_codes.run_command_line(["init", "table", "orders", "--delta", place]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "which is only ever read" in said and "headgate init table src_orders --reads orders" in said
+    text = (folder / "pipelines/sources/main/orders/sql-scripts/ddl.orders.sql").read_text()
+    columns = "  id bigint,\n  `two words` string,\n  at timestamp,\n  by array<date>\n"
+    assert text.endswith(f"CREATE TABLE orders (\n{columns})\nUSING delta\nLOCATION '{place}';\n")
+    assert {path: path.stat().st_mtime_ns for path in folder.parent.rglob("lake/**/*")} == before
+    assert not (folder / "data/landing/orders").exists()
+    exit_codes.run_command_line(["doctor", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    (judged,) = [check for check in checks if check["name"] == "inputs"]
+    assert judged["ok"], judged
+    assert exit_codes.run_command_line(["init", "table", "src_orders", "--reads", "orders"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "manifest", "told"),
+    [(["--delta", "{0}/nowhere"], "connectors: {delta: {}}\n", "there is no folder {0}/nowhere"),
+     (["--delta", "{0}/shop"], "connectors: {delta: {}}\n", "has no _delta_log"),
+     (["--delta", "{0}/lake/delta"], "", "add connectors: {delta: {}} to headgate.yml"),
+     (["--delta", "{0}/lake/delta", "--layer", "facts"], "connectors: {delta: {}}\n", "needs a statement"),
+     (["--delta", "{0}/lake/delta", "--reads", "a"], "", "not allowed with argument")],
+    ids=["no folder", "no log", "no connector", "no source", "a statement too"],
+)  # fmt: skip
+def test_an_input_on_delta_that_cannot_be_is_refused_in_words(
+    words: list[str], manifest: str, told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_delta(folder, MANIFEST + manifest)
+    above, before = str(folder.parent), sorted((*folder.rglob("*"), *(folder.parent / "lake").rglob("*")))
+    code = exit_codes.run_command_line(["init", "table", "x", *(word.replace("{0}", above) for word in words)])
+    said = " ".join(capsys.readouterr().err.split())
+    assert code in (2, 3) and told.replace("{0}", above) in said, said
+    assert sorted((*folder.rglob("*"), *(folder.parent / "lake").rglob("*"))) == before
 
 
 def test_doctor_judges_everything_and_each_remedy_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

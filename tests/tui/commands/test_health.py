@@ -58,6 +58,11 @@ def test_a_table_of_others_that_is_not_what_it_should_be_fails_its_product(
     assert exit_codes.run_command_line(["health", "p"]) == 0
     (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("landed")]
     assert row.split(maxsplit=3) == ["landed", "p", "external", "landed has no table: /lake has no _delta_log"]
+    for name in ("landed", "a"):
+        shop.update_deployment(TableName(name), int(name == "a"), bindings=())
+    assert [each["table"] for each in written(["health", "p"], capsys)["products"][0]["failing"]] == ["b"], (
+        "nobody reads it any more"
+    )
 
 
 def test_what_was_never_measured_is_not_known(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:

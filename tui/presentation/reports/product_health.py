@@ -1,6 +1,6 @@
 """How products do: their statements summed up by product and layer, in one pass over the ledger's lines."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,8 +46,13 @@ class ProductHealth:
 def health_by_product(
     lines: Iterable[StatementLine], staged: frozenset[str], products: Iterable[str] = ()
 ) -> tuple[ProductHealth, ...]:
-    """Sum up one line a table by product and layer, all products or those named, by name."""
-    wanted = frozenset(products)
+    """Sum up one line a table by product and layer, all products or those named, by name.
+
+    An input that is not what it should be fails its product where any statement of the `lines` reads it.
+    """
+    lines, wanted = tuple(lines), frozenset(products)
+    wrong = {line.table for line in lines if line.external and line.error}
+    wrong &= {binding.parent for line in lines if wrong for binding in line.bindings}
     found: dict[str, dict[str, list[StatementLine]]] = {}
     for line in lines:
         if not wanted or line.product in wanted:
@@ -55,9 +60,9 @@ def health_by_product(
     summed = []
     for product in sorted(found):
         by_layer = sorted(found[product].items(), key=lambda item: layer_place(item[0]))
-        layers = tuple(_sum(layer, below, staged) for layer, below in by_layer)
+        layers = tuple(_sum(layer, below, staged, wrong) for layer, below in by_layer)
         every = [line for _, below in by_layer for line in below]
-        summed.append(_sum(product, every, staged, layers))
+        summed.append(_sum(product, every, staged, wrong, layers))
     return tuple(summed)
 
 
@@ -120,6 +125,7 @@ def _sum(
     name: str,
     lines: Iterable[StatementLine],
     staged: frozenset[str],
+    wrong: Set[str],
     layers: tuple[ProductHealth, ...] = (),
 ) -> ProductHealth:
     states: dict[State, int] = {}
@@ -130,7 +136,7 @@ def _sum(
     for line in lines:
         if line.external:
             external += 1
-            failing += [line] if line.error else []
+            failing += [line] if line.table in wrong else []
             continue
         state = parse_state(line.state)
         states[state] = states.get(state, 0) + 1

@@ -224,9 +224,8 @@ def badge_of(statement: StatementView) -> str:
 
 def _state(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
     if statement.external:
-        wrong = bool(statement.line.error)
-        mark = look.glyphs.states[State.FAILED] if wrong else look.glyphs.dot
-        return f"{mark} external", Tone.BAD if wrong else Tone.DIM
+        mark = look.glyphs.states[State.FAILED] if statement.faulty else look.glyphs.dot
+        return f"{mark} external", Tone.BAD if statement.faulty else Tone.DIM
     return f"{look.glyphs.states[statement.state]} {statement.state}", STATE_TONES[statement.state]
 
 

@@ -65,9 +65,9 @@ class StatementView:
 
     @property
     def faulty(self) -> bool:
-        """Return whether the faults-only view (`f`) shows it."""
+        """Return whether the faults-only view (`f`) shows it; an input that nobody reads asks for nobody."""
         if self.external:
-            return bool(self.line.error)
+            return bool(self.line.error and self.readers)
         return bool(self.line.fault_word) and not self.starting
 
 

@@ -95,3 +95,6 @@ def test_an_input_that_is_wrong_is_a_fault_in_tree_and_branch_and_one_that_is_no
     assert plain(tree_row(branch, columns, 80, LOOK, view)).split() == ["▸", "dimensions", "(1)", "1", "wrong"]
     assert "has no _delta_log" in "\n".join(map(plain, branch_lines(branch, view, LOOK, 80)))
     assert "1 wrong" in plain(tree_row(rows["product:sales"], columns, 80, LOOK, view))
+    for reader in pizzas.readers:
+        backend.drop(reader)
+    assert not make_ledger_view(backend.current).statements["pizzas"].faulty, "nobody reads it"

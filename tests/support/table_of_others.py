@@ -1,0 +1,65 @@
+"""A Delta table that somebody else owns and writes, beside a project that reads it."""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tiny_project import Tiny
+
+from pipelines.spark.session import Session
+
+LANDED = "CREATE TABLE landed (id BIGINT, kind STRING) USING delta LOCATION 'lake/orders';"
+"""Its declaration in the project."""
+
+
+@dataclass
+class Owner:
+    """Who writes the table, in sessions of its own on the same server, which Headgate knows nothing of."""
+
+    tiny: Tiny
+    rows: int = 0
+
+    @property
+    def folder(self) -> Path:
+        """The table's folder."""
+        return self.tiny.folder / "data/lake/orders"
+
+    def sql(self, *texts: str) -> None:
+        """Run statements in which {t} is the table."""
+        place = json.loads((self.tiny.home() / "pool.json").read_text())
+        token = (self.tiny.home() / "pool.token").read_text()
+        session = Session(f"sc://127.0.0.1:{place['port']}", token, str(uuid.uuid4()))
+        session.attach()
+        for text in texts:
+            session.spark.sql(text.format(t=f"delta.`{self.folder}`"))
+        session.close()
+
+    def make(self) -> None:
+        """Make the table, empty."""
+        self.sql("CREATE TABLE {t} (id BIGINT, kind STRING) USING delta")
+
+    def append(self, rows: int, more: str = "") -> None:
+        """Insert so many rows with the next ids, `more` being the values of further columns."""
+        self.sql(f"INSERT INTO {{t}} SELECT {self.rows} + 1 + id, 'a'{more} FROM range({rows})")
+        self.rows += rows
+
+    def content(self) -> dict[str, str]:
+        """Return what every name in its folder is: a folder, a link, or bytes, with when it was written."""
+        found = {}
+        for path in sorted((self.folder, *self.folder.rglob("*"))):
+            about = path.lstat()
+            kind = "folder" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
+            found[str(path.relative_to(self.folder))] = f"{kind} {about.st_mode:o} {about.st_ino} {about.st_mtime_ns}"
+        return found
+
+    @contextmanager
+    def nothing_changes(self) -> Iterator[None]:
+        """Raise AssertionError where anything in its folder is another one afterwards."""
+        before = self.content()
+        yield
+        now = self.content()
+        assert now == before, {name: (before.get(name), now.get(name)) for name in {*before, *now}}
