@@ -301,6 +301,10 @@ ALTER TABLE figure ADD COLUMN log_entries INTEGER;
 ALTER TABLE figure ADD COLUMN log_bytes INTEGER;
 """
 
+_LOST = """
+ALTER TABLE deployment ADD COLUMN lost TEXT NOT NULL DEFAULT '';
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -363,6 +367,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _CLONES,
     _LOG_HISTORIES,
     _FILE_SIZES,
+    _LOST,
     _DELETED_KEYS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""

@@ -58,7 +58,9 @@ class Deployment:
     """Folder that holds what was set aside."""
     external: bool = False
     checkpoint_ok: bool = True
-    """False once the agent has found the checkpoint missing, unreadable or not ours."""
+    """False once the agent has found that it cannot go on."""
+    lost: str = ""
+    """What is missing or another's then, in a sentence; empty where an older agent has found it."""
     pool: Pool | None = None
     """What it was started on, with what its checkpoint has pinned at the first start; None where that is not known."""
     engine: str = ""

@@ -329,9 +329,9 @@ class Reconciler:
             refuse_other_tables(self.world, deployment)
             refuse_other_checkpoint(self.world, deployment)
             keep_deleted_keys(self.world, deployment)
-            good = True
+            lost = ""
         except Refused as error:
-            good = False
+            lost = error.summary
             if deployment.checkpoint_ok:
                 about = (deployment.table, deployment.version)
                 self.world.event("state", "it could not be started now", about=about, detail=error.sentence)
@@ -340,7 +340,8 @@ class Reconciler:
                 # What it failed with says more.
                 return
             raise
-        changes: dict[str, object] = {} if good == deployment.checkpoint_ok else {"checkpoint_ok": good}
+        found: dict[str, object] = {"checkpoint_ok": not lost, "lost": lost}
+        changes = found if (not lost, lost) != (deployment.checkpoint_ok, deployment.lost) else {}
         why = "" if deployment.external else why_folder_gone(self.world, deployment)
         if deployment.state == State.STOPPED and deployment.error != why and not deployment.error_class:
             changes |= {"error": why}

@@ -97,9 +97,11 @@ def test_a_table_that_is_another_one_is_seen_of_a_statement_at_rest_so_that_plan
     world.files.ids[found.folder] = "id-2"
     assert not is_ok() and not is_ok()
     (told,) = [event for event in world.ledger.events_of(TableName("t"), "state") if "could not" in event.summary]
-    assert "the table of t@v1 was re-created: its id is id-2 and was id-1" in told.detail
+    why = "the table of t@v1 was re-created: its id is id-2 and was id-1"
+    assert why in told.detail and world.ledger.deployment(TableName("t"), 1).lost == why
     world.files.ids[found.folder] = "id-1"
     assert is_ok(), "its folder was restored"
+    assert world.ledger.deployment(TableName("t"), 1).lost == ""
 
 
 def test_a_column_that_is_gone_from_a_table_is_told_before_a_start_and_while_it_is_written(world: Any) -> None:
