@@ -347,7 +347,7 @@ def error_lines(statement: StatementView, facts: StatementDetails, look: RowCont
         if event.kind != "exception":
             continue
         times = f"{event.count} times since {moment(event.first_at, look.now)}, last" if event.count > 1 else "once,"
-        lines.append(line((f" {times} {moment(event.at, look.now)}{_version_mark(event.version)}", Tone.DIM)))
+        lines.append(line((f" {times} {moment(event.at, look.now)} {_version_mark(event.version)}", Tone.DIM)))
         lines.extend(wrap(mask_secrets(event.summary), width - 3, Tone.BAD, "  "))
         lines.extend(wrap(mask_secrets(event.detail), width - 5, Tone.DIM, "    ") if event.detail else ())
         lines.append(EMPTY)
@@ -396,4 +396,4 @@ def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]
 
 def _version_mark(version: int) -> str:
     """Write a version behind what it is of; an input has none."""
-    return f"  v{version}" if version else ""
+    return f" v{version}" if version else ""
