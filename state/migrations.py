@@ -284,6 +284,13 @@ _CLONES = """
 ALTER TABLE deployment ADD COLUMN clone_of INTEGER NOT NULL DEFAULT 0;
 """
 
+_DELETED_KEYS = """
+ALTER TABLE deployment ADD COLUMN deleted_keys_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE deployment ADD COLUMN deleted_keys_version INTEGER;
+ALTER TABLE deployment ADD COLUMN deleted_keys_commit TEXT NOT NULL DEFAULT '';
+ALTER TABLE deployment ADD COLUMN deleted_keys_batch INTEGER;
+"""
+
 _LOG_HISTORIES = """
 ALTER TABLE figure ADD COLUMN log TEXT NOT NULL DEFAULT '';
 """
@@ -292,6 +299,10 @@ _FILE_SIZES = """
 ALTER TABLE figure ADD COLUMN small_files INTEGER;
 ALTER TABLE figure ADD COLUMN log_entries INTEGER;
 ALTER TABLE figure ADD COLUMN log_bytes INTEGER;
+"""
+
+_LOST = """
+ALTER TABLE deployment ADD COLUMN lost TEXT NOT NULL DEFAULT '';
 """
 
 Migration = str | Callable[[sqlite3.Connection], None]
@@ -356,6 +367,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     _CLONES,
     _LOG_HISTORIES,
     _FILE_SIZES,
+    _LOST,
+    _DELETED_KEYS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

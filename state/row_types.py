@@ -58,7 +58,9 @@ class Deployment:
     """Folder that holds what was set aside."""
     external: bool = False
     checkpoint_ok: bool = True
-    """False once the agent has found the checkpoint missing, unreadable or not ours."""
+    """False once the agent has found that it cannot go on."""
+    lost: str = ""
+    """What is missing or another's then, in a sentence; empty where an older agent has found it."""
     pool: Pool | None = None
     """What it was started on, with what its checkpoint has pinned at the first start; None where that is not known."""
     engine: str = ""
@@ -88,6 +90,14 @@ class Deployment:
     """The id that the table itself had when it was made; empty where its format knows none."""
     clone_of: int = 0
     """The version of the same table in whose files rows of it lie, as a clone; 0 where all lie in its own."""
+    deleted_keys_id: str = ""
+    """The id of the table of its deleted keys, as it was found first; empty where there was none yet."""
+    deleted_keys_version: int | None = None
+    """How far the log of that table has come, as it was seen last."""
+    deleted_keys_commit: str = ""
+    """What tells the commit of that version from another one of its number."""
+    deleted_keys_batch: int | None = None
+    """The newest batch that was planned then: a checkpoint that has it is not older than that table."""
 
     @property
     def stored_as(self) -> str:

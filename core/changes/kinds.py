@@ -122,7 +122,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         follows_from_parent=True,
     ),
     ChangeKindDefinition(
-        kind=ChangeKind.CHECKPOINT_LOST, code="0b", label="checkpoint or table lost", severity=200,
+        kind=ChangeKind.CHECKPOINT_LOST, code="0b", label="cannot go on", severity=200,
         action=Action.REBUILD, reason=Reason.CHECKPOINT_LOST,
         why="Spark would begin with an empty checkpoint on the same table and report success, with rows lost or "
         "doubled: a start is refused until a rebuild is requested",

@@ -61,8 +61,8 @@ class Reason(StrEnum):
 STOPPED_MEANWHILE = frozenset({Reason.COLUMNS_STOP_READERS, Reason.TYPES_STOP_READERS})
 """Of what goes on as it was, and only stands still while a table that it reads is altered."""
 
-LOST_CHECKPOINT = "its checkpoint or its table is missing, unreadable or another's"
-"""Why a statement cannot go on, within the sentences of a plan."""
+LOST_CHECKPOINT = "its checkpoint, its table or one that it reads is missing or another's"
+"""Why a statement cannot go on, where nobody has said which of them it is."""
 
 _WORDS: Mapping[str, str] = {
     Reason.NEW: "is not deployed yet",
@@ -104,7 +104,7 @@ _WORDS: Mapping[str, str] = {
     Reason.TYPES_IN_STATE: "its state holds a column of an upstream table that takes a wider type",
     Reason.WITH_ITS_SET: "belongs to the same statement set as a table that is rebuilt",
     Reason.READS_OLD_VERSION: "still reads an old version of an upstream table",
-    Reason.CHECKPOINT_LOST: "its checkpoint or its table is missing, unreadable or owned by another ledger",
+    Reason.CHECKPOINT_LOST: "it cannot go on from its checkpoint",
     Reason.DELETED: "its delete was requested",
     Reason.ROLLED_BACK: "the version that served before serves again",
     Reason.UNDELETED: "is taken out of the trash, and resumes from its checkpoint",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from core.model.names import TableName
+from core.model.reasons import LOST_CHECKPOINT
 from core.observed.step_durations import StepDurations
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy
@@ -89,7 +90,9 @@ class ObservedDeployment:
     bindings: tuple[Binding, ...] = ()
     checkpoint_id: str = ""
     checkpoint_ok: bool = True
-    """False when the checkpoint is missing, unreadable or not ours."""
+    """False when it cannot go on: the checkpoint, its table or one that it reads is missing or another's."""
+    lost: str = ""
+    """Which of them, and what is the matter with it, in a sentence; empty where nothing is, or nobody has said."""
     pointer: str = ""
     """The pointer's target, `orders__v3`; empty when there is none."""
     table_id: str = ""
@@ -129,6 +132,11 @@ class ObservedDeployment:
     """Whether its pointer serves rows from before the first of `version` as well, in a table of their own."""
     statistics: TableStatistics | None = None
     """What was measured of it; None where nothing was. Prices come from it, and nothing else does."""
+
+    @property
+    def why_lost(self) -> str:
+        """Explain why it cannot go on; empty where it can."""
+        return "" if self.checkpoint_ok else self.lost or LOST_CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)

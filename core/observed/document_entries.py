@@ -53,6 +53,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         bindings=_bindings(given),
         checkpoint_id=given.text("checkpoint_id"),
         checkpoint_ok=given.flag("checkpoint_ok"),
+        lost=given.text("lost"),
         pointer=given.text("pointer"),
         table_id=given.text("table_id"),
         wanted=given.word("wanted", tuple(WantedState), WantedState.RUNNING),

@@ -7,7 +7,7 @@ from core.changes.classification import kinds_between
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
-from core.model.reasons import LOST_CHECKPOINT, Reason
+from core.model.reasons import Reason
 from core.model.table_formats import table_format
 from core.planning.context import ObservedTables, PlanningContext, TableChanges
 from core.planning.decisions import TableDecision, recreated_parents
@@ -28,7 +28,6 @@ REBUILDS = frozenset(
 _NEVER_IN_PLACE = {
     Reason.ASKED: "a rebuild was requested",
     Reason.UNPROVEN: "what changed is unknown",
-    Reason.CHECKPOINT_LOST: LOST_CHECKPOINT,
     Reason.PARENT_REBUILT: "its offsets are meaningless in an upstream table that is re-created",
     Reason.READS_OLD_VERSION: "its offsets are meaningless in another version of an upstream table",
     Reason.PARENT_REWRITTEN: "its state would double-count rows that an upstream table writes again",
@@ -221,8 +220,8 @@ def _other_positions(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> str:
     """Explain why positions of the old version mean nothing in a new one; empty where they do."""
-    if not context.observed.deployment(table.name).checkpoint_ok:
-        return LOST_CHECKPOINT
+    if lost := context.observed.deployment(table.name).why_lost:
+        return lost
     if decision.reason in _MOVED or recreated_parents(table, decisions):
         return "its offsets are meaningless in an upstream table that is re-created"
     before = {(b.parent, b.version) for b in context.bindings.of(table.name) if b.streamed}
@@ -289,8 +288,8 @@ def why_not_in_place(observed: ObservedTables, changes: TableChanges, table: Tab
         return decision.change.evidence[0]
     if decision.reason in _NEVER_IN_PLACE:
         return _NEVER_IN_PLACE[decision.reason]
-    if not observed.deployment(table).checkpoint_ok:
-        return LOST_CHECKPOINT
+    if lost := observed.deployment(table).why_lost:
+        return lost
     pair = changes.compared(table)
     return why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is unknown"
 
@@ -312,7 +311,7 @@ def _not_moved(observed: ObservedTables, changes: TableChanges, table: Table) ->
         return "it streams more than one table, or names its source"
     if not changes.of(table.name).kind.definition.keeps_table_across_seam:
         return "its own statement changes"
-    return "" if observed.deployment(table.name).checkpoint_ok else LOST_CHECKPOINT
+    return observed.deployment(table.name).why_lost
 
 
 def why_not(

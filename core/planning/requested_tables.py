@@ -6,10 +6,10 @@ from core.changes.classification import Change
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
-from core.model.reasons import LOST_CHECKPOINT, Reason
+from core.model.reasons import Reason
 from core.model.states import ALIVE, State, WantedState
 from core.model.table_formats import table_format
-from core.observed.deployment import Binding
+from core.observed.deployment import Binding, ObservedDeployment
 from core.planning.allowed_strategies import REBUILDS
 from core.planning.context import ObservedTables, PlanningContext, TableBindings
 from core.planning.decisions import DeployWalk, TableDecision
@@ -88,29 +88,34 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
             f"rebuild it: headgate plan deploy {table} --rebuild",
         )
         return TableDecision(Action.KEEP, decision.reason, replace(decision.change, action=Action.KEEP))
+    seen = walk.context.observed.deployment(table)
     walk.found.refuse(
         table,
-        f"{table} cannot be started: {LOST_CHECKPOINT}; Spark would skip rows and report success",
+        f"{table} cannot be started: {seen.why_lost}",
         f"rebuild it: headgate plan deploy {table} --rebuild",
     )
     return TableDecision(
-        Action.KEEP, Reason.CHECKPOINT_LOST, checkpoint_lost_change(decision.change, Action.KEEP), decision.because_of
+        Action.KEEP,
+        Reason.CHECKPOINT_LOST,
+        checkpoint_lost_change(seen, decision.change, Action.KEEP),
+        decision.because_of,
     )
 
 
-def checkpoint_lost_change(change: Change, action: Action) -> Change:
-    """Return CHECKPOINT_LOST with what else was seen."""
-    return Change(ChangeKind.CHECKPOINT_LOST, action, (LOST_CHECKPOINT, *change.evidence))
+def checkpoint_lost_change(seen: ObservedDeployment, change: Change, action: Action) -> Change:
+    """Return CHECKPOINT_LOST with what is lost and what else was seen."""
+    return Change(ChangeKind.CHECKPOINT_LOST, action, (seen.why_lost, *change.evidence))
 
 
 def rebuild_as_asked(
     walk: DeployWalk, table: TableName, change: Change, because_of: tuple[TableName, ...] = ()
 ) -> TableDecision:
     """Rebuild a deployed table because somebody says so, whatever changed."""
-    if walk.context.observed.deployment(table).checkpoint_ok:
+    seen = walk.context.observed.deployment(table)
+    if seen.checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.ASKED, change, because_of)
     return TableDecision(
-        Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(change, Action.REBUILD), because_of
+        Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(seen, change, Action.REBUILD), because_of
     )
 
 
@@ -151,8 +156,8 @@ def _of_deployed(walk: DeployWalk, table: TableName) -> TableDecision:
         return resume_safely(walk, table, TableDecision(Action.RESUME, reason, change))
     if change.action is Action.RECORD:
         return TableDecision(Action.RECORD, change.kind.definition.reason, change)
-    if not context.observed.deployment(table).checkpoint_ok:
-        walk.found.warn(table, f"runs, but {LOST_CHECKPOINT}: it could not be restarted")
+    if why := context.observed.deployment(table).why_lost:
+        walk.found.warn(table, f"runs, but {why}: it could not be restarted")
     return TableDecision(Action.KEEP, _reason(change, Reason.UNCHANGED), change)
 
 
@@ -169,8 +174,10 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
     seen = replace(change, evidence=(*change.evidence, *evidence))
     if any(binding.streamed for binding in stale):
         return TableDecision(Action.REBUILD, Reason.READS_OLD_VERSION, seen)
-    if not walk.context.observed.deployment(table).checkpoint_ok:
-        return TableDecision(Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(seen, Action.REBUILD))
+    deployment = walk.context.observed.deployment(table)
+    if not deployment.checkpoint_ok:
+        lost = checkpoint_lost_change(deployment, seen, Action.REBUILD)
+        return TableDecision(Action.REBUILD, Reason.CHECKPOINT_LOST, lost)
     kind = change.kind if change.action is Action.RESTART else ChangeKind.STATIC_SIDE
     return TableDecision(Action.RESTART, Reason.READS_OLD_VERSION, replace(seen, kind=kind, action=Action.RESTART))
 

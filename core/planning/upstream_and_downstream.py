@@ -108,8 +108,10 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
     change = walk.context.changes.of(child)
     if change.action is Action.REBUILD:
         return TableDecision(Action.REBUILD, rebuild_reason(change), change)
-    if not walk.context.observed.deployment(child).checkpoint_ok:
-        return TableDecision(Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(change, Action.REBUILD))
+    seen = walk.context.observed.deployment(child)
+    if not seen.checkpoint_ok:
+        lost = checkpoint_lost_change(seen, change, Action.REBUILD)
+        return TableDecision(Action.REBUILD, Reason.CHECKPOINT_LOST, lost)
     if change.action is not Action.RESTART:
         kind = ChangeKind.STATIC_SIDE if reason is Reason.STATIC_PARENT_REBUILT else ChangeKind.NONE
         change = replace(change, kind=kind, action=Action.RESTART)

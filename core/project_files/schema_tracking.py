@@ -1,5 +1,6 @@
 """`schema_tracking:` of a table's yml: where it means something, and what is refused with it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -19,12 +20,22 @@ _WRONG = {
         "tracks columns and streams {table} twice, which Spark refuses",
         "stream it once, or leave out schema_tracking",
     ),
+    "one place": (
+        "tracks columns and streams one table twice, as {table}, which Spark refuses",
+        "stream it under one name, once, or leave out schema_tracking",
+    ),
     "star": (
         "tracks columns and says *: one that is dropped from what it streams would be NULL from then on",
         "name its columns, or leave out schema_tracking",
     ),
 }
-"""What stands in the way: summary behind the table's name, and remedy (Delta 4.4.0)."""
+"""What stands in the way: summary behind the table's name, and remedy (Delta 4.4.0).
+
+A WITH query that is read several times stands in nobody's way: Spark reads what it streams once.
+"""
+
+_FILE = re.compile("^file:/+")
+"""How a path may begin as well."""
 
 
 def with_schema_tracking(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
@@ -58,7 +69,7 @@ def check_schema_tracking(
             problems.append(Problem(f"{table.name} {summary.format(table=about)}", remedy, where, table.name))
 
 
-def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, TableName]:
+def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, str]:
     """Return why a statement cannot track columns, a key of `_WRONG`, and of which table; empty where it can."""
     if table.parsed is None:
         return "no stream", table.name
@@ -72,4 +83,10 @@ def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, Ta
         return "no stream", table.name
     if twice := [name for name in streams if streams.count(name) > 1]:
         return "twice", twice[0]
+    names: dict[str, list[str]] = {}
+    for name in streams:
+        if place := _FILE.sub("/", among[name].parsed_ddl.location).rstrip("/"):
+            names.setdefault(place, []).append(name)
+    if one := [each for each in names.values() if len(each) > 1]:
+        return "one place", " and ".join(one[0])
     return ("star" if says_star(table.parsed) else "", table.name)

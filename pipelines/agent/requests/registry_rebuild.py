@@ -121,7 +121,7 @@ class RegistryRebuild:
             batch = refuse_other_checkpoint(self._world, row, owners=(record.ledger,))
             found = self._world.files.read(row.checkpoint)
         except HeadgateError as error:
-            stopped = replace(row, wanted=WantedState.STOPPED, checkpoint_ok=False)
+            stopped = replace(row, wanted=WantedState.STOPPED, checkpoint_ok=False, lost=error.summary)
             return stopped, f"wanted stopped, because {error.summary}; {error.remedy}"
         if found is None or not found.id:
             return replace(row, wanted=WantedState.STOPPED), "was never started, wanted stopped"

@@ -9,8 +9,10 @@ import pytest
 import small_project
 from domain_builders import actions, deployed, steps
 from domain_builders import plan as planned
+from priced_project import node_of
 
 from core.model.names import TableName
+from core.model.reasons import LOST_CHECKPOINT, reason_words
 from core.observed.deployment import ObservedDeployment
 from core.plan.descriptions import change_words
 from core.plan.model import Plan
@@ -108,7 +110,17 @@ def test_a_reader_that_could_not_go_on_keeps_the_column_out() -> None:
     before[T("b")] = replace(before[T("b")], checkpoint_ok=False)
     found = planned(on_delta("a", "b", "c", a=WIDER), before, "a")
     (refusal,) = found.refusals
-    assert refusal.summary.startswith("b cannot be started: its checkpoint or its table is missing")
+    assert refusal.summary == f"b cannot be started: {LOST_CHECKPOINT}"
+
+
+def test_what_is_lost_of_a_statement_is_told_where_that_is_known() -> None:
+    made, why = on_delta("a", "b", "c"), "the table of b@v1 is gone: there is no folder /data/b__v1"
+    before = running(made)
+    before[T("b")] = replace(before[T("b")], checkpoint_ok=False, lost=why, state="stopped")
+    (refusal,) = planned(made, before, "b").refusals
+    assert refusal.summary == f"b cannot be started: {why}"
+    node = node_of(planned(made, before, "b", rebuild=True), "b")
+    assert node.evidence == (why,) and reason_words(node.reason) == "it cannot go on from its checkpoint"
 
 
 def test_a_star_that_would_write_the_column_into_a_table_without_it_is_refused() -> None:

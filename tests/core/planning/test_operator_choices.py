@@ -98,7 +98,7 @@ def test_less_may_be_done_where_spark_takes_the_old_state(edit: str) -> None:
         ({"c": MORE_SOURCES}, "c", {}, "Spark rejects a checkpoint written for other sources"),
         ({"c": OTHER_SOURCE}, "c", {}, "its offsets would be applied to another source"),
         ({"c": PARTITIONED}, "c", {}, "its table is written differently"),
-        ({"b": MIN}, "b", LOST, "its checkpoint or its table is missing, unreadable or another's"),
+        ({"b": MIN}, "b", LOST, "its checkpoint, its table or one that it reads is missing or another's"),
         ({"b": MIN}, "b", {"deployed": None, "revision": "changed"}, "what changed is unknown"),
     ],
     ids=["other state", "other keys", "row 5", "row 7a", "row 7c", "row 8", "row 0b", "not known"],

@@ -22,6 +22,16 @@ def project(select: str = SELECT, yml: str = "", default: str = "", form: str = 
     return found
 
 
+def one_place(*places: str) -> dict[str, str]:
+    """Return a project whose statement streams Delta tables of others that lie in these places."""
+    names = [f"e{n}" for n, _ in enumerate(places, 1)]
+    found = project(" UNION ALL ".join(f"SELECT id, v FROM STREAM {name}" for name in names))
+    for name, place in zip(names, places, strict=True):
+        text = ddl(name, "id BIGINT, v BIGINT", f"USING delta LOCATION '{place}'")
+        found[f"pipelines/facts/p/{name}/sql-scripts/ddl.{name}.sql"] = text
+    return found
+
+
 def tracked(found: dict[str, str]) -> dict[str, bool]:
     read, problems = read_project(found)
     assert read is not None, problems
@@ -44,6 +54,11 @@ def test_a_default_of_the_project_holds_for_statements_that_can_alone() -> None:
     assert tracked(project(default=default)) == {"c": True, "p": False, "src": False}
     assert tracked(project(default=default, yml="schema_tracking: false\n"))["c"] is False
     assert tracked(project(default=default, form="USING parquet"))["c"] is False
+    manifest = {"headgate.yml": project(default=default)["headgate.yml"]}
+    assert tracked(one_place("/lake/a", "/lake/b") | manifest)["c"] is True
+    assert tracked(one_place("/lake/a", "/lake/a") | manifest)["c"] is False
+    read_again = f"WITH a AS ({SELECT}) SELECT id, v FROM a UNION ALL SELECT id, v FROM a"
+    assert tracked(project(read_again, default=default))["c"] is True
     for select in ("SELECT * FROM STREAM p", f"{SELECT} UNION ALL {SELECT}", "SELECT p.* FROM STREAM p"):
         assert tracked(project(select, default=default))["c"] is False
     assert tracked(project("SELECT id * 2 AS id, v FROM STREAM p", default=default))["c"] is True
@@ -55,6 +70,9 @@ def test_a_default_of_the_project_holds_for_statements_that_can_alone() -> None:
         (project(form="USING parquet"), "streams no table on Delta", "leave out schema_tracking"),
         (project("SELECT id, v FROM STREAM src"), "streams no table on Delta", "leave out schema_tracking"),
         (project(f"{SELECT} UNION ALL {SELECT}"), "streams p twice, which Spark refuses", "stream it once"),
+        (project(f"WITH a AS ({SELECT} UNION ALL {SELECT}) SELECT id, v FROM a"), "streams p twice", "stream it once"),
+        (project(f"WITH a AS ({SELECT}) SELECT id, v FROM a UNION ALL {SELECT}"), "streams p twice", "stream it once"),
+        (one_place("/lake/e", "file:///lake/e/"), "streams one table twice, as e1 and e2", "under one name, once"),
         (project("SELECT * FROM STREAM p"), "says *", "name its columns"),
     ],
 )

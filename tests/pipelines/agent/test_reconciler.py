@@ -14,6 +14,7 @@ from core.ports.spark import QueryStart, ReportedQuery
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from state.emergency_journal import EmergencyJournal
+from state.planner_input import observe
 from state.row_types import Deployment
 
 A = TableName("a")
@@ -206,6 +207,8 @@ def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(world: AgentContext
     reconcile(reconciler)
     found = world.ledger.deployment(A, 1)
     assert found is not None and not found.checkpoint_ok
+    assert found.lost.startswith("a@v1 has no readable checkpoint")
+    assert observe(world.ledger.deployments())[A].why_lost == found.lost
 
 
 def test_a_checkpoint_that_is_behind_its_table_is_seen_before_anybody_starts_it(

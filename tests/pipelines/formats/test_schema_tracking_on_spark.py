@@ -239,3 +239,56 @@ def test_a_star_takes_null_for_a_column_that_is_dropped(lake: Any) -> None:
     lake.sql(f"INSERT INTO {name} VALUES (2, 2)")
     assert [ends(lake, "c", select) for _ in range(2)] == [KEPT, GOES]
     assert rows(lake, "c") == [(1, 1), (2, None)], "which is why it is a Problem"
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_a_with_query_that_is_read_several_times_is_one_stream(lake: Any) -> None:
+    name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
+    lake.sql(f"INSERT INTO {name} VALUES (1, 1, 1)")
+    within = f"WITH a AS (SELECT id, v FROM STREAM {name}) SELECT"
+    texts = {
+        "union": f"{within} id, v FROM a UNION ALL SELECT id + 10 AS id, v FROM a",
+        "join": f"{within} x.id, y.v FROM a AS x JOIN a AS y ON x.id = y.id",
+    }
+    selects = {}
+    for table, text in texts.items():
+        lake.table(table, "id BIGINT, v BIGINT")
+        selects[table] = tracked(lake, table, text)
+        assert ends(lake, table, selects[table]) == GOES
+        offsets = Path(lake.checkpoint(table), "offsets", "0").read_text()
+        assert offsets.count("reservoirId") == 1, table
+    lake.sql(f"ALTER TABLE {name} RENAME COLUMN w TO x")
+    lake.sql(f"INSERT INTO {name} VALUES (2, 2, 2)")
+    for table, select in selects.items():
+        assert [ends(lake, table, select) for _ in range(2)] == [KEPT, GOES], table
+    assert rows(lake, "union") == [(1, 1), (2, 2), (11, 1), (12, 2)] and rows(lake, "join") == [(1, 1), (2, 2)]
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_a_reader_of_changes_goes_on_over_each_change_of_columns_with_each_change_once(lake: Any) -> None:
+    recorded = MAPPED.replace("'name',", "'name', 'delta.enableChangeDataFeed'='true',")
+    name = lake.table("p", "id BIGINT, v INT, w INT", recorded)
+    for table in ("c", "plain"):
+        lake.table(table, "id BIGINT, v BIGINT, change STRING")
+    text = f"SELECT id, v, _change_type AS change FROM STREAM {name} WITH ('readChangeFeed'='true')"
+    select = tracked(lake, "c", text)
+    lake.sql(f"INSERT INTO {name} VALUES (1, 1, 1)")
+    assert ends(lake, "c", select) == ends(lake, "plain", text) == GOES
+    lake.sql(f"UPDATE {name} SET v = 2")
+    for alter, then in (
+        ("RENAME COLUMN w TO x", f"INSERT INTO {name} VALUES (2, 2, 2)"),
+        ("ADD COLUMN z INT", f"DELETE FROM {name} WHERE id = 1"),
+        ("ALTER COLUMN v TYPE BIGINT", f"INSERT INTO {name} VALUES (3, 3, 3, 3)"),
+        ("DROP COLUMN x", f"UPDATE {name} SET v = 4 WHERE id = 3"),
+    ):
+        lake.sql(f"ALTER TABLE {name} {alter}")
+        lake.sql(then)
+        assert [ends(lake, "c", select) for _ in range(2)] == [KEPT, GOES], alter
+    assert lake.sql(f"SELECT id, v, change FROM {lake.name('c')} ORDER BY id, v, change") == [
+        (1, 1, "insert"), (1, 1, "update_preimage"), (1, 2, "delete"), (1, 2, "update_postimage"),
+        (2, 2, "insert"),
+        (3, 3, "insert"), (3, 3, "update_preimage"), (3, 4, "update_postimage"),
+    ]  # fmt: skip
+    assert ends(lake, "plain", text) == "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE_USE_SCHEMA_LOG"
