@@ -183,6 +183,11 @@ class EventRow:
     count: int = 1
     first_at: float = 0.0
 
+    @property
+    def about(self) -> str:
+        """Return its table and version, of which an input has none; empty where it is about no table."""
+        return f"{self.table} v{self.version}" if self.table and self.version else self.table
+
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
