@@ -90,6 +90,14 @@ class Deployment:
     """The id that the table itself had when it was made; empty where its format knows none."""
     clone_of: int = 0
     """The version of the same table in whose files rows of it lie, as a clone; 0 where all lie in its own."""
+    deleted_keys_id: str = ""
+    """The id of the table of its deleted keys, as it was found first; empty where there was none yet."""
+    deleted_keys_version: int | None = None
+    """How far the log of that table has come, as it was seen last."""
+    deleted_keys_commit: str = ""
+    """What tells the commit of that version from another one of its number."""
+    deleted_keys_batch: int | None = None
+    """The newest batch that was planned then: a checkpoint that has it is not older than that table."""
 
     @property
     def stored_as(self) -> str:
@@ -174,6 +182,11 @@ class EventRow:
     fingerprint: str = ""
     count: int = 1
     first_at: float = 0.0
+
+    @property
+    def about(self) -> str:
+        """Return its table and version, of which an input has none; empty where it is about no table."""
+        return f"{self.table} v{self.version}" if self.table and self.version else self.table
 
 
 @dataclass(frozen=True, slots=True)

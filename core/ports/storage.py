@@ -157,6 +157,17 @@ class SeenLog:
 
 
 @dataclass(frozen=True, slots=True)
+class LogMark:
+    """Where the transaction log of a table stands, so that an older copy of it is told from it."""
+
+    id: str
+    """Of the table."""
+    version: int
+    commit: str
+    """What tells the commit of that version from another one; empty where it is no longer in the log."""
+
+
+@dataclass(frozen=True, slots=True)
 class Upkeep:
     """What OPTIMIZE or VACUUM has done, as the log of a table says."""
 
@@ -269,8 +280,11 @@ class Checkpoints(Protocol):
         None where they are too many to be counted at once, or cannot be.
         """
 
-    def log_id(self, place: str) -> str:
-        """Return the id of the table whose log lies in a folder; empty where there is none."""
+    def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
+        """Return where the log that lies in a folder stands, or how it was at a version; None where there is none.
+
+        A log that ends before that version is told as it ends.
+        """
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         """Return what the newest whole `OPTIMIZE` or `VACUUM` with a tag has done to the table whose log lies in a

@@ -13,6 +13,7 @@ from core.ports.spark import QueryStart, ReportedQuery, unheard
 from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, upsert_of, upserts
+from pipelines.agent.full_disks import with_disk
 from pipelines.agent.registry_records import keep_record
 from pipelines.agent.schema_tracking import select_of
 from pipelines.agent.table_identities import refuse_other_tables
@@ -135,6 +136,7 @@ def mark_stopped(world: AgentContext, deployment: Deployment) -> None:
 def fail(world: AgentContext, deployment: Deployment, error_class: str, error: str) -> None:
     """Record that a deployment has ended with an error, or could not begin: in the registry and among the events."""
     about = (deployment.table, deployment.version)
+    error_class, error = with_disk(deployment, error_class, error)
     world.ledger.update_deployment(
         *about,
         state=State.FAILED,

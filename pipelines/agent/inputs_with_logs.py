@@ -1,6 +1,7 @@
 """Tables with a log that others write, as statements read them: looked at, and never made, changed or taken away."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from core.lineage.column_usage import reads_column
@@ -21,7 +22,7 @@ _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 
 def refuse_input_not_there(world: AgentContext, deployment: Deployment) -> None:
     """Raise Refused where the log of an input is not where its declaration says: Delta would make an empty table."""
-    _refuse(why_not_there(world.files, parsed_ddl(deployment), deployment.folder, _file(deployment)))
+    _refuse(_why_not_there(world, deployment))
 
 
 def refuse_input_unlike(world: AgentContext, deployment: Deployment) -> None:
@@ -32,7 +33,16 @@ def refuse_input_unlike(world: AgentContext, deployment: Deployment) -> None:
 def why_input_unlike(world: AgentContext, deployment: Deployment) -> Unlike | None:
     """Explain in what an input is not what is declared of it, all of its columns counted; None where it is."""
     about = (world.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
-    return why_not_there(*about) or why_unlike(*about)
+    return _why_not_there(world, deployment) or why_unlike(*about)
+
+
+def _why_not_there(world: AgentContext, deployment: Deployment) -> Unlike | None:
+    """Explain why an input is not where it is said to be; once it is registered no plan takes it to another place."""
+    unlike = why_not_there(world.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
+    if unlike is None or world.ledger.deployment(deployment.table, 0) is None:
+        return unlike
+    elsewhere = "where it lies elsewhere now, declare that under a new name and move its readers there"
+    return replace(unlike, remedy=f"have its owner put it back: Headgate makes no table of others; {elsewhere}")
 
 
 def refuse_unlike_inputs(world: AgentContext, project: Project, plan: Plan) -> None:
@@ -62,7 +72,7 @@ def refuse_inputs(world: AgentContext, deployment: Deployment) -> None:
     for source in _inputs(world, deployment):
         about = (world.files, parsed_ddl(source), source.folder, _file(source))
         is_read = partial(_is_read, world, deployment, source)
-        if unlike := why_not_there(*about) or why_unlike(*about, is_read=is_read):
+        if unlike := _why_not_there(world, source) or why_unlike(*about, is_read=is_read):
             name = query_name(deployment.table, deployment.version)
             raise Refused(f"{name} reads {source.table}: {unlike.why}", remedy=unlike.remedy)
 

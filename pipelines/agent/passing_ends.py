@@ -30,8 +30,15 @@ class PassingEnds:
         died = any(words in error for words in _DIED)
         if not died and not error_class.startswith(_CHANGED):
             return ""
-        lately = [at for at in self._ended.get(key, ()) if now - at < WITHIN_S]
-        self._ended[key] = [*lately, now]
-        if len(lately) >= STARTS:
+        if not self.is_left(key, now):
             return ""
+        self.count(key, now)
         return WORKER_LOST if died else WRITTEN_MEANWHILE
+
+    def is_left(self, key: tuple[TableName, int], now: float) -> bool:
+        """Return whether a statement may be started again by itself."""
+        return sum(now - at < WITHIN_S for at in self._ended.get(key, ())) < STARTS
+
+    def count(self, key: tuple[TableName, int], now: float) -> None:
+        """Count one that was, or is about to be."""
+        self._ended[key] = [*(at for at in self._ended.get(key, ()) if now - at < WITHIN_S), now]

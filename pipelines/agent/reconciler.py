@@ -5,18 +5,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
 from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name, split_query
 from core.model.states import ALIVE, State, WantedState
-from core.model.triggers import trigger_s
 from core.ports.spark import ReportedQuery
-from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads
-from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.deleted_keys import keep_deleted_keys
 from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, state_change, stop
 from pipelines.agent.filled_catalogs import fill, point_together, register_together
+from pipelines.agent.full_disks import has_space
+from pipelines.agent.late_queries import readable, waits, why_late
 from pipelines.agent.passing_ends import PassingEnds
 from pipelines.agent.replaced_tables import NOT_IN_CATALOG, why_ended
 from pipelines.agent.schema_tracking import goes_on
@@ -34,9 +34,6 @@ ACTS_AT_ONCE = 8
 
 REGISTER_EVERY_S = 10.0
 """Between two tries of a table that the catalog has refused."""
-
-USUAL_S = 900.0
-"""How far back batches tell what is usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +227,8 @@ class Reconciler:
         self._event(deployment, state, why)
 
     def _running(self, deployment: Deployment, query: ReportedQuery) -> None:
-        late = self._lateness(deployment, query)
-        state = State.RUNNING if query.progress is not None or _waits(query) else State.STARTING
+        late = why_late(self.world, deployment, query)
+        state = State.RUNNING if query.progress is not None or waits(query) else State.STARTING
         state = State.DEGRADED if late else state
         changes: dict[str, object] = {}
         if deployment.state != state and not (deployment.state == State.RUNNING and state == State.STARTING):
@@ -239,45 +236,12 @@ class Reconciler:
             self._event(deployment, state, late)
         if deployment.query_id != query.id or deployment.run_id != query.run_id:
             changes |= {"query_id": query.id, "run_id": query.run_id}
-        if not deployment.checkpoint_id and (found := self._readable(deployment)) and found.id:
+        if not deployment.checkpoint_id and (found := readable(self.world, deployment)) and found.id:
             changes |= {"checkpoint_id": found.id}
         if deployment.error and state == State.RUNNING:
             changes |= {"error": "", "error_class": ""}
         if changes:
             self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
-
-    def _lateness(self, deployment: Deployment, query: ReportedQuery) -> str:
-        """Explain why an active query is not running; one that was heard of lately is, and costs nothing to judge."""
-        trigger = trigger_s(deployment.trigger)
-        if query.silent_s is None or query.silent_s <= allowed_silence_s(trigger):
-            return ""
-        first = query.progress is None
-        in_batch = first or self._has_planned(deployment)
-        if not in_batch:
-            try:
-                pool = self.world.pool.connection()
-                query = pool.call(READ_CALL_S, pool.queries.look, query)
-            except EngineRefused:
-                return ""
-            in_batch = query.trigger_active
-        silent_s = query.silent_s or 0.0
-        now = self.world.clock()
-        samples = self.world.ledger.samples(deployment.table, deployment.version, since=now - silent_s - USUAL_S)
-        return why_not_live(
-            LivenessSigns(
-                silent_s=silent_s,
-                trigger_s=trigger,
-                in_batch=in_batch,
-                waits=_waits(query),
-                usual_s=usual_batch_s(samples),
-                patient=first or is_catch_up_batch(samples, now - silent_s),
-            )
-        )
-
-    def _has_planned(self, deployment: Deployment) -> bool:
-        """Return whether a batch is planned and not committed; a place that cannot be reached says nothing."""
-        found = self._readable(deployment)
-        return found is not None and found.planned is not None and found.planned != found.batch
 
     def _absent(self, deployment: Deployment, over: ReportedQuery | None, stops: int) -> None:
         """A query that should be there and is not: failed with its error, or lost with its session: started again."""
@@ -291,7 +255,7 @@ class Reconciler:
             self._look_at_checkpoint(deployment)
             return
         if deployment.state in (State.PENDING, State.FAILED):
-            if deployment.state == State.FAILED:
+            if deployment.state == State.FAILED and not self._is_started_with_space(deployment, stops):
                 self._look_at_checkpoint(deployment)
             return
         if over is not None and over.error and not self._may_go_on(deployment, over):
@@ -300,6 +264,18 @@ class Reconciler:
             return
         if deployment.query_id:
             self._start_again(deployment, stops)
+
+    def _is_started_with_space(self, deployment: Deployment, stops: int) -> bool:
+        """Start what serves and ended on a full disk that has space again; returns whether it was started."""
+        key, now = (deployment.table, deployment.version), self.world.monotonic()
+        if not (deployment.active and has_space(deployment) and self._passing_ends.is_left(key, now)):
+            return False
+        try:
+            self._start_again(deployment, stops, "there is space on its disk again: started again from its checkpoint")
+        except Busy:
+            return False
+        self._passing_ends.count(key, now)
+        return True
 
     def _may_go_on(self, deployment: Deployment, over: ReportedQuery) -> bool:
         """Return whether a statement ended with what passes, or has only kept other columns than before, and say so."""
@@ -311,7 +287,7 @@ class Reconciler:
             self.world.event("exception", what, about=key, detail=over.error, fingerprint=what)
         return bool(what)
 
-    def _start_again(self, deployment: Deployment, stops: int) -> None:
+    def _start_again(self, deployment: Deployment, stops: int, said: str = "restarted from its checkpoint") -> None:
         """Its session is gone: go on from the checkpoint. One that ended with `headgate down` has lost nothing.
 
         Raises TryAgain for what the next round may reach.
@@ -325,7 +301,7 @@ class Reconciler:
                 self._event(deployment, State.STARTING, f"resumed from its checkpoint{again}")
                 return
             self.world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
-            self._event(deployment, State.STARTING, "restarted from its checkpoint")
+            self._event(deployment, State.STARTING, said)
         except TryAgain:
             raise
         except EngineRefused as error:
@@ -352,6 +328,7 @@ class Reconciler:
         try:
             refuse_other_tables(self.world, deployment)
             refuse_other_checkpoint(self.world, deployment)
+            keep_deleted_keys(self.world, deployment)
             lost = ""
         except Refused as error:
             lost = error.summary
@@ -371,13 +348,6 @@ class Reconciler:
         if changes:
             self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
-    def _readable(self, deployment: Deployment) -> CheckpointState | None:
-        """Read a checkpoint; None also where its place cannot be reached now."""
-        try:
-            return self.world.files.read(deployment.checkpoint)
-        except TryAgain:
-            return None
-
     def _unknown(self, active: dict[str, ReportedQuery], deployments: tuple[Deployment, ...]) -> None:
         """Queries in our session that the registry does not know are said, never stopped."""
         known = {query_name(d.table, d.version) for d in deployments}
@@ -389,8 +359,3 @@ class Reconciler:
     def _event(self, deployment: Deployment, state: State, detail: str) -> None:
         about = (deployment.table, deployment.version)
         self.world.event("state", state_change(deployment.state, state), about=about, detail=detail)
-
-
-def _waits(query: ReportedQuery) -> bool:
-    """Nothing is reported before a first batch: a query without input never commits one (seen on 4.2.0)."""
-    return "waiting for data" in query.message.lower() or "waiting for next trigger" in query.message.lower()

@@ -11,10 +11,11 @@ from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, WantedState
 from core.model.table_formats import table_format
 from pipelines.agent.context import AgentContext
+from pipelines.agent.deleted_keys import keep_deleted_keys
 from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.deployment_lifecycle import fail, stop
 from pipelines.agent.inputs_with_logs import reads_inputs, why_input_unlike
-from pipelines.agent.table_identities import deleted_keys_of, refuse_other_tables
+from pipelines.agent.table_identities import refuse_other_tables
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -54,8 +55,6 @@ class ReplacedTables:
         self._world = world
         self._said: dict[tuple[TableName, int], int] = {}
         """By deployment the version of its table of which was said that it was written by hand."""
-        self._deleted_keys: dict[str, str] = {}
-        """By folder the id of a table of deleted keys, as it was found first."""
 
     def round(self) -> None:
         """Stop each statement whose tables are others now, and say which; of keyed ones at rest, who else wrote."""
@@ -78,7 +77,8 @@ class ReplacedTables:
     def _compare(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
         try:
-            self._refuse(deployment)
+            refuse_other_tables(self._world, deployment)
+            keep_deleted_keys(self._world, deployment)
             return
         except Refused:
             pass
@@ -88,7 +88,7 @@ class ReplacedTables:
             if found is None or not _runs(found):
                 return
             try:
-                self._refuse(found)
+                refuse_other_tables(self._world, found)
             except Refused as error:
                 stop(self._world, found)
                 fail(self._world, found, class_of(error.summary), error.sentence)
@@ -118,19 +118,6 @@ class ReplacedTables:
             words = f"{deployment.table} was re-created: its id is {found} and was {deployment.table_id}"
             readers = "a statement that streams it is told so, and one of which it is a static side reads the new one"
             self._world.event("exception", REPLACED, about=key, detail=f"{words}; {readers}", fingerprint=found)
-
-    def _refuse(self, deployment: Deployment) -> None:
-        """Raise Refused where a table is another one; of deleted keys the next batch makes one that was taken away."""
-        refuse_other_tables(self._world, deployment)
-        place = deleted_keys_of(deployment)
-        found = self._world.files.log_id(place) if place else ""
-        if found and found != (before := self._deleted_keys.setdefault(place, found)):
-            name = query_name(deployment.table, deployment.version)
-            raise Refused(
-                f"the table of the keys that were deleted from {name} was re-created: its id is {found} and was "
-                f"{before}, and rows that come late would bring those keys back",
-                remedy=f"headgate plan {deployment.table} --rebuild, or restore {place} from a backup",
-            )
 
     def _tell_of_other_writers(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)

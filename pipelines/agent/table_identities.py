@@ -10,12 +10,12 @@ from core.ports.storage import VersionFolders
 from core.sql.stars import says_star
 from core.sql.statement import TableRead
 from pipelines.agent.context import AgentContext, PoolConnection
+from pipelines.agent.deleted_keys import why_other_deleted_keys
 from pipelines.agent.deployment_compiler import (
     parsed_statement,
     streamed_reads,
     streamed_sources,
     tracks_schemas,
-    upsert_of,
 )
 from pipelines.agent.inputs_with_logs import refuse_input_not_there, refuse_inputs, remedy_for_input
 from pipelines.agent.version_tables import register
@@ -51,7 +51,7 @@ def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:
         return
     if why := why_other_sink(world, deployment):
         raise Refused(why, remedy=_remedy(deployment))
-    if why := _why_deleted_keys_gone(world, deployment):
+    if why := why_other_deleted_keys(world, deployment):
         raise Refused(why, remedy=_remedy(deployment))
     if other := _other_source(world, deployment):
         raise Refused(other.why, remedy=other.remedy)
@@ -99,27 +99,6 @@ def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
     if deployment.before_ddl and not world.files.identity(before, deployment.format):
         return f"the table of the rows from before {name} is gone: {_why_gone(before)}"
     return ""
-
-
-def deleted_keys_of(deployment: Deployment) -> str:
-    """Return the folder of the table of a version's deleted keys, which its first batch makes; empty without one."""
-    upsert = upsert_of(deployment) if "deletes:" in deployment.texts.yml else None
-    return upsert.deleted if upsert is not None and upsert.deletes and upsert.sequence else ""
-
-
-def _why_deleted_keys_gone(world: AgentContext, deployment: Deployment) -> str:
-    """Explain that a keyed version has no table of its deleted keys any more; empty where it has, or needs none yet.
-
-    A batch makes that table anew where there is none, so that rows which come late would bring deleted keys back.
-    """
-    place = deleted_keys_of(deployment)
-    if not place or world.files.is_there(f"{place}/_delta_log"):
-        return ""
-    found = world.files.read(deployment.checkpoint)
-    if found is None or found.batch is None:
-        return ""
-    name = query_name(deployment.table, deployment.version)
-    return f"the table of the keys that were deleted from {name} is gone: there is no log in {place}"
 
 
 def _lost_columns(world: AgentContext, deployment: Deployment) -> list[str]:

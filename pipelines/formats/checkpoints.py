@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 
 from core.model.errors import Refused, TryAgain
@@ -11,9 +11,9 @@ from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.observed.aligned_positions import BatchHistory
 from core.observed.log_history import LogHistory
-from core.ports.storage import FolderContents, SeenFile, SeenLog, SourceLag, Upkeep
+from core.ports.storage import FolderContents, LogMark, SeenFile, SeenLog, SourceLag, Upkeep
 from core.sql.log_starts import LogStart
-from pipelines.formats.delta_log import DeltaLog, NoDeltaLog
+from pipelines.formats.delta_log import DeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset, mark_of
 from pipelines.formats.delta_tables import DeltaTables
 from pipelines.formats.delta_upkeep import upkeep_of
@@ -127,12 +127,13 @@ class TableCheckpoints(FileCheckpoints):
         with _reading(folder):
             return self._delta.contents(_table_in(folder, format))
 
-    def log_id(self, place: str) -> str:
-        """Return the id of the table whose log lies in a folder; empty where there is none."""
-        log = DeltaLog(place)
-        with _reading(place), suppress(NoDeltaLog):
-            log.refresh()
-        return log.id
+    def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
+        """Return where the log that lies in a folder stands, or how it was at a version; None where there is none.
+
+        A log that ends before that version is told as it ends.
+        """
+        with _reading(place):
+            return self._delta.mark(local_path(place), version)
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         """Return what the newest whole `OPTIMIZE` or `VACUUM` with a tag has done to the table whose log lies in a

@@ -4,6 +4,7 @@ Commits are JSON, one action a line; every tenth or so is followed by a checkpoi
 the table up to it. Older commits are deleted once a checkpoint is there and 30 days have passed (Delta 4.4.0).
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -208,6 +209,12 @@ class DeltaLog:
             found = sorted(self._state(version).values(), key=lambda file: (file.at, file.path))
             self._snapshot = (version, found)
         return self._snapshot[1]
+
+    def commit_mark(self, version: int) -> str:
+        """Return what tells a commit from another one of its number; empty where it is no longer in the log."""
+        with suppress(FileNotFoundError), open(self.path(version), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        return ""
 
     def place_of(self, file: DataFile) -> str:
         """Return where a file lies: a clone names those of what it was cloned from by a URI (4.4.0)."""

@@ -13,7 +13,7 @@ from core.model.errors import Refused
 from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
 from core.observed.log_history import NEWEST_COMMITS, LogHistory
-from core.ports.storage import FolderContents, SourceLag
+from core.ports.storage import FolderContents, LogMark, SourceLag
 from core.sql.log_starts import AT_VERSION, LogStart
 from pipelines.formats.delta_columns import columns_of
 from pipelines.formats.delta_data_files import DataFile, is_elsewhere
@@ -53,6 +53,14 @@ class DeltaTables:
         with self._lock, suppress(NoDeltaLog):
             return self._log(folder, newest=True).id
         return ""
+
+    def mark(self, folder: str, version: int | None) -> LogMark | None:
+        """Return where a log stands, or how it was at a version, at its end where it ends before; None without one."""
+        with self._lock, suppress(NoDeltaLog):
+            log = self._log(folder, newest=True)
+            at = log.head if version is None else min(version, log.head)
+            return LogMark(log.id, at, log.commit_mark(at))
+        return None
 
     def columns(self, folder: str) -> Mapping[str, str] | None:
         """Return the types of a table's columns by name; None where its log does not say them, or there is no table."""

@@ -23,6 +23,10 @@ _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", 
 _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
 _UNEXPLAINED = "Application error processing RPC"
 """A server whose SparkContext has stopped fails while it words its refusal, and says this alone (Spark 4.2.0)."""
+NO_SPACE = "HEADGATE_NO_SPACE"
+"""The class of an error that was caused by a full disk."""
+_FULL = re.compile(r"(?:IOException[):]+|OSError: \[Errno \d+\]) (No space left on device|Disk quota exceeded)")
+"""What the system says of a full disk, somewhere among the causes."""
 _LONGEST = 600
 _NO_MESSAGE = "no message"
 
@@ -81,6 +85,8 @@ def translate_error(error: BaseException) -> HeadgateError:
         return MaybeStopped("the pool failed in this call and did not say why", remedy="see the pool's log")
     if any(mark in text for mark in _STOPPED):
         return MaybeStopped(first_line(text), error_class=error_class(text))
+    if full := _FULL.search(f"{text}\n{_causes(error)}"):
+        return EngineRefused(full[1], error_class=NO_SPACE)
     named = error.getCondition() if isinstance(error, PySparkException) else None
     return EngineRefused(first_line(text), error_class=error_class(text) or named or "")
 
@@ -100,6 +106,8 @@ def error_class(text: str) -> str:
     """Find the class that says what went wrong: the first in the message that is not a mere wrapper; empty if none."""
     if ours := _OURS.search(text):
         return ours[1]
+    if _FULL.search(text):
+        return NO_SPACE
     found: list[str] = _CLASS.findall(_TRACEBACK.sub("", text)) or _CLASS.findall(text)
     return next((name for name in found if name not in _WRAPPERS), found[0] if found else "")
 
@@ -109,6 +117,8 @@ def first_line(text: str) -> str:
     if ours := _OURS.search(text):
         remedy = _ROWS_WITHOUT_PLACE.get(ours[1], "")
         return ours[2][:_LONGEST] + (f"; {remedy}" if remedy else "")
+    if full := _FULL.search(text):
+        return full[1]
     body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])
     if words := _by_hand(body):
         return words
@@ -133,6 +143,11 @@ def _by_hand(text: str) -> str:
 def _useful(line: str) -> bool:
     """A line that names a class which is not a wrapper."""
     return any(name not in _WRAPPERS for name in _CLASS.findall(line))
+
+
+def _causes(error: BaseException) -> str:
+    """Return what the server says of the causes of an error, with its stack traces."""
+    return str(getattr(error, "_stacktrace", None) or "")
 
 
 def _status(error: BaseException) -> grpc.StatusCode | None:

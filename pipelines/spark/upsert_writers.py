@@ -77,6 +77,11 @@ def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer
                 spark.sql(sql.replace(named, view)).collect()
             record = spark.sql(no_row).write.format("delta").mode("append")
             record.option("txnAppId", query[0]).option("txnVersion", str(number)).save(place)
+        except Exception as error:
+            # The error of a stream holds that of its process, and not what the server says of its causes (4.2.0).
+            if "No space left on device" in str(getattr(error, "_stacktrace", "")):
+                raise OSError(28, "No space left on device") from error
+            raise
         finally:
             spark.catalog.dropTempView(view)
             batch.unpersist()

@@ -65,7 +65,7 @@ def test_e_opens_the_editor_and_returns_to_the_diff(tmp_path: Path) -> None:
         terminal.wait(lambda text: "EDITING" in text)
         assert line_mode(terminal)
         terminal.send("said\n")
-        terminal.wait(lambda text: "table v0" in text)
+        terminal.wait(lambda text: "─ table" in text)
         assert edited.read_text() == "SELECT 1-- -w said\n"
         assert not line_mode(terminal)
         terminal.send("q")

@@ -150,8 +150,7 @@ def _follow_file(path: str, show: Callable[[str], Any]) -> None:
 
 def _event_line(event: EventRow) -> str:
     times = f"  ({event.count} times)" if event.count > 1 else ""
-    who = f"{event.table} v{event.version}" if event.table else "-"
-    return f"{_when(event.at)}  {event.kind:<10}{who:<32}{event.summary}{times}"
+    return f"{_when(event.at)}  {event.kind:<10}{event.about or '-':<32}{event.summary}{times}"
 
 
 def _event_as_json(event: EventRow) -> dict[str, Any]:

@@ -160,6 +160,9 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
     from tui.services.doctor_checks import columns_of_delta
 
     place = TableDdl(table, (), "delta", location=location).location_in(context.place.data)
+    if "://" in place and not place.startswith("file:"):
+        why = f"{place} is no folder of a file system, and the log of a table is read from one only"
+        raise Refused(f"nothing was written: {why}", remedy="mount it where agent and pool run, and name its path")
     found = columns_of_delta(context.environ, place)
     if not found.ok:
         raise Refused(f"nothing was written: {found.summary}", remedy=found.remedy)

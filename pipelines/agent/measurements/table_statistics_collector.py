@@ -1,7 +1,6 @@
 """Statistics of tables and headroom of the environment, for the prices of plans: seldom, in a thread of their own."""
 
 import logging
-import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pipelines.agent.context import READ_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.spark import call_deadlines
+from pipelines.storage.disk_space import disk_space
 from state.row_types import Deployment, Measurement
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class TableStatisticsCollector:
     def _headroom(self) -> Headroom:
         pool, now = self._world.layout.environment.pool, self._world.clock()
         cores = pool.cores if pool.url is None else None
-        free, total = _disk(self._world.layout.data)
+        free, total = disk_space(self._world.layout.data)
         engine = ""
         with suppress(HeadgateError):
             connection = self._world.pool.connection()
@@ -167,14 +167,3 @@ class TableStatisticsCollector:
 
 def _is_input_with_log(deployment: Deployment) -> bool:
     return deployment.external and table_format(deployment.format).transaction_log
-
-
-def _disk(folder: str) -> tuple[int | None, int | None]:
-    """Return bytes that are free to us, and all bytes, of the file system where a folder is or will be."""
-    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
-        folder = os.path.dirname(folder)
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return None, None
-    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize

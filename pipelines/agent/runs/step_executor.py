@@ -8,6 +8,7 @@ from core.model.names import TableName, query_name
 from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import AgentContext
+from pipelines.agent.full_disks import with_disk
 from pipelines.agent.runs import (
     ending_steps,
     fork_steps,
@@ -71,7 +72,7 @@ class StepExecutor:
         except (PoolUnreachable, LedgerUnavailable, Busy):
             raise
         except HeadgateError as error:
-            return StepFailed(step.n, _one_line(error))
+            return StepFailed(step.n, _one_line(self._run, step, error))
 
     def _perform(self, step: Step) -> RunEvidence:
         return self._open_gate(step) if step.do is StepKind.CATCH_UP else _EFFECTS[step.do](self._run, step)
@@ -160,8 +161,11 @@ def joined_whole(plan: Plan) -> frozenset[tuple[TableName, int]]:
     return frozenset(joined)
 
 
-def _one_line(error: HeadgateError) -> str:
+def _one_line(run: OpenRun, step: Step, error: HeadgateError) -> str:
     summary = " ".join(error.summary.split())
     if isinstance(error, EngineRefused) and error.error_class:
-        summary = f"{error.error_class}: {summary}"
+        name = error.error_class
+        if (deployment := run.world.ledger.deployment(step.table, step.version)) is not None:
+            name, summary = with_disk(deployment, name, summary, f"headgate runs retry {run.id[:12]}")
+        summary = f"{name}: {summary}"
     return f"{summary}; {error.remedy}" if error.remedy else summary

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from threading import Lock, Thread
 
 from core.model.actions import StepKind
-from core.model.errors import HeadgateError, PoolUnreachable, Refused
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused
 from core.model.names import physical_name, query_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
@@ -20,12 +20,13 @@ from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone
 from core.text.units import long_duration
 from core.text.wording import counted
 from pipelines.agent.context import READ_CALL_S, AgentContext
+from pipelines.agent.deleted_keys import deleted_keys_of
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, upsert_of
 from pipelines.agent.deployment_lifecycle import pause
+from pipelines.agent.full_disks import with_disk
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.open_work import OpenUpkeep
 from pipelines.agent.runs.trash_moves import places_of
-from pipelines.agent.table_identities import deleted_keys_of
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -67,9 +68,16 @@ def look_for_end(run: OpenRun, step: Step) -> RunEvidence:
     except HeadgateError as error:
         # One that an agent before this one has begun may have ended first, so that this one met other files.
         if found is None:
-            return StepFailed(step.n, f"{' '.join(error.summary.split())}; headgate runs retry {run.id[:12]} goes on")
+            return StepFailed(step.n, _why_failed(run, step, error))
     _measure(run.world, run.deployed(step))
     return StepDone(step.n, _words(step, _all_done(run, step, run.deployed(step), found)))
+
+
+def _why_failed(run: OpenRun, step: Step, error: HeadgateError) -> str:
+    retry, summary = f"headgate runs retry {run.id[:12]}", " ".join(error.summary.split())
+    name = error.error_class if isinstance(error, EngineRefused) else ""
+    _, words = with_disk(run.deployed(step), name, summary, retry)
+    return words if retry in words else f"{words}; {retry} goes on"
 
 
 def _measure(world: AgentContext, deployment: Deployment) -> None:

@@ -35,6 +35,7 @@ from core.ports.storage import (
     Cut,
     FolderContents,
     FolderTaken,
+    LogMark,
     OriginRows,
     SeenFile,
     SourceLag,
@@ -300,6 +301,10 @@ class ScriptedFiles:
     """What batches have read, by checkpoint."""
     ids: dict[str, str] = field(default_factory=dict)
     """Of tables, by folder."""
+    log_heads: dict[str, int] = field(default_factory=dict)
+    """How far logs have come, by the folder of their table."""
+    log_commits: dict[str, dict[int, str]] = field(default_factory=dict)
+    """What tells commits from others of their number."""
     others: dict[str, tuple[TableName, str]] = field(default_factory=dict)
     """The source that is another table, and why, by checkpoint."""
     not_from: dict[str, str] = field(default_factory=dict)
@@ -332,8 +337,10 @@ class ScriptedFiles:
     def contents(self, folder: str, format: str) -> FolderContents | None:
         return self.held
 
-    def log_id(self, place: str) -> str:
-        return self.ids.get(place, "")
+    def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
+        head, commits = self.log_heads.get(place, 0), self.log_commits.get(place, {})
+        at = head if version is None else min(version, head)
+        return LogMark(found, at, commits.get(at, f"commit {at}")) if (found := self.ids.get(place)) else None
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         return self.upkept.get(Path(place.removesuffix("/delta")).name)

@@ -206,7 +206,10 @@ def test_what_becomes_of_a_table_of_others_is_said_of_it_once_and_taken_back(dep
     del deployed.files.ids[LAKE]
     for _ in range(2):
         rounds.round()
-    assert landed(deployed).error.startswith(f"{gone}; correct LOCATION in ddl.landed.sql, or have it written first")
+    assert landed(deployed).error == (
+        f"{gone}; have its owner put it back: Headgate makes no table of others; where it lies elsewhere now, declare "
+        "that under a new name and move its readers there"
+    ), "a plan with another LOCATION is refused once it is registered"
     assert [summary for summary, _ in said(deployed)] == [REPLACED]
     deployed.files.ids[LAKE] = "id-1"
     rounds.round()

@@ -267,17 +267,59 @@ def test_a_keyed_table_without_the_keys_that_were_deleted_from_it_is_told_before
     check_checkpoint(world, found)
 
 
-def test_a_table_of_deleted_keys_that_a_batch_has_made_anew_is_told_until_it_is_restored(world: Any) -> None:
-    found, rounds = on_delta(world, mode="upsert/2", texts=DELETES), ReplacedTables(world)
-    place = f"{found.folder}/deleted"
-    for id in ("", "keys-1", "keys-1"):
-        world.files.ids[place] = id
-        rounds.round()
-        assert world.ledger.deployment(TableName("t"), 1).state == found.state
-    for id, state in (("keys-2", State.FAILED), ("keys-1", State.RUNNING)):
-        world.files.ids[place] = id
-        world.ledger.put_deployment(found)
-        rounds.round()
+def with_deleted_keys(world: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, str]:
+    """Put a keyed version into the registry whose table of deleted keys was looked at; returns it, and that folder."""
+    found = on_delta(world, mode="upsert/2", texts=DELETES)
+    place, read = f"{found.folder}/deleted", world.files.read
+    ReplacedTables(world).round()
+    assert not world.ledger.deployment(TableName("t"), 1).deleted_keys_id, "there is none yet"
+    monkeypatch.setattr(world.files, "read", lambda folder: replace(read(folder), planned=5, batch=1))
+    world.files.ids[place], world.files.log_heads[place] = "keys-1", 7
+    ReplacedTables(world).round()
+    return world.ledger.deployment(TableName("t"), 1), place
+
+
+@pytest.mark.parametrize(
+    ("id", "head", "commits", "words"),
+    [("keys-2", 7, {}, "was re-created: its id is keys-2 and was keys-1"),
+     ("keys-1", 6, {}, "is an older copy: it ends with version 6 and had version 7"),
+     ("keys-1", 9, {7: "another"}, "is an older copy that was written on: its version 7 is another one than it had"),
+     ("keys-1", 9, {7: ""}, ""),
+     ("keys-1", 9, {}, "")],
+    ids=["made anew", "an older copy", "an older copy that was written on", "its log was cleaned up", "it goes on"],
+)  # fmt: skip
+def test_another_table_of_deleted_keys_is_told_by_an_agent_that_comes_later(
+    id: str, head: int, commits: dict[int, str], words: str, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, place = with_deleted_keys(world, monkeypatch)
+    assert (found.deleted_keys_id, found.deleted_keys_version, found.deleted_keys_batch) == ("keys-1", 7, 5)
+    world.files.ids[place], world.files.log_heads[place], world.files.log_commits[place] = id, head, commits
+    if not words:
+        check_checkpoint(world, found)
+        ReplacedTables(world).round()
         after = world.ledger.deployment(TableName("t"), 1)
-        assert after.state == state
-        assert (after.error_class == REPLACED and "its id is keys-2 and was keys-1" in after.error) is (id == "keys-2")
+        assert (after.state, after.deleted_keys_version) == (State.RUNNING, 9)
+        return
+    with pytest.raises(Refused, match=f"the keys that were deleted from t@v1 {words}, and rows that come late") as told:
+        check_checkpoint(world, found)
+    assert "--rebuild" in told.value.remedy
+    ReplacedTables(world).round()
+    after = world.ledger.deployment(TableName("t"), 1)
+    assert (after.state, after.error_class) == (State.FAILED, REPLACED) and words in after.error
+    world.files.ids[place], world.files.log_heads[place], world.files.log_commits[place] = "keys-1", 7, {}
+    check_checkpoint(world, after)
+
+
+def test_a_table_of_deleted_keys_that_is_as_old_as_its_checkpoint_is_taken_and_compared_from_then_on(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, place = with_deleted_keys(world, monkeypatch)
+    read = world.files.read
+    monkeypatch.setattr(world.files, "read", lambda folder: replace(read(folder), planned=3, batch=1))
+    world.files.log_heads[place] = 6
+    ReplacedTables(world).round()
+    after = world.ledger.deployment(TableName("t"), 1)
+    assert (after.state, after.deleted_keys_version, after.deleted_keys_batch) == (State.RUNNING, 6, 3)
+    world.files.log_heads[place] = 5
+    with pytest.raises(Refused, match="is an older copy: it ends with version 5 and had version 6"):
+        check_checkpoint(world, after)

@@ -447,10 +447,26 @@ def test_what_was_looked_at_of_a_log_does_not_count_for_one_that_was_put_in_its_
     assert found is not None and "DELETE in version 2" in found[1]
 
 
-def test_the_id_of_a_table_is_told_by_the_folder_of_its_log(files: TableCheckpoints, tmp_path: Path) -> None:
-    WrittenLog(tmp_path / "p", id="id-9").commit(1)
-    assert files.log_id(f"{tmp_path}/p/delta") == "id-9"
-    assert files.log_id(f"{tmp_path}/p") == ""
+def test_where_a_log_stands_tells_it_from_an_older_copy_also_one_that_was_written_on(
+    files: TableCheckpoints, tmp_path: Path
+) -> None:
+    place, written = f"{tmp_path}/p/delta", WrittenLog(tmp_path / "p", id="id-9")
+    shutil.copytree(place, tmp_path / "copy")
+    written.commit(2)
+    before = files.log_mark(place)
+    assert before is not None and (before.id, before.version) == ("id-9", 1) and before.commit
+    written.commit(3)
+    assert files.log_mark(place, 1) == before, "it has come farther"
+    shutil.rmtree(place)
+    shutil.copytree(tmp_path / "copy", place)
+    older = files.log_mark(place, 1)
+    assert older is not None and older.version == 0
+    WrittenLog(tmp_path / "other", id="id-9").commit(9)
+    shutil.copy(tmp_path / "other/delta/_delta_log/00000000000000000000.json",
+                f"{place}/_delta_log/00000000000000000001.json")  # fmt: skip
+    other = files.log_mark(place, 1)
+    assert other is not None and other.version == 1 and other.commit != before.commit
+    assert files.log_mark(f"{tmp_path}/p") is None
 
 
 PROTOCOL = {"minReaderVersion": 3, "minWriterVersion": 7}

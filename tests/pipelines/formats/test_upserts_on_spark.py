@@ -1,5 +1,6 @@
 """Keyed tables on real Spark: the last row of each key, exactly, whatever is run again, comes late or is refused."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -84,6 +85,26 @@ def test_nothing_is_written_after_a_stop_within_a_batch_and_the_next_start_write
     assert set(held(lake)) == {1}
     lake.run("k", select, upsert=upsert)
     assert set(held(lake)) == {1, 7}
+
+
+@pytest.mark.drill
+def test_an_older_copy_of_the_table_of_deleted_keys_is_told_also_once_a_batch_has_written_on(lake: Any) -> None:
+    run = keyed(lake, sequence="seq", deletes="gone")
+    place, copy = f"{lake.place('k')}/deleted", f"{lake.folder}/copy"
+    happened(lake, (1, "a", 1, False), (2, "x", 9, True))
+    run()
+    shutil.copytree(place, copy)
+    happened(lake, (1, "gone", 5, True))
+    run()
+    before = lake.files.log_mark(place)
+    shutil.rmtree(place)
+    shutil.copytree(copy, place)
+    assert lake.files.log_mark(place, before.version).version < before.version
+    happened(lake, (1, "late", 2, False), (3, "gone", 5, True))
+    run()
+    assert 1 in held(lake), "what Spark does by itself: a deleted key is back"
+    after = lake.files.log_mark(place, before.version)
+    assert (after.id, after.version) == (before.id, before.version) and after.commit != before.commit
 
 
 @pytest.mark.drill

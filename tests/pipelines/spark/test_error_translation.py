@@ -3,7 +3,7 @@
 import grpc
 import pytest
 from pyspark.errors import PySparkAssertionError
-from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException, SparkException
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from pipelines.spark.call_deadlines import MissedDeadline
@@ -92,7 +92,11 @@ def test_what_a_writer_of_keyed_tables_has_refused_is_said_in_its_own_words() ->
     [("pyspark.errors.exceptions.connect.AnalysisException: [UNRESOLVED_COLUMN] A column `x` cannot be resolved. "
       "SQLSTATE: 42703", "UNRESOLVED_COLUMN", "A column `x` cannot be resolved."),
      ("pyspark.errors.exceptions.connect.SparkException: (java.io.IOException) No space left on device",
-      "PYTHON_EXCEPTION", "No space left on device"),
+      "HEADGATE_NO_SPACE", "No space left on device"),
+     ("pyspark.errors.exceptions.connect.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t"
+      ".\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):"
+      "\n  File \"w.py\", line 9\nOSError: [Errno 28] No space left on device",
+      "HEADGATE_NO_SPACE", "No space left on device"),
      ("pyspark.errors.exceptions.connect.SparkException: [DELTA_X] Said.\n\nDuring handling of the above exception, "
       "another exception occurred:\n\nTraceback (most recent call last):\n  File \"w.py\", line 9\nValueError: it",
       "PYTHON_EXCEPTION", "it")],
@@ -105,6 +109,19 @@ def test_why_a_batch_of_a_keyed_table_failed_is_said_and_not_where_in_python(err
         " SQLSTATE: 38000\n\tat org.apache.spark.A.b(A.scala:1)\n\nJVM stacktrace:\nat x"
     )
     assert (error_class(text), first_line(text)) == (name, words)
+
+
+def test_a_full_disk_is_told_by_the_causes_of_an_error_where_its_own_words_say_nothing() -> None:
+    causes = "org.apache.spark.SparkException\n\tat a.b\nCaused by: java.io.IOException: No space left on device"
+    found = translate_error(SparkException("Exception thrown in awaitResult:", server_stacktrace=causes))
+    assert isinstance(found, EngineRefused)
+    assert (found.error_class, found.summary) == ("HEADGATE_NO_SPACE", "No space left on device")
+    ended = (
+        f"[STREAM_FAILED] [TASK_WRITE_FAILED] Task failed while writing rows to file:/t.\n\nJVM stacktrace:\n{causes}"
+    )
+    assert (error_class(ended), first_line(ended)) == ("HEADGATE_NO_SPACE", "No space left on device")
+    said = "[STREAM_FAILED] [USER_RAISED_EXCEPTION] No space left on device, says the row."
+    assert error_class(said) == "USER_RAISED_EXCEPTION"
 
 
 @pytest.mark.parametrize(

@@ -106,12 +106,11 @@ def _table_width(width: int) -> int:
 
 def event_row(one: EventRow, width: int, now: float) -> Line:
     """Write one event."""
-    table = f"{one.table} v{one.version}" if one.table else "-"
     return fit(
         (
             Span("  "),
             Span(left(moment(one.at, now), 13), Tone.DIM),
-            Span(left(table, _table_width(width) - 1) + " "),
+            Span(left(one.about or "-", _table_width(width) - 1) + " "),
             Span(left(one.kind, 10), Tone.DIM),
             Span(shorten(event_words(one), width - _table_width(width) - 25), event_tone(one)),
         ),

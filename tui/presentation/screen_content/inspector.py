@@ -118,7 +118,7 @@ def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, .
         words = f"{op_words(command.op)} {command.subject}: {command.outcome} by {command.actor}"
         found.append((command.at, f"{words}  {command.detail}" if bad else words, Tone.BAD if bad else Tone.PLAIN))
     for event in view.snapshot.events:
-        about = f"{event.table} v{event.version}: " if event.table else ""
+        about = f"{event.about}: " if event.table else ""
         found.append((event.at, about + event_words(event), event_tone(event)))
     newest = sorted(found, key=lambda one: -one[0])[:20]
     return (

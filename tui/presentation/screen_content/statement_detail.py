@@ -93,7 +93,8 @@ def tab_lines(
         case "events":
             return event_lines(facts, look)
         case "versions":
-            return version_lines(facts, look)
+            none = line((" an external input has no versions of Headgate's: its log has those of its owner", Tone.DIM))
+            return (none,) if statement.external else version_lines(facts, look)
         case "history":
             return timeline_lines(history, look, width)
         case _:
@@ -327,7 +328,7 @@ def sql_lines(
         lines.append(line((f" files: {declared.missing}", Tone.CHANGING)))
     for name, text in (("statement", deployed.dml), ("table", deployed.ddl), ("settings", deployed.yml)):
         if text.strip():
-            lines.append(line((f" {look.glyphs.rule} {name} v{statement.version} ", Tone.DIM)))
+            lines.append(line((f" {look.glyphs.rule} {name}{_version_mark(statement.version)} ", Tone.DIM)))
             lines.extend(colour_sql(text))
     if not lines:
         lines.append(line((" the text is unknown", Tone.DIM)))
@@ -346,7 +347,7 @@ def error_lines(statement: StatementView, facts: StatementDetails, look: RowCont
         if event.kind != "exception":
             continue
         times = f"{event.count} times since {moment(event.first_at, look.now)}, last" if event.count > 1 else "once,"
-        lines.append(line((f" {times} {moment(event.at, look.now)}  v{event.version}", Tone.DIM)))
+        lines.append(line((f" {times} {moment(event.at, look.now)} {_version_mark(event.version)}", Tone.DIM)))
         lines.extend(wrap(mask_secrets(event.summary), width - 3, Tone.BAD, "  "))
         lines.extend(wrap(mask_secrets(event.detail), width - 5, Tone.DIM, "    ") if event.detail else ())
         lines.append(EMPTY)
@@ -358,7 +359,7 @@ def event_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
     lines = [
         line(
             (f" {moment(event.at, look.now):14}", Tone.DIM),
-            (f"v{event.version}  {event.kind:10}", Tone.DIM),
+            (f"{_version_mark(event.version).lstrip():2}  {event.kind:10}", Tone.DIM),
             (event_words(event), event_tone(event)),
         )
         for event in facts.events
@@ -391,3 +392,8 @@ def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]
         plan = f"plan {row.plan_hash[:4]}   " if row.plan_hash else ""
         lines.append(line((f"      {plan}revision {row.revision[:8]}   {row.folder}", Tone.DIM)))
     return tuple(lines) or (line((" reading", Tone.DIM)),)
+
+
+def _version_mark(version: int) -> str:
+    """Write a version behind what it is of; an input has none."""
+    return f" v{version}" if version else ""

@@ -7,10 +7,13 @@ import pytest
 from core.observed.log_history import LogHistory
 from core.observed.table_statistics import TableStatistics
 from state.ledger_snapshot import StatementDetails
+from state.row_types import EventRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
+from tui.presentation.screen_content.audit_log_events import event_row
 from tui.presentation.screen_content.external_inputs import input_overview_lines
-from tui.presentation.screen_content.inspector import branch_lines, inspector_lines
+from tui.presentation.screen_content.inspector import branch_lines, event_lines, inspector_lines
+from tui.presentation.screen_content.statement_detail import TABS, tab_lines
 from tui.presentation.screen_content.statement_rows import RowContext, columns_for, statement_row, tree_row
 from tui.presentation.styling.glyphs import UNICODE
 from tui.presentation.styling.styled_text import Tone, plain
@@ -98,3 +101,15 @@ def test_an_input_that_is_wrong_is_a_fault_in_tree_and_branch_and_one_that_is_no
     for reader in pizzas.readers:
         backend.drop(reader)
     assert not make_ledger_view(backend.current).statements["pizzas"].faulty, "nobody reads it"
+
+
+def test_an_input_has_no_version_of_ours_in_any_tab_or_list_of_events() -> None:
+    view = make_ledger_view(FakeBackend().current)
+    event = EventRow(1, NOW, "pizzas", 0, "exception", "HEADGATE_LOG_NOT_READ", "cannot be read")
+    facts = replace(known(FIGURES), events=(event,))
+    for tab in TABS:
+        shown = tab_lines(tab, view.statements["pizzas"], facts, view, look=LOOK, width=80)
+        assert "v0" not in " ".join(map(plain, shown)), tab
+    busy = make_ledger_view(replace(view.snapshot, events=(event,)))
+    assert "pizzas: HEADGATE_LOG_NOT_READ" in "".join(map(plain, event_lines(busy, LOOK, 80)))
+    assert event_row(event, 80, NOW)[2].text.strip() == "pizzas"

@@ -1,0 +1,63 @@
+"""Errors of the pool over a full disk: said with the folder, what is free there, and what goes on once there is more.
+
+Spark tells of the table alone where one of its tasks fails (4.2.0), and of no disk.
+"""
+
+from core.model.names import query_name
+from core.text.units import short_size
+from pipelines.agent.passing_ends import STARTS, WITHIN_S
+from pipelines.spark.error_translation import NO_SPACE
+from pipelines.storage.disk_space import disk_space
+from state.row_types import Deployment
+
+DISK_FULL = "HEADGATE_DISK_FULL"
+
+SCARCE_B = 100_000_000
+"""Where less is free a disk counts as full if a write fails: what its task had written is deleted by then."""
+
+_WRITE_FAILED = "TASK_WRITE_FAILED"
+
+
+def with_disk(deployment: Deployment, error_class: str, error: str, goes_on: str = "") -> tuple[str, str]:
+    """Return class and sentence of an error; of one over a full disk those that name the folder and the remedy.
+
+    `goes_on` is how what has failed goes on, where that is no start of the statement.
+    """
+    if error_class not in (NO_SPACE, _WRITE_FAILED):
+        return error_class, error
+    spaces = [(free, folder) for free, _, folder in _spaces(deployment)]
+    if not spaces:
+        return error_class, error
+    free, folder = min(spaces)
+    if free < SCARCE_B:
+        words = f"the disk under {folder} is full: {short_size(free)} free there"
+        return DISK_FULL, f"{words}; free space there, then {goes_on or _goes_on(deployment)}"
+    if error_class == _WRITE_FAILED:
+        return error_class, error
+    now = f"{short_size(free)} are free now under {folder}, so look at where the pool keeps temporary files as well"
+    return error_class, f"a disk that the pool writes to was full: {now}; then {goes_on or _restart(deployment)}"
+
+
+def has_space(deployment: Deployment) -> bool:
+    """Return whether a statement has ended on a full disk, and there is space again."""
+    if deployment.error_class != DISK_FULL:
+        return False
+    return all(free >= min(2 * SCARCE_B, total // 10) for free, total, _ in _spaces(deployment))
+
+
+def _spaces(deployment: Deployment) -> list[tuple[int, int, str]]:
+    """Return what is free where a statement writes, of how much, and the folder."""
+    found = [(*disk_space(folder), folder) for folder in (deployment.folder, deployment.checkpoint) if folder]
+    return [(free, total, folder) for free, total, folder in found if free is not None and total is not None]
+
+
+def _goes_on(deployment: Deployment) -> str:
+    if not deployment.active:
+        return _restart(deployment)
+    often = f"{STARTS} times in {WITHIN_S / 60:g} minutes at most"
+    return f"it is started again by itself, {often}, or by {_restart(deployment)}"
+
+
+def _restart(deployment: Deployment) -> str:
+    name = deployment.table if deployment.active else query_name(deployment.table, deployment.version)
+    return f"headgate restart {name}"

@@ -1,0 +1,60 @@
+"""Why an active query is late: judged by how long nothing was heard of it, and by its batches until then."""
+
+from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
+from core.model.errors import EngineRefused, TryAgain
+from core.model.triggers import trigger_s
+from core.ports.spark import ReportedQuery
+from core.ports.storage import CheckpointState
+from pipelines.agent.context import READ_CALL_S, AgentContext
+from state.row_types import Deployment
+
+USUAL_S = 900.0
+"""How far back batches tell what is usual."""
+
+
+def why_late(world: AgentContext, deployment: Deployment, query: ReportedQuery) -> str:
+    """Explain why an active query is not running; one that was heard of lately is, and costs nothing to judge."""
+    trigger = trigger_s(deployment.trigger)
+    if query.silent_s is None or query.silent_s <= allowed_silence_s(trigger):
+        return ""
+    first = query.progress is None
+    in_batch = first or _has_planned(world, deployment)
+    if not in_batch:
+        try:
+            pool = world.pool.connection()
+            query = pool.call(READ_CALL_S, pool.queries.look, query)
+        except EngineRefused:
+            return ""
+        in_batch = query.trigger_active
+    silent_s = query.silent_s or 0.0
+    now = world.clock()
+    samples = world.ledger.samples(deployment.table, deployment.version, since=now - silent_s - USUAL_S)
+    return why_not_live(
+        LivenessSigns(
+            silent_s=silent_s,
+            trigger_s=trigger,
+            in_batch=in_batch,
+            waits=waits(query),
+            usual_s=usual_batch_s(samples),
+            patient=first or is_catch_up_batch(samples, now - silent_s),
+        )
+    )
+
+
+def readable(world: AgentContext, deployment: Deployment) -> CheckpointState | None:
+    """Read a checkpoint; None also where its place cannot be reached now."""
+    try:
+        return world.files.read(deployment.checkpoint)
+    except TryAgain:
+        return None
+
+
+def waits(query: ReportedQuery) -> bool:
+    """Return whether a query waits for input: one without any never commits a first batch (seen on 4.2.0)."""
+    return "waiting for data" in query.message.lower() or "waiting for next trigger" in query.message.lower()
+
+
+def _has_planned(world: AgentContext, deployment: Deployment) -> bool:
+    """Return whether a batch is planned and not committed; a place that cannot be reached says nothing."""
+    found = readable(world, deployment)
+    return found is not None and found.planned is not None and found.planned != found.batch

@@ -1,0 +1,85 @@
+"""Full disks: which one it is, what is free there, and what goes on by itself once there is space."""
+
+from typing import Any
+
+import pytest
+from ledger_rows import deployment_row
+
+from core.model.names import TableName
+from core.model.states import State
+from core.ports.spark import ReportedQuery
+from pipelines.agent import full_disks
+from pipelines.agent.full_disks import DISK_FULL, has_space, with_disk
+from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.spark.error_translation import NO_SPACE
+from state.emergency_journal import EmergencyJournal
+
+WRITING = ("TASK_WRITE_FAILED", "Task failed while writing rows to file:/t.")
+
+
+def free(monkeypatch: pytest.MonkeyPatch, bytes: int | None, total: int = 10**12) -> None:
+    monkeypatch.setattr(full_disks, "disk_space", lambda folder: (bytes, None if bytes is None else total))
+
+
+@pytest.mark.parametrize(
+    ("found", "room", "name", "words"),
+    [((NO_SPACE, "No space left on device"), 4096, DISK_FULL, "the disk under /f is full: 4.1 kB free there; free space"
+      " there, then it is started again by itself, 3 times in 10 minutes at most, or by headgate restart t"),
+     (WRITING, 4096, DISK_FULL, "the disk under /f is full: 4.1 kB free there"),
+     ((NO_SPACE, "No space left on device"), 10**11, NO_SPACE, "a disk that the pool writes to was full: 100 GB are "
+      "free now under /f, so look at where the pool keeps temporary files as well; then headgate restart t"),
+     (WRITING, 10**11, *WRITING), (WRITING, None, *WRITING),
+     (("DIVIDE_BY_ZERO", "Division by zero."), 0, "DIVIDE_BY_ZERO", "Division by zero.")],
+)  # fmt: skip
+def test_an_error_over_a_full_disk_says_which_and_what_is_free_there(
+    found: tuple[str, str], room: int | None, name: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free(monkeypatch, room)
+    said = with_disk(deployment_row("t", folder="/f", checkpoint="/g"), *found)
+    assert said[0] == name and said[1].startswith(words)
+
+
+def test_what_fails_a_step_goes_on_with_its_run_and_a_version_that_does_not_serve_by_its_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free(monkeypatch, 0)
+    built = deployment_row("t", version=2, folder="/f", checkpoint="/g", active=False)
+    assert with_disk(built, NO_SPACE, "")[1].endswith("free space there, then headgate restart t@v2")
+    assert with_disk(built, NO_SPACE, "", "headgate runs retry 7f")[1].endswith("then headgate runs retry 7f")
+
+
+def test_there_is_space_again_on_a_small_disk_as_on_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = deployment_row("t", error_class=DISK_FULL)
+    for room, total, enough in ((10**8, 10**12, False), (2 * 10**8, 10**12, True), (6, 50, True), (4, 50, False)):
+        free(monkeypatch, room, total)
+        assert has_space(failed) is enough
+        assert not has_space(deployment_row("t", error_class="DIVIDE_BY_ZERO"))
+
+
+def test_a_statement_that_ended_on_a_full_disk_is_started_again_once_there_is_space_and_not_for_ever(
+    world: Any, pool: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = deployment_row("t", state="running", query_id="q", run_id="r1")
+    world.ledger.put_deployment(row)
+    world.files.folders |= {row.folder: {"run": ""}, row.checkpoint: {"run": ""}}
+    reconciler = Reconciler(world, EmergencyJournal(tmp_path / "emergency"))
+
+    def after(ended: bool, room: int) -> str:
+        free(monkeypatch, room)
+        run = world.ledger.deployment(TableName("t"), 1).run_id
+        over = (ReportedQuery("t@v1", "q", run, False, error_class=NO_SPACE, error="No space left"),) if ended else ()
+        if ended:
+            pool.running.clear()
+        reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), over)
+        return str(world.ledger.deployment(TableName("t"), 1).state)
+
+    for starts in (0, 1, 2):
+        assert after(True, 0) == State.FAILED and after(False, 10**8) == State.FAILED
+        assert len(pool.starts) == starts
+        assert after(False, 10**10) == State.STARTING and len(pool.starts) == starts + 1
+    told = [event.detail for event in world.ledger.events_of(TableName("t"), "state")]
+    assert told.count("there is space on its disk again: started again from its checkpoint") == 3
+    assert after(True, 0) == State.FAILED and after(False, 10**10) == State.FAILED
+    assert len(pool.starts) == 3
+    world.ledger.update_deployment(TableName("t"), 1, wanted="stopped", state="stopped")
+    assert after(False, 10**10) == State.STOPPED
