@@ -243,9 +243,7 @@ _OLDER_ROWS = """
 ALTER TABLE deployment ADD COLUMN older_rows TEXT NOT NULL DEFAULT '';
 """
 
-_PLAN_FOLDERS = """
-ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
-"""
+_PLAN_FOLDERS = "ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';"
 
 _CHECK_RESULTS = """
 CREATE TABLE check_result (
@@ -276,13 +274,9 @@ CREATE TABLE migration_ticket (
 CREATE INDEX deployment_soaks ON deployment ("table") WHERE stops_at IS NOT NULL;
 """
 
-_TABLE_IDS = """
-ALTER TABLE deployment ADD COLUMN table_id TEXT NOT NULL DEFAULT '';
-"""
+_TABLE_IDS = "ALTER TABLE deployment ADD COLUMN table_id TEXT NOT NULL DEFAULT '';"
 
-_CLONES = """
-ALTER TABLE deployment ADD COLUMN clone_of INTEGER NOT NULL DEFAULT 0;
-"""
+_CLONES = "ALTER TABLE deployment ADD COLUMN clone_of INTEGER NOT NULL DEFAULT 0;"
 
 _DELETED_KEYS = """
 ALTER TABLE deployment ADD COLUMN deleted_keys_id TEXT NOT NULL DEFAULT '';
@@ -291,9 +285,7 @@ ALTER TABLE deployment ADD COLUMN deleted_keys_commit TEXT NOT NULL DEFAULT '';
 ALTER TABLE deployment ADD COLUMN deleted_keys_batch INTEGER;
 """
 
-_LOG_HISTORIES = """
-ALTER TABLE figure ADD COLUMN log TEXT NOT NULL DEFAULT '';
-"""
+_LOG_HISTORIES = "ALTER TABLE figure ADD COLUMN log TEXT NOT NULL DEFAULT '';"
 
 _FILE_SIZES = """
 ALTER TABLE figure ADD COLUMN small_files INTEGER;
@@ -301,9 +293,7 @@ ALTER TABLE figure ADD COLUMN log_entries INTEGER;
 ALTER TABLE figure ADD COLUMN log_bytes INTEGER;
 """
 
-_LOST = """
-ALTER TABLE deployment ADD COLUMN lost TEXT NOT NULL DEFAULT '';
-"""
+_LOST = "ALTER TABLE deployment ADD COLUMN lost TEXT NOT NULL DEFAULT '';"
 
 Migration = str | Callable[[sqlite3.Connection], None]
 

@@ -302,10 +302,11 @@ def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, e
     """Describe what else differs of columns; equal rows have equal profiles, so that it never blocks by itself."""
     words = []
     for i, (name, _) in enumerate(rows.columns):
-        for what, key in (("distinct values", "distinct"), ("least", "least"), ("most", "most")):
-            before, after = old.get(f"{key}_{i}"), new.get(f"{key}_{i}")
-            if before != after:
-                words.append(f"{name}: {what} {mask_secrets(str(before))} → {mask_secrets(str(after))}")
+        # Spark estimates how many values there are, to a few percent.
+        for what, key in (("distinct values ≈", "distinct"), ("least ", "least"), ("most ", "most")):
+            before, after = (mask_secrets(str(row.get(f"{key}_{i}"))) for row in (old, new))
+            if old.get(f"{key}_{i}") != new.get(f"{key}_{i}"):
+                words.append(f"{name}: {what}{before} → {'≈' * (key == 'distinct')}{after}")
     told = explained or bool(expected.changed)
     verdict = CheckVerdict.EXPECTED if told else CheckVerdict.UNEXPECTED
     return CheckResult("profile", verdict if words else CheckVerdict.OK, _some(words) or "equal")

@@ -241,7 +241,7 @@ COMMAND_SPECS = (
     CommandSpec("doctor", HOUSE, "Check Java, jars, Python, disk, terminal, project, home, agent, ledger.",
                 "headgate doctor --json", "doctor:doctor", arguments.doctor),
     CommandSpec("demo", HOUSE, "Run the sample project: a pizzeria.",
-                "headgate demo\nheadgate demo ./my-demo --no-console\nheadgate demo ./on-delta --format delta\n"
+                "headgate demo\nheadgate demo ./my-demo --no-console\nheadgate demo ../on-delta --format delta\n"
                 "headgate demo settle\n"
                 "headgate demo change filter",
                 "demo:demo", arguments.demo, places=False, subcommands=DEMO_SUBCOMMANDS),

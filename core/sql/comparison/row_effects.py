@@ -122,9 +122,20 @@ def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> State
     before, after = (Counter(_branch_texts(*each)) for each in zip(texts, aliases, strict=True))
     if not before or not after or not before & after:
         return None
+    gone, come = list((before - after).elements()), list((after - before).elements())
+    if len(gone) == len(come) == 1:
+        why = f"branch changed: {_cut(_edit_of_branch(gone[0], come[0]))}"
+        return StatementEffects(rows=(RowEffect(RowSide.OLD, why), RowEffect(RowSide.NEW, why, alike=False)))
     rows = [RowEffect(RowSide.OLD, f"branch removed: {_cut(text)}") for text in before - after]
     rows += [RowEffect(RowSide.NEW, f"branch added: {_cut(text)}", alike=False) for text in after - before]
     return StatementEffects(rows=tuple(rows))
+
+
+def _edit_of_branch(old: str, new: str) -> str:
+    """Return what was edited of one SELECT: its filters and columns where that is told, else both texts."""
+    found = row_effects(old, new)
+    words = dict.fromkeys((*(row.why for row in found.rows), *found.changed.values()))
+    return "; ".join(words) if words and not found.anything else f"{old} → {new}"
 
 
 def _branch_texts(text: str, aliases: Aliases) -> list[str]:

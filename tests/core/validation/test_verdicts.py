@@ -50,6 +50,12 @@ def test_equal_profiles_are_ok_and_sums_of_floats_may_differ_in_the_tenth_digit(
     assert judged(side("old", 3, sum_0="6"), side("new", 3, sum_0="7")) == {"sums": "unexpected"}
 
 
+def test_how_many_values_there_are_is_told_as_the_estimate_that_it_is() -> None:
+    sides = (side(name, 3, distinct_0=n, most_0=str(n)) for name, n in (("old", 3), ("new", 2)))
+    (profile,) = [found for found in profile_results(ROWS, tuple(sides), FILTER, SAME) if found.check == "profile"]
+    assert profile.summary == "id: distinct values ≈3 → ≈2; id: most 3 → 2"
+
+
 def test_counts_that_an_edit_explains_are_expected_only_where_its_rows_are() -> None:
     assert judged(side("old", 3), side("new", 2), FILTER)["rows"] == "expected"
     differ = CheckResult("differences", CheckVerdict.UNEXPECTED, "x")

@@ -37,7 +37,7 @@ def commands_of(page: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.startswith("    headgate ")]
 
 
-@pytest.mark.parametrize(("page", "count"), [("keyed", 4), ("delta", 8)])
+@pytest.mark.parametrize(("page", "count"), [("keyed", 4), ("delta", 10)])
 def test_every_command_of_the_pages_on_keyed_and_delta_tables_is_in_the_grammar(page: str, count: int) -> None:
     commands = commands_of(page)
     assert len(commands) == count
@@ -64,6 +64,15 @@ def test_the_page_on_keyed_tables_has_a_yml_that_is_read_as_it_says() -> None:
     assert found == Settings(mode="upsert", key=("client_id",), sequence="change_id", deletes="name IS NULL")
     assert {column.name for column in CHANGE_COLUMNS} <= {line.split()[0] for line in lines if line}
     assert all(f"tags: [{tag}]" in help_topic("keyed") for tag in (COMPATIBLE, TOLERANT))
+
+
+def test_the_page_on_delta_tables_says_how_columns_are_tracked_and_where_that_is_refused() -> None:
+    page = help_topic("delta")
+    assert "\n    schema_tracking: true\n" in page
+    problems: list[Problem] = []
+    assert read_settings("schema_tracking: true", "t.yml", Settings(), problems).schema_tracking and not problems
+    told = " ".join(page.split())
+    assert all(words in told for words in ("nothing on Delta is streamed", "table is streamed twice", "`SELECT *`"))
 
 
 def test_each_word_of_a_step_and_of_its_state_is_explained() -> None:

@@ -159,6 +159,21 @@ def test_a_branch_of_a_union_brings_rows_that_are_equal_to_no_others() -> None:
     assert effects(PLAIN, f"{PLAIN.replace('* 2', '* 3')} UNION ALL {GROUPED}").anything
 
 
+def test_a_branch_of_a_union_that_is_edited_is_neither_removed_nor_added() -> None:
+    other = "SELECT id, kind FROM STREAM b"
+    first = "SELECT id, kind FROM STREAM a WHERE id > 0"
+    for edited, words in (
+        (f"{first} AND kind <> 'void'", "branch changed: filter added: kind <> 'void'"),
+        (first.replace(" kind ", " upper(kind) AS kind "), "branch changed: column kind: kind → upper(kind)"),
+    ):
+        found = effects(f"{first} UNION ALL {other}", f"{edited} UNION ALL {other}").rows
+        assert [(row.side, row.why, row.alike) for row in found] == [
+            (RowSide.OLD, words, True), (RowSide.NEW, words, False),
+        ]  # fmt: skip
+    (old, new) = effects(f"{first} UNION ALL {other}", f"{GROUPED} UNION ALL {other}").rows
+    assert old.why == new.why and old.why.startswith("branch changed: SELECT id, kind FROM STREAM a")
+
+
 def test_a_left_join_that_becomes_an_inner_one_loses_what_has_no_match_and_nothing_else() -> None:
     left = "SELECT o.id, p.name, p.zone AS z FROM STREAM a AS o LEFT JOIN p ON p.k = o.kind"
     inner = left.replace("LEFT ", "")
