@@ -272,7 +272,10 @@ class Reconciler:
             return False
         try:
             self._start_again(deployment, stops, "there is space on its disk again: started again from its checkpoint")
-        except Busy:
+        except (PoolUnreachable, LedgerUnavailable):
+            raise
+        except TryAgain:
+            # What it failed with says more, and has it tried again.
             return False
         self._passing_ends.count(key, now)
         return True

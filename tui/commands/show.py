@@ -136,7 +136,7 @@ def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int
         ),
         field("holds", "  ".join(held_parts(found.statistics, rows, now))),
     ]
-    if log := log_words(found.statistics):
+    if log := log_words(found.statistics, now):
         lines.append(field("log", log))
     lines.append(field("checkpoint", f"{d.checkpoint}  id {d.checkpoint_id or '-'}  trigger {d.trigger}"))
     if d.error:

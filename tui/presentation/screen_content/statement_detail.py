@@ -136,7 +136,7 @@ def overview_lines(
         )
     )
     if table_format(row.format).transaction_log:
-        held, log = file_words(facts.statistics), log_words(facts.statistics)
+        held, log = file_words(facts.statistics), log_words(facts.statistics, look.now)
         held = "  ".join(filter(None, (held, looked_at_words(facts.statistics, look.now))))
         lines.append(line((" files  ", Tone.DIM), held or "not measured yet"))
         lines.extend([line((" log    ", Tone.DIM), log)] if log else [])

@@ -46,7 +46,7 @@ def input_facts(
         ("format", deployment.format),
         ("holds", ", ".join(held_parts(figures, rows_total, now))),
         ("version", newest_version_words(figures, now)),
-        ("log", log_words(figures)),
+        ("log", log_words(figures, now)),
         ("id", deployment.table_id),
     )
     return tuple((name, words) for name, words in facts if words)
@@ -67,12 +67,13 @@ def written_as(format: str, mode: str) -> str:
     return f"{format}, {'keyed' if mode.startswith('upsert') else mode}"
 
 
-def log_words(figures: TableStatistics) -> str:
-    """Return how long the log is behind its last checkpoint; empty where there is none, or nothing was measured."""
+def log_words(figures: TableStatistics, now: float) -> str:
+    """Return how long the log was behind its last checkpoint, and when; empty where there is none, or no figure."""
     if figures.log_entries is None:
         return ""
     size = "size not known" if figures.log_bytes is None else short_size(figures.log_bytes)
-    return f"{counted(figures.log_entries, 'version')} since its checkpoint, {size}"
+    said = f"{counted(figures.log_entries, 'version')} since its checkpoint, {size}"
+    return "  ".join(filter(None, (said, looked_at_words(figures, now))))
 
 
 def looked_at_words(figures: TableStatistics, now: float) -> str:

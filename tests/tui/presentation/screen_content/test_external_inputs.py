@@ -68,7 +68,7 @@ def test_a_figure_that_is_not_known_is_said_to_be_so(figures: TableStatistics, h
 
 def test_figures_of_another_time_have_their_age() -> None:
     held = [each for each in overview(known(replace(FIGURES, at=NOW - 3700)), width=120) if "as of 1h 1m ago" in each]
-    assert [each.split()[0] for each in held] == ["holds", "version"]
+    assert [each.split()[0] for each in held] == ["holds", "version", "log"]
 
 
 def test_what_is_wrong_with_an_input_stands_below_it_and_in_the_inspector() -> None:
