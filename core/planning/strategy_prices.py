@@ -39,7 +39,7 @@ _LOSES: Mapping[str, tuple[str, ...]] = {
     Strategy.CARRY_OVER: _CUT,
     Strategy.PARTIAL: _CUT,
     Strategy.SEEDED: _CUT,
-    Strategy.KEYED: ("table data under the same keys",),
+    Strategy.KEYED: ("rows as they are: each is written again under its key",),
 }
 
 

@@ -88,9 +88,15 @@ def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
     tested = {case.table for case in selected.cases}
     without = [word for word in words if word in selected.tables and word not in tested]
     if without:
+        _refuse_external(selected.tables[TableName(without[0])])
         raise UsageError(f"{without[0]} has no test case", remedy=f"headgate test init {without[0]} writes a first one")
     if not tested:
         raise UsageError("there is no test case", remedy="headgate test init TABLE writes a first one")
+
+
+def _refuse_external(table: Table) -> None:
+    if table.external:
+        raise UsageError(f"{table.name} is external: it has no statement to test", remedy="name a table that has one")
 
 
 def tried_as_files(selected: SelectedCases) -> str:
@@ -158,8 +164,7 @@ def write_first_case(
     declared = operations.declared()
     tables = declared.project.tables
     table = tables[_one(operations, word, tables)]
-    if table.external:
-        raise UsageError(f"{table.name} is external: it has no statement to test", remedy="name a table that has one")
+    _refuse_external(table)
     path = first_case_path(table)
     place = Path(operations.place.folder, path)
     if os.path.lexists(place):

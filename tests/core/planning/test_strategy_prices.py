@@ -202,7 +202,9 @@ def test_a_keyed_table_is_written_again_in_place_and_stateful_readers_are_rebuil
         ("src", "keep", 0), ("a", "rebuild", 1), ("c", "rebuild", 2),
     ]  # fmt: skip
     assert [f"{s.do} {s.table}@{s.version}" for s in found.steps][:2] == ["rewrite a@1", "catch_up a@1"]
-    assert not_executable_yet(found) == () and node_of(found, "a").loses == ("table data under the same keys",)
+    assert not_executable_yet(found) == () and node_of(found, "a").loses == (
+        "rows as they are: each is written again under its key",
+    )
     assert node_of(found, "c").reason.startswith("a parent is written again")
 
 

@@ -137,6 +137,7 @@ def test_mistakes_in_cases_and_unsafe_statements_are_two_before_anything_is_run(
     [
         (["test"], "there is no test case"),
         (["test", "b"], "b has no test case"),
+        (["test", "landed"], "landed is external: it has no statement to test"),
         (["test", "bb"], "bb is not declared"),
         (["test", "--product", "q"], "'q' is not a product"),
         (["test", "--since", "main"], "--since names the old texts of an upgrade"),
