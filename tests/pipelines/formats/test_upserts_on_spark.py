@@ -88,6 +88,27 @@ def test_nothing_is_written_after_a_stop_within_a_batch_and_the_next_start_write
 
 
 @pytest.mark.drill
+def test_the_lag_of_a_keyed_statement_counts_a_batch_until_it_is_committed_and_no_longer(lake: Any) -> None:
+    run = keyed(lake, sequence="seq")
+
+    def waits() -> tuple[int | None, int, float | None]:
+        (found,) = lake.lag("k", "p")
+        return found.rows, found.files, found.oldest_s
+
+    happened(lake, (1, "a", 1, False), (2, "b", 1, False))
+    assert waits()[0] == 2
+    run()
+    assert waits() == (0, 0, None)
+    happened(lake, (1, "c", 2, False))
+    commits = Path(lake.checkpoint("k"), "commits")
+    run()
+    assert waits() == (0, 0, None)
+    for name in ("1", ".1.crc"):
+        (commits / name).unlink(missing_ok=True)
+    assert held(lake)[1] == "c" and waits()[0] == 1, "the table has it, and its batch is not recorded"
+
+
+@pytest.mark.drill
 def test_an_older_copy_of_the_table_of_deleted_keys_is_told_also_once_a_batch_has_written_on(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     place, copy = f"{lake.place('k')}/deleted", f"{lake.folder}/copy"
