@@ -34,12 +34,12 @@ _READS_NOTHING = frozenset({Strategy.IN_PLACE, Strategy.FORK, Strategy.CARRY_OVE
 _NEW_ROWS_ONLY = frozenset({Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.IN_PLACE, Strategy.SEAM})
 _UNKNOWN = TableStatistics()
 
-_CUT = ("table data from before",)
+_CUT = ("rows from before the place where it begins",)
 _LOSES: Mapping[str, tuple[str, ...]] = {
     Strategy.CARRY_OVER: _CUT,
     Strategy.PARTIAL: _CUT,
     Strategy.SEEDED: _CUT,
-    Strategy.KEYED: ("table data under the same keys",),
+    Strategy.KEYED: ("rows as they are: each is written again under its key",),
 }
 
 

@@ -13,7 +13,7 @@ from state.row_types import Deployment
 DISK_FULL = "HEADGATE_DISK_FULL"
 
 SCARCE_B = 100_000_000
-"""Where less is free a disk counts as full if a write fails: what its task had written is deleted by then."""
+"""Where less is free, or a tenth, a disk counts as full if a write fails: what its task wrote is deleted by then."""
 
 _WRITE_FAILED = "TASK_WRITE_FAILED"
 
@@ -25,12 +25,13 @@ def with_disk(deployment: Deployment, error_class: str, error: str, goes_on: str
     """
     if error_class not in (NO_SPACE, _WRITE_FAILED):
         return error_class, error
-    spaces = [(free, folder) for free, _, folder in _spaces(deployment)]
-    if not spaces:
+    if not (spaces := _spaces(deployment)):
         return error_class, error
-    free, folder = min(spaces)
-    if free < SCARCE_B:
-        words = f"the disk under {folder} is full: {short_size(free)} free there"
+    free, total, folder = min(spaces)
+    if free < min(SCARCE_B, total // 10):
+        known = f"the disk under {folder} is full: {short_size(free)} free there"
+        likely = f"a write failed, and there are only {short_size(free)} free under {folder}"
+        words = known if error_class == NO_SPACE else likely
         return DISK_FULL, f"{words}; free space there, then {goes_on or _goes_on(deployment)}"
     if error_class == _WRITE_FAILED:
         return error_class, error
@@ -42,7 +43,7 @@ def has_space(deployment: Deployment) -> bool:
     """Return whether a statement has ended on a full disk, and there is space again."""
     if deployment.error_class != DISK_FULL:
         return False
-    return all(free >= min(2 * SCARCE_B, total // 10) for free, total, _ in _spaces(deployment))
+    return all(free >= min(2 * SCARCE_B, total // 5) for free, total, _ in _spaces(deployment))
 
 
 def _spaces(deployment: Deployment) -> list[tuple[int, int, str]]:

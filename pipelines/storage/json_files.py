@@ -1,5 +1,6 @@
 """Small JSON files beside tables and checkpoints: read as objects, written whole or not at all."""
 
+import errno
 import json
 import os
 import secrets
@@ -54,5 +55,8 @@ def reachable(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            full = f"the disk under {folder} is full: {error.strerror}"
+            raise TryAgain(full, remedy="free space there") from error
         summary = f"{folder} cannot be reached: {error.strerror or error}"
         raise TryAgain(summary, remedy="mount it, or check its permissions") from error

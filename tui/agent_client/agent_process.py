@@ -177,7 +177,7 @@ def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, sec
             raise PoolUnreachable(
                 f"the pool of {place.title} is {facts.pool_state if facts else 'not known'}"
                 + (f": {facts.pool_detail}" if facts and facts.pool_detail else ""),
-                remedy="headgate doctor checks Java and disk; headgate logs pool shows what Spark said",
+                remedy="headgate doctor checks Java, jars and disk; headgate logs pool shows what Spark said",
             )
         detail = facts.pool_detail if facts else ""
         progress(WaitProgress("pool (Spark Connect)", elapsed, POOL_USUAL_S, detail))

@@ -18,10 +18,11 @@ def up(context: CommandContext) -> int:
         command = agent_process.agent_command(context.place)
         os.chdir("/")
         os.execve(command[0], command, os_processes.child_environment(context.environ))
-    facts = agent_process.read_environment_row(context.place)
-    if facts is not None and facts.pool_state == "failed" and agent_process.is_listening(context.operations.client):
-        line = equivalent_command(context.place, "up")
-        context.operations.client.call("start_pool", line=line)
+    # Without an agent the ledger may be of an earlier release, which the next agent brings up to date.
+    if agent_process.is_listening(context.operations.client):
+        facts = agent_process.read_environment_row(context.place)
+        if facts is not None and facts.pool_state == "failed":
+            context.operations.client.call("start_pool", line=equivalent_command(context.place, "up"))
     started = agent_process.ensure_running(
         context.place, context.operations.client, context.environ, progress=context.voice.progress
     )

@@ -44,7 +44,7 @@ def test_a_version_begins_at_a_version_with_what_is_read_again_and_what_is_not()
     assert actions(found)["b"] == "rebuild" and node.begins_where == ("a WITH ('startingVersion'='25')",)
     assert node.evidence[-1] == "starts with version 25 of a: rows from before it are not replayed"
     assert (node.replay_rows, node.retention) == (sum(range(25, 31)), "ok")
-    assert node.loses == ("table data from before",)
+    assert node.loses == ("rows from before the place where it begins",)
 
 
 def test_rows_that_the_log_does_not_tell_any_more_are_not_guessed() -> None:

@@ -204,7 +204,11 @@ def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
 )
 def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: str) -> None:
     node = node_of(planned(declared(b=MIN), "b", choose=f"b=partial@{at}"), "b")
-    assert (node.at, node.evidence[-1], node.loses) == (begins, evidence, ("table data from before",))
+    assert (node.at, node.evidence[-1], node.loses) == (
+        begins,
+        evidence,
+        ("rows from before the place where it begins",),
+    )
     assert node.begins_where == (f"a.ts >= TIMESTAMP '{begins}'",)
     assert node_of(planned(declared(b=MIN), "b"), "b").begins_where == ()
 

@@ -25,7 +25,7 @@ def free(monkeypatch: pytest.MonkeyPatch, bytes: int | None, total: int = 10**12
     ("found", "room", "name", "words"),
     [((NO_SPACE, "No space left on device"), 4096, DISK_FULL, "the disk under /f is full: 4.1 kB free there; free space"
       " there, then it is started again by itself, 3 times in 10 minutes at most, or by headgate restart t"),
-     (WRITING, 4096, DISK_FULL, "the disk under /f is full: 4.1 kB free there"),
+     (WRITING, 4096, DISK_FULL, "a write failed, and there are only 4.1 kB free under /f; free space there, then it"),
      ((NO_SPACE, "No space left on device"), 10**11, NO_SPACE, "a disk that the pool writes to was full: 100 GB are "
       "free now under /f, so look at where the pool keeps temporary files as well; then headgate restart t"),
      (WRITING, 10**11, *WRITING), (WRITING, None, *WRITING),
@@ -39,6 +39,12 @@ def test_an_error_over_a_full_disk_says_which_and_what_is_free_there(
     assert said[0] == name and said[1].startswith(words)
 
 
+def test_a_small_disk_with_room_is_not_called_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 30_000_000, 40_000_000)
+    assert with_disk(deployment_row("t"), *WRITING) == WRITING
+    assert with_disk(deployment_row("t"), NO_SPACE, "No space left on device")[0] == NO_SPACE
+
+
 def test_what_fails_a_step_goes_on_with_its_run_and_a_version_that_does_not_serve_by_its_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -50,7 +56,7 @@ def test_what_fails_a_step_goes_on_with_its_run_and_a_version_that_does_not_serv
 
 def test_there_is_space_again_on_a_small_disk_as_on_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = deployment_row("t", error_class=DISK_FULL)
-    for room, total, enough in ((10**8, 10**12, False), (2 * 10**8, 10**12, True), (6, 50, True), (4, 50, False)):
+    for room, total, enough in ((10**8, 10**12, False), (2 * 10**8, 10**12, True), (11, 50, True), (9, 50, False)):
         free(monkeypatch, room, total)
         assert has_space(failed) is enough
         assert not has_space(deployment_row("t", error_class="DIVIDE_BY_ZERO"))

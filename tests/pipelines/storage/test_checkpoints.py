@@ -41,8 +41,9 @@ def test_prepare_leaves_nothing_behind_on_a_full_disk(
 
     monkeypatch.setattr(os, fails, full)
     for _ in range(3):
-        with pytest.raises(TryAgain, match="No space left on device"):
+        with pytest.raises(TryAgain, match="is full: No space left on device") as told:
             FILES.prepare(str(tmp_path / "tables" / "orders__v1"), {"run": "7f3a"})
+        assert told.value.remedy == "free space there"
     assert list((tmp_path / "tables").iterdir()) == []
 
 

@@ -1,7 +1,9 @@
 """init, doctor, help, completion, up, down: the commands on a project and its environment."""
 
 import json
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from delta_files import WrittenLog
 
 from core.model.errors import Refused
 from core.project.connectors import DELTA, fetched_folder
+from state.migrations import SCHEMA_VERSION
 from tests.tui.conftest import MANIFEST
 from tui.agent_client import agent_process
 from tui.command_line import exit_codes
@@ -424,6 +427,23 @@ def test_up_says_how_many_statements_are_resumed(
     assert exit_codes.run_command_line(["up"]) == 0
     assert "wanted running: 2 statements; each that is not running is resumed" in capsys.readouterr().err
     assert written(["up"], capsys)["wanted_running"] == 2
+
+
+def test_up_starts_the_agent_that_brings_a_ledger_of_an_earlier_release_up_to_date(
+    ledger: Any, place: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def version(number: int) -> None:
+        with closing(sqlite3.connect(place.where.ledger)) as connection:
+            connection.execute(f"PRAGMA user_version = {number}")
+
+    def migrated(*_: Any, **__: Any) -> bool:
+        version(SCHEMA_VERSION)
+        return True
+
+    version(SCHEMA_VERSION - 1)
+    monkeypatch.setattr("tui.agent_client.agent_process.ensure_running", migrated)
+    assert exit_codes.run_command_line(["up"]) == 0
+    assert "agent started" in capsys.readouterr().err
 
 
 def test_down_says_when_nothing_was_running(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
