@@ -97,8 +97,18 @@ class Events:
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
+def events() -> Events:
+    return Events(random.Random(SEED))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory, events: Events) -> Iterator[Tiny]:
+    """A project whose statements run and hold a first file of events."""
     with tiny_that_runs(tmp_path_factory.mktemp("keyed"), landed=0, format="delta", ddl=DDL, dml=DML, yml=YML) as found:
+        events.land(found.folder, 40)
+        applied = found.apply(found.plan("--all"))
+        assert applied.returncode == 0, applied.stdout + applied.stderr
+        until(lambda: kept(found) == events.held(), ARRIVES_S, "the table holds the first file")
         yield found
 
 
@@ -164,12 +174,8 @@ def deploy(tiny: Tiny, where: str, victim: str) -> None:
         until(lambda: tiny.ledger(newest)[0][1] == "done", ARRIVES_S, "what has failed is done once it is tried again")
 
 
-def test_no_row_is_lost_stale_or_told_twice_whatever_is_killed(tiny: Tiny) -> None:
-    chance = random.Random(SEED)
-    events = Events(chance)
-    events.land(tiny.folder, 40)
-    found = tiny.apply(tiny.plan("--all"))
-    assert found.returncode == 0, found.stdout + found.stderr
+def test_no_row_is_lost_stale_or_told_twice_whatever_is_killed(tiny: Tiny, events: Events) -> None:
+    chance = events.chance
     breaks = ["writer", "server", "restart", "deploy", "agent", "stop"]
     done: dict[str, int] = {}
     for n in range(ROUNDS):
