@@ -229,6 +229,18 @@ def _opened(path: Path, shown: Path) -> sqlite3.Connection:
         raise
 
 
+def says_protected(path: Path) -> bool:
+    """Return whether a ledger of any schema version says that its environment is protected.
+
+    For a ledger that a reader refuses for its version; raises LedgerUnavailable where it cannot be read.
+    """
+    with (
+        sqlite_errors_translated(path),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db,
+    ):
+        return any(bool(protected) for (protected,) in db.execute("SELECT protected FROM facts"))
+
+
 def _readable_by_owner_only(error: sqlite3.OperationalError) -> bool:
     return str(error.sqlite_errorname).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.ipc.environment_paths import EnvironmentPaths, environment_paths
-from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
+from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, VersionMismatch
 from core.project.manifest_head import ManifestHead
 from tui.project_folder.manifest_head import PROJECT_FILE, last_manifest_head, read_manifest_head
 
@@ -77,16 +77,20 @@ def select_environment(
 
 
 def _is_recorded_protected(where: EnvironmentPaths) -> bool:
-    """Return whether the ledger says so, whatever the file says now;
-    one that cannot be read is told by what needs it.
+    """Return whether the ledger says so, whatever the file says now, also one of another release.
+
+    One that cannot be read is told by what needs it.
     """
     if not os.access(where.ledger, os.R_OK):
         return False
-    from state.ledger import LedgerReader
+    from state.ledger import LedgerReader, says_protected
 
     try:
-        with LedgerReader(Path(where.ledger)) as reader:
-            return reader.facts().protected
+        try:
+            with LedgerReader(Path(where.ledger)) as reader:
+                return reader.facts().protected
+        except VersionMismatch:
+            return says_protected(Path(where.ledger))
     except HeadgateError:
         return False
 

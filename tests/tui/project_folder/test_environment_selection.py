@@ -1,10 +1,15 @@
 """Which project and environment is meant, whatever form of YAML says so."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from ledger_rows import environment_row
 
 from core.model.errors import UsageError
+from state.ledger import create_or_open
+from state.migrations import SCHEMA_VERSION
 from tui.project_folder.environment_selection import (
     absolute_environ,
     find_folder,
@@ -33,6 +38,18 @@ def test_the_environment_is_the_option_else_the_variable_else_the_default(folder
 
 def test_a_protected_place_says_so_in_its_title(folder: Path) -> None:
     assert select_environment({}, str(folder), environment="prod").title == "shop PROD protected"
+
+
+@pytest.mark.parametrize("version", [SCHEMA_VERSION - 1, SCHEMA_VERSION, SCHEMA_VERSION + 1])
+def test_what_the_ledger_protects_stays_so_while_it_is_of_another_release(
+    folder: Path, tmp_path: Path, version: int
+) -> None:
+    environ = {"HEADGATE_HOME": str(tmp_path / "home")}
+    ledger = Path(select_environment(environ, str(folder)).where.ledger)
+    create_or_open(ledger, environment_row(protected=True)).close()
+    with closing(sqlite3.connect(ledger)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    assert select_environment(environ, str(folder)).protected
 
 
 def test_an_environment_that_is_not_declared_is_usage(folder: Path) -> None:
