@@ -47,10 +47,9 @@ def up(parser: CommandParser) -> None:
 
 
 def down(parser: CommandParser) -> None:
-    parser.add_argument("--keep-pool", action="store_true", help="stop only the agent; statements keep running")
-    parser.add_argument(
-        "--purge", action="store_true", help="then list and delete everything that Headgate created here"
-    )
+    left = parser.add_mutually_exclusive_group()
+    left.add_argument("--keep-pool", action="store_true", help="stop only the agent; statements keep running")
+    left.add_argument("--purge", action="store_true", help="then list and delete everything that Headgate created here")
     confirm(parser)
 
 

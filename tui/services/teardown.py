@@ -63,8 +63,10 @@ OWNER_FILE = "_headgate_owner"
 NOTE_FILE = "_headgate.json"
 WORLD_FILE = "_headgate_world"
 RECORDS_FOLDER = "_headgate_registry"
+LOCK_FILE = "_headgate_pool"
 DEMO_FILE = ".headgate-demo"
-"""The marks: in a checkpoint, beside a table, in a data folder (with the registry's records), in a demo's folder."""
+"""The marks: in a checkpoint, beside a table, in a data folder (with the registry's records and the lock that a server
+holds), in a demo's folder."""
 
 
 def end_all(
@@ -121,7 +123,7 @@ def marked(place: SelectedEnvironment) -> list[str]:
     trash = data / "trash"
     if trash.is_dir() and _ours_alone(trash):
         found.append(trash)
-    found += [path for path in (data / WORLD_FILE, data / RECORDS_FOLDER) if path.exists()]
+    found += [path for path in (data / WORLD_FILE, data / RECORDS_FOLDER, data / LOCK_FILE) if path.exists()]
     home = Path(place.where.home)
     if (home / "ledger.db").is_file():
         found.append(home)
@@ -144,10 +146,13 @@ def demo_parts(folder: str) -> list[str]:
 
 
 def purge(place: SelectedEnvironment, paths: list[str], progress: ProgressCallback) -> list[str]:
-    """Delete what `marked` listed; returns what is gone. Raises Refused for a path that leads elsewhere."""
+    """Delete what `marked` listed, and folders of ours that are empty then; returns what of the list is gone.
+
+    Raises Refused for a path that leads elsewhere.
+    """
     began = time.monotonic()
-    shelves = {os.path.join(place.data, "tables"), os.path.join(place.data, "checkpoints")}
-    shelves.add(os.path.dirname(place.where.home))
+    shelves = [os.path.join(place.data, "tables"), os.path.join(place.data, "checkpoints"), place.data]
+    shelves.append(os.path.dirname(place.where.home))
     gone: list[str] = []
     for path in paths:
         if os.path.islink(path):
@@ -164,9 +169,9 @@ def purge(place: SelectedEnvironment, paths: list[str], progress: ProgressCallba
             os.unlink(path)
         if not os.path.exists(path):
             gone.append(path)
-            if os.path.dirname(path) in shelves:
-                with suppress(OSError):
-                    os.rmdir(os.path.dirname(path))
+    for shelf in shelves:
+        with suppress(OSError):
+            os.rmdir(shelf)
     return gone
 
 

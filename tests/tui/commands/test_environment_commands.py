@@ -457,6 +457,11 @@ def test_down_asks_the_agent_to_end(words: list[str], pool: bool, agent: Any) ->
     assert [(request["op"], request["args"]) for request in agent.heard] == [("exit", {"pool": pool})]
 
 
+def test_what_statements_that_go_on_write_into_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["down", "--keep-pool", "--purge"]) == 2
+    assert "not allowed with" in capsys.readouterr().err
+
+
 def test_down_of_a_protected_environment_needs_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["down", "--env", "prod"]) == 3
     assert "--confirm 'prod'" in capsys.readouterr().err

@@ -228,10 +228,21 @@ def test_purge_lists_and_deletes_what_carries_our_mark_and_nothing_else(place: S
     records = Path(place.data, "_headgate_registry")
     records.mkdir()
     (records / "a@v1.json").write_text("{}")
+    lock = Path(place.data, "_headgate_pool")
+    lock.write_text("1")
     found = teardown.marked(place)
-    assert found == [str(ours), str(checkpoint), str(mark), str(records)]
+    assert found == [str(ours), str(checkpoint), str(mark), str(records), str(lock)]
     assert teardown.purge(place, found, lambda wait: None) == found
-    assert foreign.exists() and not ours.exists() and not checkpoint.parent.exists()
+    assert [str(each) for each in Path(place.data).rglob("*")] == [str(foreign.parent), str(foreign)]
+
+
+def test_purge_leaves_no_folder_that_is_empty(place: SelectedEnvironment) -> None:
+    made = [Path(place.data, shelf, "a__v1") for shelf in ("tables", "checkpoints")]
+    for path, name in zip(made, ("_headgate.json", "_headgate_owner"), strict=True):
+        path.mkdir(parents=True)
+        (path / name).write_text("{}")
+    teardown.purge(place, teardown.marked(place), lambda wait: None)
+    assert not Path(place.data).exists()
 
 
 def test_purge_never_follows_a_link(place: SelectedEnvironment, tmp_path: Path) -> None:
