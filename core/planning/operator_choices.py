@@ -215,7 +215,12 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
     if not wrong and (not had or not same or (choice.strategy not in had and choice.strategy != EARLIEST)):
         wrong = why_not(context, walk.scope, walk.found.by_table, table, choice.strategy) or _NOT_HERE
     if wrong:
-        words = ", ".join(word.replace("_", "-") for word in had if word in EXECUTABLE)
+        elsewhere = choice.strategy if choice.at and choice.strategy in (Strategy.PARTIAL, Strategy.SEEDED) else None
+        words = ", ".join(
+            typed_strategy(word) + (" at another place" if word == elsewhere else "")
+            for word in had
+            if word in EXECUTABLE
+        )
         walk.found.refuse(
             table,
             f"{typed_strategy(choice.strategy)} cannot be used for {table}: {wrong}",

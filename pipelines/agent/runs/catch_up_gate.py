@@ -205,7 +205,7 @@ def _limit_words(mine: Measurement, theirs: Measurement | None, deployment: Depl
     if whole:
         return f"{age}, limit 0"
     rows, age_s = _limits(mine, theirs, deployment)
-    return f"{age}, limit {f'{rows:,} rows or ' if mine.lag_rows is not None else ''}{age_s:,.0f} s"
+    return f"{age}, limit {f'{rows:,} rows or ' if rows and mine.lag_rows is not None else ''}{age_s:,.0f} s"
 
 
 def _behind(measured: Measurement) -> str:

@@ -248,7 +248,10 @@ def test_what_goes_on_from_a_part_goes_on_without_the_rest(edits: dict[str, str]
 def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: str, why: str) -> None:
     found = planned(declared(b=MIN), "b", choose=chosen)
     strategy = chosen[2:].partition("@")[0]
-    assert words(found) == [f"{strategy} cannot be used for b: {why}. use earliest, partial, seeded, in-place"]
+    had = ["earliest", "partial", "seeded", "in-place"]
+    other = strategy if "@" in chosen and strategy in ("partial", "seeded") else ""
+    proposed = [f"{each} at another place" if each == other else each for each in had]
+    assert words(found) == [f"{strategy} cannot be used for b: {why}. use {', '.join(proposed)}"]
     assert found.empty
 
 

@@ -117,6 +117,11 @@ def test_a_lag_is_told_with_the_limit_that_it_is_judged_by(world: World) -> None
     assert closed == "lag 4 files, 90 s behind, limit 25 s"
 
 
+def test_a_limit_of_no_rows_is_not_told_beside_that_of_age(world: World) -> None:
+    small = {"lag_files": 4, "lag_rows": 7, "rows_total": 90, "behind_s": 30.0}
+    assert world.looks(1, **small).note.startswith("lag 7 rows, 30 s behind, limit 25 s, 0 of 3")
+
+
 def test_before_the_first_batch_it_is_that_which_is_waited_for_and_no_limit(world: World) -> None:
     found = world.looks(1, batch=None, lag_files=4, lag_rows=40, behind_s=9.0)
     assert found.note == f"lag 40 rows, 9 s behind, before its first batch, 0 of {POLLS} checks within the limit"
