@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 
@@ -13,16 +14,16 @@ from core.model.errors import Refused
 from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
 from core.observed.log_history import NEWEST_COMMITS, LogHistory
-from core.ports.storage import FolderContents, LogMark, SourceLag
+from core.ports.storage import FolderContents, LogMark, SeenLog, SourceLag, Upkeep
 from core.sql.log_starts import AT_VERSION, LogStart
 from pipelines.formats.delta_columns import columns_of
 from pipelines.formats.delta_data_files import DataFile, is_elsewhere
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog, longer
 from pipelines.formats.delta_log import Commit, CommitsGone, DeltaLog, NoDeltaLog
-from pipelines.formats.delta_offsets import DeltaOffset, read_offsets
+from pipelines.formats.delta_offsets import DeltaOffset, mark_of, read_offsets
 from pipelines.formats.delta_readers import DeltaReaders, first_without_files
 from pipelines.formats.delta_renames import lost_column
-from pipelines.formats.delta_upkeep import since_checkpoint, unread_before
+from pipelines.formats.delta_upkeep import since_checkpoint, unread_before, upkeep_of
 
 _DELTA = TABLE_FORMATS["delta"]
 
@@ -34,9 +35,9 @@ KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
 
 
 class DeltaTables:
-    """Reads logs again and again, each time what is new; all of one round share a look at a table.
+    """Implements `pipelines.formats.log_tables.LogTables`; a table has `_delta_log` in its folder.
 
-    A folder is that of the table itself, as a path, with `_delta_log` in it.
+    Reads logs again and again, each time what is new; all of one round share a look at a table.
     """
 
     def __init__(self, *, refresh_s: float = REFRESH_S) -> None:
@@ -110,6 +111,17 @@ class DeltaTables:
             return known[1]
         return {}
 
+    def first_offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
+        """Return where a first batch begins that was planned and not committed: with the files of its version."""
+        return {
+            ordinal: replace(end, version=end.version - int(not end.in_snapshot), index=-1, in_snapshot=True)
+            for ordinal, end in self.offsets(checkpoint, batch).items()
+        }
+
+    def mark_of(self, line: str) -> str | None:
+        """Return a text of a line of offsets that is equal where the same was read; None for another format's line."""
+        return mark_of(line)
+
     def lag(self, offset: DeltaOffset | None, table: TableName, folder: str) -> SourceLag:
         """Measure one source of a query that stands at an offset, None before its first batch."""
         now = time.time()
@@ -172,17 +184,19 @@ class DeltaTables:
             return tuple(log.place_of(file) for file in files)
         return None
 
-    def after_batch(self, folder: str, upto: int | None) -> DeltaOffset | None:
+    def seen(self, folder: str, upto: int | None) -> SeenLog | None:
         """Return the place behind what a batch of a table's writer has written, behind all where none is given.
 
         None where the log does not say it any more, or two queries have written a batch of that number.
         """
         with self._lock, suppress(NoDeltaLog):
             log = self._log(folder, newest=True)
-            if upto is None:
-                return DeltaOffset(log.id, log.head + 1, -1, False)
             at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
-            return DeltaOffset(log.id, at[0] + 1, -1, False) if len(at) == 1 else None
+            if upto is None:
+                at = [log.head]
+            if len(at) == 1:
+                offset = DeltaOffset(log.id, at[0] + 1, -1, False)
+                return SeenLog(offset.line, offset.version)
         return None
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
@@ -253,6 +267,10 @@ class DeltaTables:
             known = [commit.rows for commit in since if commit.rows is not None]
             return sum(known) if len(known) == len(since) else None
         return None
+
+    def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
+        """Return what the newest whole `OPTIMIZE` or `VACUUM` with a tag has done; None without one."""
+        return upkeep_of(DeltaLog(folder), operation, tag)
 
     def kept_h(self, folder: str) -> float | None:
         """Return for how many hours a table keeps files of older versions; None where it says so unreadably."""

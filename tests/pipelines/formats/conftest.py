@@ -36,8 +36,11 @@ class Lake:
     def __post_init__(self) -> None:
         self.tables = SparkTables(self.session)
         self.upkeep = SparkUpkeep(self.session)
-        self.files = TableCheckpoints("ledger")
-        self.files._delta = DeltaTables(refresh_s=0)
+        self.read_anew()
+
+    def read_anew(self) -> None:
+        """Forget what is known of logs, as an agent that was started again does."""
+        self.files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
 
     def name(self, table: str) -> str:
         """Return the name in the catalog."""

@@ -13,7 +13,6 @@ from core.model.names import TableName
 from core.ports.spark import FileView
 from core.ports.storage import Cut, OriginRows, SeenLog, VersionFolders
 from core.sql.log_starts import AT_TIME, AT_VERSION, LogStart
-from pipelines.formats.delta_tables import DeltaTables
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
@@ -187,7 +186,7 @@ def test_spark_refuses_a_version_that_is_not_there_and_so_do_we(lake: Any) -> No
     for name in (f"{0:020}.json", f"{1:020}.json"):
         (log / name).unlink()
     first = LogStart(TableName("p"), AT_VERSION, "1")
-    lake.files._delta = DeltaTables(refresh_s=0)
+    lake.read_anew()
     why = lake.files.why_not_from(lake.place("p"), "delta", first, takes_changes=False)
     assert why == "version 1 of p is no longer in its log, which begins with 2"
 

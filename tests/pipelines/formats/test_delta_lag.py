@@ -18,9 +18,7 @@ P = TableName("p")
 
 @pytest.fixture
 def files() -> TableCheckpoints:
-    found = TableCheckpoints("ledger")
-    found._delta = DeltaTables(refresh_s=0)
-    return found
+    return TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
 
 
 def lag(files: TableCheckpoints, tmp_path: Path) -> Any:
@@ -98,8 +96,7 @@ def test_a_statement_that_reads_files_and_delta_has_a_lag_of_both_in_the_order_o
 def test_of_a_hundred_parents_a_look_at_the_lag_reads_what_is_new_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = TableCheckpoints("ledger")
-    files._delta = DeltaTables(refresh_s=0)
+    files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
     read: list[int] = []
     real = delta_log._actions
     monkeypatch.setattr(delta_log, "_actions", lambda lines: (read.append(1), real(lines))[1])

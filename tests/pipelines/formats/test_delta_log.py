@@ -26,9 +26,7 @@ P = TableName("p")
 
 @pytest.fixture
 def files() -> TableCheckpoints:
-    found = TableCheckpoints("ledger")
-    found._delta = DeltaTables(refresh_s=0)
-    return found
+    return TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
 
 
 def lag(files: TableCheckpoints, tmp_path: Path) -> Any:

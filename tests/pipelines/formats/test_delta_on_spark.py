@@ -13,6 +13,7 @@ from core.ports.spark import QueryStart
 from pipelines.agent.deployment_lifecycle import refuse_other_age
 from pipelines.formats.delta_log import DeltaLog
 from pipelines.formats.delta_offsets import read_offsets
+from pipelines.formats.delta_tables import DeltaTables
 
 pytestmark = pytest.mark.spark
 
@@ -93,7 +94,7 @@ def test_lag_within_the_initial_snapshot_and_within_a_version(lake: Any) -> None
     left = 30
     for batch, offset in sorted(offsets.items()):
         left -= written[batch]
-        waits = lake.files._delta.lag(offset, "p", f"{lake.place('p')}/delta")
+        waits = DeltaTables().lag(offset, "p", f"{lake.place('p')}/delta")
         # What was committed later waits as well at each of these offsets, as the log says now.
         assert waits.rows == left, (batch, offset)
         seen.append(waits.rows)
@@ -321,7 +322,7 @@ def test_a_parent_whose_log_was_cleaned_up_behind_a_statement_is_told(lake: Any)
     for version in range(9):
         (log / f"{version:020}.json").unlink()
     sources = ((0, "p", lake.place("p"), "delta"),)
-    lake.files._delta = type(lake.files._delta)(refresh_s=0)
+    lake.read_anew()
     assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
         "p",
         "has no version 2 in its log any more, which is to be read next",

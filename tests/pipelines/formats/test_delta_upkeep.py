@@ -24,8 +24,7 @@ def written(tmp_path: Path) -> WrittenLog:
 
 
 def unread(tmp_path: Path, moment: float = LATE + 1, *, takes_changes: bool = False) -> int | None:
-    files = TableCheckpoints("ledger")
-    files._delta = DeltaTables(refresh_s=0)
+    files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
     source = (0, P, str(tmp_path / "p"), "delta")
     return files.unread_before(str(tmp_path / "cp"), source, moment, takes_changes=takes_changes)
 

@@ -214,7 +214,7 @@ def test_features_that_a_foreign_table_has_change_no_figure_also_behind_a_cleane
     newest = max(int(path.name.partition(".")[0]) for path in log.glob("0*.checkpoint.*"))
     for version in range(newest):
         (log / f"{version:020}.json").unlink()
-    lake.files._delta = type(lake.files._delta)(refresh_s=0)
+    lake.read_anew()
     cleaned = lake.files.contents(foreign.folder, OTHERS)
     count = lake.sql(f"SELECT count(*) FROM delta.`{foreign.folder}`")[0][0]
     assert (cleaned.rows, cleaned.files, cleaned.bytes) == (whole.rows, whole.files, whole.bytes)

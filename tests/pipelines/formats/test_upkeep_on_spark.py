@@ -41,9 +41,9 @@ def test_what_optimize_and_vacuum_have_done_is_in_the_log(lake: Any) -> None:
     lake.upkeep.optimize(name, "t")
     assert lake.files.upkeep(f"{place}/delta", "OPTIMIZE", "t") == Upkeep(6, 1)
     assert lake.files.upkeep(f"{place}/delta", "OPTIMIZE", "another") is None
-    head = lake.files._delta._log(f"{place}/delta").head
+    head = lake.files.log_mark(f"{place}/delta").version
     lake.upkeep.optimize(name, "t")
-    assert lake.files._delta._log(f"{place}/delta", newest=True).head == head, "twice is once"
+    assert lake.files.log_mark(f"{place}/delta").version == head, "twice is once"
     assert data_files(lake, "p") == 7 and lake.files.upkeep(f"{place}/delta", "VACUUM", "v") is None
     lake.upkeep.vacuum(name, "0", "v")
     assert lake.files.upkeep(f"{place}/delta", "VACUUM", "v") == Upkeep(6) and data_files(lake, "p") == 1
@@ -124,7 +124,7 @@ def test_files_of_an_initial_snapshot_that_was_read_in_part_are_still_to_be_read
 @pytest.mark.long
 def test_an_optimize_that_is_ended_has_changed_nothing(lake: Any) -> None:
     name, place = many_files(lake, "p", 6), lake.place("p")
-    before, head, over = lake.count("p"), lake.files._delta._log(f"{place}/delta").head, threading.Event()
+    before, head, over = lake.count("p"), lake.files.log_mark(f"{place}/delta").version, threading.Event()
 
     def end() -> None:
         while not over.wait(0.05):
@@ -138,9 +138,9 @@ def test_an_optimize_that_is_ended_has_changed_nothing(lake: Any) -> None:
     finally:
         over.set()
         thread.join()
-    assert lake.files._delta._log(f"{place}/delta", newest=True).head == head
+    assert lake.files.log_mark(f"{place}/delta").version == head
     lake.upkeep.optimize(name, "mine")
-    assert lake.files._delta._log(f"{place}/delta", newest=True).head == head + 1 and lake.count("p") == before
+    assert lake.files.log_mark(f"{place}/delta").version == head + 1 and lake.count("p") == before
 
 
 @pytest.mark.drill

@@ -298,8 +298,7 @@ def test_an_input_with_a_log_has_its_rows_and_its_newest_version_within_half_a_m
     written = WrittenLog(tmp_path / "lake")
     written.commit(30, 12, at=9_000.0)
     world.ledger.put_deployment(external_row(format="delta", folder=str(tmp_path / "lake/delta")))
-    world.files = TableCheckpoints("ledger")
-    world.files._delta = DeltaTables(refresh_s=0)
+    world.files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
     measurer = TableStatisticsCollector(world, PoolUtilization())
 
     def listed(now: float) -> tuple[int | None, int | None, str]:
@@ -315,7 +314,7 @@ def test_an_input_with_a_log_has_its_rows_and_its_newest_version_within_half_a_m
     assert listed(10_000.0 + LOGS_EVERY_S) == (50, 50, "0-2 9500")
     whole = written.log / f"{1:020}.json"
     whole.write_text("no JSON")
-    world.files._delta = DeltaTables(refresh_s=0)
+    world.files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
     assert listed(10_000.0 + 2 * LOGS_EVERY_S) == (None, 50, "0-2 9500"), "figures with an age stay, others do not"
     shutil.rmtree(tmp_path / "lake")
     assert listed(10_000.0 + 3 * LOGS_EVERY_S) == (None, None, "")
