@@ -87,20 +87,26 @@ class PlanReads(LedgerReads):
 class PlanWrites(PlanReads, LedgerWrites):
     """Writes of plans."""
 
-    def put_plan(self, plan: PlanRow, words: Mapping[TableName, TableWords] = NO_WORDS) -> None:
+    def put_plan(self, plan: PlanRow, words: Mapping[TableName, TableWords] = NO_WORDS, *, saved: bool = False) -> None:
         """Write a submitted plan; one that was applied, or that is there and open, is left to its first author.
 
         One that had expired or was superseded is written anew, without its approvals. `words` are what it says of each
-        of its tables: open plans that say otherwise are superseded by it. Raises Stale where a plan that was made later
-        says otherwise already.
+        of its tables: open plans that say otherwise are superseded by it. A plan is made as it is submitted, and so
+        after all others whatever their times say: a clock may have been wrong. One that was `saved` was made at its
+        time; raises Stale where a plan that was made later says otherwise already.
         """
         with self._transaction() as connection:
             found = connection.execute(
                 f"SELECT status, expires_at, superseded_at FROM ({_PLAN} WHERE hash = ?)", (plan.hash,)
             ).fetchone()
-            if found is None or (
-                found[0] != "applied"
-                and (plan.created_at >= found[1] or (found[2] is not None and plan.created_at >= found[2]))
+            closed = found is not None and not saved and found[0] in ("superseded", "expired")
+            if (
+                found is None
+                or closed
+                or (
+                    found[0] != "applied"
+                    and (plan.created_at >= found[1] or (found[2] is not None and plan.created_at >= found[2]))
+                )
             ):
                 connection.execute("DELETE FROM approval WHERE plan_hash = ?", (plan.hash,))
                 upsert(connection, "plan", values_by_column(plan), key=("hash",))
@@ -109,17 +115,18 @@ class PlanWrites(PlanReads, LedgerWrites):
                 "INSERT INTO plan_table VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 [(plan.hash, table, said.serial, said.acts, said.says) for table, said in words.items()],
             )
-            _refuse_older(connection, plan)
-            _supersede(connection, plan)
+            if saved:
+                _refuse_older(connection, plan)
+            _supersede(connection, plan, saved=saved)
 
-    def leave_as_is(self, plan: PlanRow, words: Mapping[TableName, TableWords]) -> None:
+    def leave_as_is(self, plan: PlanRow, words: Mapping[TableName, TableWords], *, saved: bool = False) -> None:
         """Supersede the open plans that say otherwise than one that changes nothing, which is not kept itself."""
         with self._transaction() as connection:
             connection.executemany(
                 "INSERT INTO plan_table VALUES (?, ?, ?, ?, ?)",
                 [(plan.hash, table, said.serial, said.acts, said.says) for table, said in words.items()],
             )
-            _supersede(connection, plan)
+            _supersede(connection, plan, saved=saved)
             connection.execute("DELETE FROM plan_table WHERE plan_hash = ?", (plan.hash,))
 
     def approve(self, approval: ApprovalRow) -> None:
@@ -185,7 +192,7 @@ def _refuse_taken(connection: sqlite3.Connection, plan_hash: str, now: float) ->
 
 
 def _refuse_older(connection: sqlite3.Connection, plan: PlanRow) -> None:
-    """Refuse a plan, made a while ago and saved, that says otherwise than one that was made since."""
+    """Refuse a plan that was saved and says otherwise than one that was made since."""
     later = connection.execute(
         f"SELECT hash, author, created_at, {_OTHERWISE.format('?1', 'plan.hash')} AS tables FROM plan "
         "WHERE created_at > ?2 AND tables IS NOT NULL ORDER BY created_at DESC LIMIT 1",
@@ -195,11 +202,12 @@ def _refuse_older(connection: sqlite3.Connection, plan: PlanRow) -> None:
         raise _superseded(plan.hash[:12], f"plan {later[0][:12]} of {later[1]} on {later[3]}", later[2])
 
 
-def _supersede(connection: sqlite3.Connection, plan: PlanRow) -> None:
+def _supersede(connection: sqlite3.Connection, plan: PlanRow, *, saved: bool) -> None:
     """Mark the open plans that act on a table of which a newer one says otherwise, and by which tables."""
     tables = _OTHERWISE.format("plan.hash", "?1")
+    older = "created_at <= ?3" if saved else "TRUE"
     connection.execute(
         f"UPDATE plan SET status = 'superseded', superseded_by = ?2 || {tables}, superseded_at = ?3 "
-        f"WHERE status = 'open' AND expires_at > ?3 AND created_at <= ?3 AND hash <> ?1 AND {tables} IS NOT NULL",
+        f"WHERE status = 'open' AND expires_at > ?3 AND {older} AND hash <> ?1 AND {tables} IS NOT NULL",
         (plan.hash, f"plan {plan.hash[:12]} of {plan.author} on ", plan.created_at),
     )

@@ -76,7 +76,7 @@ class SubmittedPlans:
         refuse_not_executable(plan)
         self._refuse_without_connector(project, plan)
         refuse_unlike_inputs(self._world, project, plan)
-        return self._keep(caller, plan, args, made_at)
+        return self._keep(caller, plan, args, made_at, saved=saved is not None)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
         """Approve a plan as another login than its author; approving twice counts once."""
@@ -231,7 +231,9 @@ class SubmittedPlans:
     def _expires_s(self) -> float:
         return self._world.layout.environment.plan_expires_h * 3600
 
-    def _keep(self, caller: Caller, plan: Plan, args: Mapping[str, Any], made_at: float) -> dict[str, Any]:
+    def _keep(
+        self, caller: Caller, plan: Plan, args: Mapping[str, Any], made_at: float, *, saved: bool
+    ) -> dict[str, Any]:
         body, texts = canonical_text(plan_as_json(plan)), json.dumps(args.get("texts") or {})
         expires = made_at + self._expires_s
         of_files = args.get("plan") is None and not plan.request.undoes
@@ -248,9 +250,9 @@ class SubmittedPlans:
             folder=folder,
         )
         if plan.empty:
-            self._world.ledger.leave_as_is(new, scope_words(plan))
+            self._world.ledger.leave_as_is(new, scope_words(plan), saved=saved)
         else:
-            self._world.ledger.put_plan(new, scope_words(plan))
+            self._world.ledger.put_plan(new, scope_words(plan), saved=saved)
         row = self._world.ledger.plan(plan.hash) or new
         needed = confirmation_for_plan(plan)
         return {

@@ -79,6 +79,34 @@ def test_planning_another_text_supersedes_the_older_plan_and_says_by_what(desk: 
     assert desk.apply(newer, confirm="yes") in desk.runs.driven
 
 
+@pytest.mark.parametrize("ahead_s", [3600.0, 86_400.0 * 30])
+@pytest.mark.parametrize("executed", [False, True])
+def test_a_plan_that_was_made_by_a_clock_that_was_ahead_is_older_than_one_made_now(
+    executed: bool, ahead_s: float, desk: Desk
+) -> None:
+    desk.now += ahead_s
+    ahead = hand_over(desk, DEPLOY_A, BAD, caller=BOB)
+    if executed:
+        desk.world.ledger.put_run_state(desk.apply(ahead, confirm="yes"), "done", ended_at=desk.now)
+    desk.now = NOW
+    now = hand_over(desk, replace(DEPLOY_A, nonce="m"), WORSE)
+    if not executed:
+        with pytest.raises(Stale, match=f"superseded by plan {now.hash[:12]} of 70001 on a"):
+            desk.apply(ahead)
+    assert desk.apply(now, confirm="yes") in desk.runs.driven
+
+
+def test_a_plan_that_a_clock_that_was_ahead_has_closed_is_open_again_once_it_is_planned_again(desk: Desk) -> None:
+    plan = hand_over(desk, DEPLOY_A, BAD)
+    desk.now += 3600.0
+    ahead = hand_over(desk, replace(DEPLOY_A, nonce="m"), WORSE, caller=BOB)
+    desk.now = NOW
+    with pytest.raises(Stale, match=f"superseded by plan {ahead.hash[:12]}"):
+        desk.apply(plan)
+    hand_over(desk, DEPLOY_A, BAD)
+    assert desk.apply(plan, confirm="yes") in desk.runs.driven
+
+
 def test_planning_the_old_text_which_changes_nothing_supersedes_the_older_plan(desk: Desk) -> None:
     older = hand_over(desk, DEPLOY_A, BAD)
     corrected = hand_over(desk, replace(DEPLOY_A, nonce="m"), small_project.texts())
