@@ -357,6 +357,10 @@ class Checkpoints(Protocol):
         does not say it any more, and of a table without versions.
         """
 
+    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
+        """List the files that a version of a table names and that are not there, by path; none of a table without
+        versions. Costs a look at each of its files."""
+
     def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
         """Return what a source holds, a table of ours up to batch `upto` of its own record, for `seed`.
 

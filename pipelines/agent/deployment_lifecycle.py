@@ -16,7 +16,7 @@ from pipelines.agent.deployment_compiler import parsed_ddl, upsert_of, upserts
 from pipelines.agent.full_disks import with_disk
 from pipelines.agent.registry_records import keep_record
 from pipelines.agent.schema_tracking import select_of
-from pipelines.agent.table_identities import refuse_other_tables
+from pipelines.agent.table_identities import refuse_gone, refuse_other_tables
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -200,6 +200,8 @@ def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owne
         )
     if found.batch is not None and (sink is None or sink < found.batch):
         sink = written_batch(world, deployment)
+        if sink is None:
+            refuse_gone(world, deployment)
     refuse_other_age(name, found.planned, found.batch, sink)
     return found.batch
 

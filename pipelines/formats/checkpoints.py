@@ -236,6 +236,13 @@ class TableCheckpoints(FileCheckpoints):
         with _reading(folder):
             return logged.of.written_version(logged.place, query, batch)
 
+    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
+        """List the files that a version of a table names and that are not there, by path."""
+        if (logged := self._logged_there(folder)) is None:
+            return ()
+        with _reading(folder):
+            return logged.of.lost_files(logged.place, version)
+
     def _has_log(self, table: str) -> bool:
         return self._logged_there(table) is not None
 

@@ -213,6 +213,14 @@ class DeltaTables:
                 return later[0][1] - 1
         return None
 
+    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
+        """List the files that a version names and that are not there, by path; none where its log does not say it."""
+        places: list[str] = []
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder, newest=True)
+            places = [log.place_of(file) for file in log.files_at(version)]
+        return tuple(place for place in places if not os.path.exists(place))
+
     def history(self, folder: str) -> LogHistory | None:
         """Return what a table's log says of its versions; None where there is no table, or no commit any more."""
         with self._lock, suppress(NoDeltaLog, CommitsGone):

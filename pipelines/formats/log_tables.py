@@ -84,6 +84,9 @@ class LogTables(Protocol[Offset]):
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
         """Return the newest version of a table without any batch of a query after one; None as above."""
 
+    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
+        """List the files that a version names and that are not there, by path; none where its log does not say it."""
+
     def why_not_from(self, folder: str, start: LogStart, *, takes_changes: bool, tracked: bool = False) -> str:
         """Explain why a stream cannot begin at a place in a table's log now; empty where it can."""
 

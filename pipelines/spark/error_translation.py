@@ -50,6 +50,10 @@ _ROWS_WITHOUT_PLACE = {
     "HEADGATE_TWO_ROWS_PER_KEY": "name a column as sequence: in its yml, or have its statement give one row of a key",
 }
 """What to do about rows that a writer of a keyed table has refused."""
+_LOST_FILE = re.compile(
+    r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\][^\n]*? file (?:file:/*(?=/))?(\S+?)\.? File does not exist"
+)
+"""A file that a table names and that is not there (4.2.0)."""
 _VERSION = re.compile(r"\bversion:? (\d+)")
 
 
@@ -122,6 +126,8 @@ def first_line(text: str) -> str:
     body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])
     if words := _by_hand(body):
         return words
+    if lost := _LOST_FILE.search(body):
+        return f"{lost[1]} is not there, which its table names: restore it, or rebuild that table"
     lines = [line.strip() for line in body.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("at ", "== SQL", "=== ", "+- ", "'", "--"))]
     useful = next((line for line in lines if _useful(line)), lines[0] if lines else _NO_MESSAGE)

@@ -290,6 +290,10 @@ class FileCheckpoints:
         """Return the version of a table that holds a query's batches up to one: a table of files has no versions."""
         return None
 
+    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
+        """List the files that a version of a table names and that are not there; none, since it has no versions."""
+        return ()
+
     def _has_log(self, table: str) -> bool:
         """Return whether a version's folder holds a table with a transaction log."""
         return False

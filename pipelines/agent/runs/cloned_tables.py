@@ -11,6 +11,7 @@ from core.model.errors import Refused
 from core.model.names import query_name
 from core.model.table_formats import table_format
 from core.ports.storage import Cut, OriginRows, VersionFolders
+from core.text.wording import counted
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.deployment_compiler import column_types, compile_before
 from pipelines.agent.deployment_lifecycle import query_of
@@ -53,11 +54,18 @@ def _recorded(run: OpenRun, made: Deployment, cut: Cut) -> int | None:
 
 def _clone(run: OpenRun, origin: Deployment, made: Deployment, batch: int, rows: OriginRows) -> None:
     world, layout, format = run.world, run.world.layout, table_format(origin.format)
+    name = query_name(origin.table, origin.version)
     version = world.files.written_version(origin.folder, query_of(world, origin), batch)
     if version is None:
-        name = query_name(origin.table, origin.version)
         raise Refused(
             f"the log of {name} no longer tells batch {batch} from those after it", remedy="choose another strategy"
+        )
+    if lost := world.files.lost_files(origin.folder, version):
+        # Delta clones names, and looks for no file (4.4.0): what reads the clone would fail.
+        raise Refused(
+            f"{counted(len(lost), 'file')} of {name} {'is' if len(lost) == 1 else 'are'} not there, as {lost[0]}: a "
+            "clone could not be read, and neither can it",
+            remedy=f"restore them, or headgate plan {origin.table} --rebuild",
         )
     pool, source = world.pool.connection(), format.place_in(origin.folder)
     if rows is OriginRows.BEFORE:

@@ -314,6 +314,7 @@ class ScriptedFiles:
     versions: dict[int, int] = field(default_factory=lambda: {1: 7})
     """Of a table with a log, by batch."""
     by_hand: dict[str, tuple[int, str]] = field(default_factory=dict)
+    lost: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
     types: dict[str, Mapping[str, str]] = field(default_factory=dict)
     said: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Tables with rows that no statement has written: the version, and what did it."""
@@ -387,6 +388,9 @@ class ScriptedFiles:
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
         return self.versions.get(batch)
+
+    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
+        return self.lost.get((folder, version), ())
 
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
         return self.by_hand.get(folder)

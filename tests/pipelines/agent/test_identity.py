@@ -10,6 +10,7 @@ from ledger_rows import deployment_row
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.plan.request import PlanRequest
+from core.ports.storage import FolderContents
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import start
@@ -60,9 +61,17 @@ def test_a_checkpoint_and_a_table_of_different_age_are_not_started(
     planned: int | None, sink: int | None, said: str, world: AgentContext, pool: Any, stopped: Deployment
 ) -> None:
     world.files.planned, world.files.sink = planned, sink  # type: ignore[attr-defined]  # Scripted.
+    world.files.held = FolderContents(0, 0, 0, True, None)  # type: ignore[attr-defined]  # Scripted.
     with pytest.raises(Refused, match=said) as refused:
         start_it(world, stopped)
     assert refused.value.remedy == "restore both from one moment, or headgate plan a --rebuild"
+    assert pool.starts == []
+
+
+def test_a_table_that_is_gone_is_no_older_copy(world: AgentContext, pool: Any, stopped: Deployment) -> None:
+    world.files.planned, world.files.sink, world.files.held = 1, None, None  # type: ignore[attr-defined]  # Scripted.
+    with pytest.raises(Refused, match="the table of a@v1 is gone: there is no folder"):
+        start_it(world, stopped)
     assert pool.starts == []
 
 

@@ -143,6 +143,18 @@ def test_why_a_stream_of_delta_ended_is_said_with_a_way_out(text: str, words: st
     assert first_line(failed) == words
 
 
+def test_a_file_that_a_table_names_and_that_is_gone_is_said_with_a_way_out() -> None:
+    text = (
+        "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file "
+        "file:///lake/tables/t__v1/delta/part-00000-7c.c000.snappy.parquet. File does not exist. It is possible the "
+        "underlying files have been updated.\nYou can explicitly invalidate the cache in Spark by running 'REFRESH'"
+    )
+    assert first_line(text) == (
+        "/lake/tables/t__v1/delta/part-00000-7c.c000.snappy.parquet is not there, which its table names: restore it, "
+        "or rebuild that table"
+    )
+
+
 def test_the_session_of_a_process_that_died_is_not_what_a_person_needs() -> None:
     text = "[session: fc67924f-d449] [userId: headgate] Python worker exited unexpectedly (crashed)"
     assert first_line(text) == "Python worker exited unexpectedly (crashed)"

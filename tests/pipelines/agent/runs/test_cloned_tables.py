@@ -107,6 +107,19 @@ def test_an_agent_that_died_inside_of_a_fork_is_followed_by_one_that_ends_it(
     assert of(deployed, 2).clone_of == 1
 
 
+def test_what_lacks_files_is_not_cloned_and_serves_on_under_its_pointer(deployed: AgentContext, pool: Any) -> None:
+    files: Any = deployed.files
+    files.lost[(of(deployed, 1).folder, 7)] = ("/lake/c/part-1", "/lake/c/part-2")
+    run = lane.submit(deployed, lane.plan(deployed, FILTERED, chosen("fork")))
+    assert lane.drive(deployed, run) == "failed"
+    (note,) = notes(deployed, run, "fork")
+    assert note.startswith("2 files of c@v1 are not there, as /lake/c/part-1: a clone could not be read, and neither")
+    assert note.endswith("restore them, or headgate plan c --rebuild")
+    assert pool.cloned == [] and pool.views["c"] == "c__v1"
+    files.lost.clear()
+    assert lane.drive(deployed, run, OperatorControl("retry")) == "done"
+
+
 def test_a_log_that_no_longer_tells_the_batch_ends_the_run_and_the_old_version_serves_on(
     deployed: AgentContext, pool: Any
 ) -> None:
