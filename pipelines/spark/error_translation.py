@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "CONNECT_CLIENT_UNEXPECTED"})
-_OURS = re.compile(r"\[(HEADGATE_[A-Z_]+)\] (.*?)(?: SQLSTATE: .*)?$", re.MULTILINE)
-"""What our own code in the pool has raised, within whatever Spark says around it."""
+_OURS = re.compile(r"\[USER_RAISED_EXCEPTION\] \[(HEADGATE_[A-Z_]+)\] (.*?)(?: SQLSTATE: .*)?$", re.MULTILINE)
+"""What our own code in the pool has raised, within whatever Spark says around it: not what a plan of it would raise."""
 _SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
 """What Spark says before the words of a batch that ran in a process of the pool."""
 _TRACEBACK = re.compile(r"[\s\S]*Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?=\S)")

@@ -143,6 +143,16 @@ def test_why_a_stream_of_delta_ended_is_said_with_a_way_out(text: str, words: st
     assert first_line(failed) == words
 
 
+def test_what_a_plan_would_raise_is_not_what_went_wrong() -> None:
+    text = (
+        "[STREAM_FAILED] Query terminated with exception: [INVALID_WHERE_CONDITION] The WHERE condition holds invalid "
+        "expressions: count(1).\nProject [CASE WHEN isnull(id#5) THEN cast(raise_error(USER_RAISED_EXCEPTION, map("
+        "errorMessage, concat([HEADGATE_NULL_KEY] a row has no key: , to_json(struct(id)))), NullType) as boolean)]"
+    )
+    assert error_class(text) == "INVALID_WHERE_CONDITION"
+    assert first_line(text).endswith("The WHERE condition holds invalid expressions: count(1).")
+
+
 def test_a_file_that_a_table_names_and_that_is_gone_is_said_with_a_way_out() -> None:
     text = (
         "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file "
