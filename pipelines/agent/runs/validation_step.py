@@ -143,6 +143,8 @@ def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidatio
         return f"{name} is {old.state} and has read less"
     if not old.checkpoint_ok:
         return f"the checkpoint of {name} does not say what it has read"
+    if ended := _ended_upstream(world, old):
+        return f"{name} has read less, and reads no more: {ended}"
     now = world.monotonic()
     if now - open_.looked_at < GONE_EVERY_S:
         return ""
@@ -150,6 +152,22 @@ def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidatio
     by_version = {(found.table, found.version): found for found in world.ledger.deployments()}
     gone = world.files.gone(old.checkpoint, streamed_sources(old, streamed_reads(old), by_version))
     return f"{gone:,} files that {name} has read are no longer there" if gone else ""
+
+
+def _ended_upstream(world: AgentContext, deployment: Deployment) -> str:
+    """Return which version has ended whose rows a version waits for that has read all of them; empty without one."""
+    measured = world.ledger.measurement(deployment.table, deployment.version)
+    if measured is None or measured.lag_files != 0:
+        return ""
+    for binding in deployment.bindings:
+        parent = world.ledger.deployment(binding.parent, binding.version) if binding.streamed else None
+        if parent is None or parent.external:
+            continue
+        if parent.state in (State.FAILED, State.STOPPED) and parent.state_since < measured.at:
+            return f"{query_name(parent.table, parent.version)} is {parent.state}"
+        if ended := _ended_upstream(world, parent):
+            return ended
+    return ""
 
 
 def _begin(

@@ -23,7 +23,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import validation_step, version_comparison
 from pipelines.agent.runs.run_lane import RunDriver
 from state.check_results import CheckResultRow
-from state.row_types import StepRow
+from state.row_types import Measurement, StepRow
 from tests.pipelines.agent.runs.test_run_lane import deploy, drive, fast_gates, plan, submit
 
 __all__ = ["fast_gates"]
@@ -51,10 +51,10 @@ def results(world: AgentContext, run: str) -> dict[str, CheckResultRow]:
     return {result.check: result for result in world.ledger.check_results(run)}
 
 
-def has_read(world: AgentContext, version: int, *marks: str) -> None:
+def has_read(world: AgentContext, version: int, *marks: str, table: str = "a") -> None:
     histories: dict[str, BatchHistory] = world.files.histories  # type: ignore[attr-defined]  # A double's.
     found = {batch: BatchPosition((mark,)) for batch, mark in enumerate(marks, 5)}
-    histories[world.layout.checkpoint_folder(T("a"), version)] = BatchHistory(found, {})
+    histories[world.layout.checkpoint_folder(T(table), version)] = BatchHistory(found, {})
 
 
 def test_only_the_files_of_batches_that_have_read_the_same_are_compared(served: AgentContext, pool: Any) -> None:
@@ -280,6 +280,29 @@ def test_a_version_that_reads_no_more_is_not_waited_for(
     assert step_of(served, run).note == f"rows were not compared: {why}"
     found = results(served, run)["differences"]
     assert (found.verdict, found.old_batch, found.new_batch) == ("skipped", None, None)
+
+
+@pytest.mark.parametrize(("lag", "measured_at", "waits"), [(3, 60.0, True), (0, 40.0, True), (0, 60.0, False)], ids=str)
+def test_a_version_whose_input_has_ended_is_not_waited_for_once_it_has_read_all_of_it(
+    lag: int, measured_at: float, waits: bool, served: AgentContext, pool: Any
+) -> None:
+    edited = small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
+    made = plan(served, edited, PlanRequest(tables=(T("b"),), rebuild=True, children="none"))
+    has_read(served, 1, "1:x", table="b")
+    has_read(served, 2, "2:y", table="b")
+    run = submit(served, made)
+    served.ledger.update_deployment(T("a"), 1, state=State.FAILED, state_since=50.0)
+    served.ledger.put_measurements([Measurement(T("b"), 1, measured_at, lag_files=lag)])
+    row = served.ledger.run(run)
+    assert row is not None
+    driven = threading.Thread(target=RunDriver(served, row, queue.Queue()).drive)
+    driven.start()
+    if waits:
+        wait_until(lambda: step_of(served, run).note.startswith("no position yet that both have read"))
+        served.stopping.set()
+    driven.join(30)
+    ended = "rows were not compared: b@v1 has read less, and reads no more: a@v1 is failed"
+    assert (step_of(served, run).note == ended) is not waits
 
 
 def test_input_that_is_gone_is_not_waited_for(served: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
