@@ -203,6 +203,10 @@ class Checkpoints(Protocol):
     def read(self, folder: str) -> CheckpointState | None:
         """None when there is no such folder or it cannot be read as a checkpoint."""
 
+    def lacks(self, folder: str) -> str:
+        """Return which file of a checkpoint is missing, by its place in it, without which Spark does not start; empty
+        where none is."""
+
     def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
         """Return the newest batch in a table's own record of batches, of one query where it has several; None where it
         has none."""

@@ -198,6 +198,12 @@ def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owne
             f"the checkpoint of {name} is not the one it had before",
             remedy=f"restore it, or headgate plan {deployment.table} --rebuild",
         )
+    if lacks := world.files.lacks(deployment.checkpoint):
+        raise Refused(
+            f"the checkpoint of {name} lacks {lacks}, without which Spark does not start: part of it is missing, or it "
+            "was mixed from two copies",
+            remedy=f"restore checkpoint and table from one moment, or headgate plan {deployment.table} --rebuild",
+        )
     if found.batch is not None and (sink is None or sink < found.batch):
         sink = written_batch(world, deployment)
         if sink is None:

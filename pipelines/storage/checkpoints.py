@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.observed.aligned_positions import BatchHistory
-from core.observed.log_history import LogHistory
 from core.ports.storage import (
     CheckpointState,
     Cut,
@@ -33,7 +32,7 @@ from core.sql.log_starts import LogStart
 from pipelines.storage import checkpoint_forks, table_contents
 from pipelines.storage.batch_histories import BatchHistories
 from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
-from pipelines.storage.file_stream_logs import local_path
+from pipelines.storage.file_stream_logs import first_gap, local_path
 from pipelines.storage.json_files import reachable, read_json, sync_folder, write_json
 from pipelines.storage.source_lag import SourceLags
 
@@ -106,24 +105,22 @@ class FileCheckpoints:
             except (ValueError, FileNotFoundError):
                 return None
 
+    def lacks(self, folder: str) -> str:
+        """Return which file of a checkpoint is missing without which Spark does not start; empty where none is."""
+        with reachable(folder):
+            try:
+                sources = sorted(entry.name for entry in os.scandir(f"{folder}/sources") if entry.name.isdigit())
+            except FileNotFoundError:
+                return ""
+            for source in sources:
+                if (batch := first_gap(f"{folder}/sources/{source}")) is not None:
+                    return f"sources/{source}/{batch}"
+            return ""
+
     def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
         """Return the newest batch in a table's own record of batches (`_spark_metadata`); None where it has none."""
         with reachable(folder):
             return _newest(f"{folder}/{TABLE_LOG_FOLDER}")
-
-    def identity(self, folder: str, format: str) -> str:
-        """Return the id that a table itself has: a table of files has none."""
-        return ""
-
-    def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
-        """Return the types of a table's columns by name, as its log has them: a table of files has no such log."""
-        return None
-
-    def why_other_source(
-        self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
-    ) -> tuple[TableName, str] | None:
-        """Return the first source that is not what a statement has read: of files its lag tells."""
-        return None
 
     def take_over(self, folder: str, former: str = "") -> None:
         """Write this ledger, its epoch and machine into the owner file of a folder of its own or of a former ledger.
@@ -276,23 +273,11 @@ class FileCheckpoints:
                 self.prepare, version, seen, note, batch=batch, like=like, query=query, logged=logged
             )
 
-    def log_history(self, folder: str, format: str) -> LogHistory | None:
-        """Return what a table's log says of its versions: a table of files has none."""
-        return None
-
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
     ) -> str:
         """Explain why a stream of a table cannot begin at a place in its log: files have no versions."""
         return f"{start.table} has no versions"
-
-    def written_version(self, folder: str, query: str, batch: int) -> int | None:
-        """Return the version of a table that holds a query's batches up to one: a table of files has no versions."""
-        return None
-
-    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
-        """List the files that a version of a table names and that are not there; none, since it has no versions."""
-        return ()
 
     def _has_log(self, table: str) -> bool:
         """Return whether a version's folder holds a table with a transaction log."""

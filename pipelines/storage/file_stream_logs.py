@@ -142,6 +142,19 @@ def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
         yield from _newer_than(path, batch - 1) if names[batch].endswith(".compact") else _entries(path)
 
 
+def first_gap(folder: str) -> int | None:
+    """Return the first batch that a log lacks of those that Spark reads at a start; None where it has them all.
+
+    They are the newest compact file and all after it; of a folder that is not there none.
+    """
+    try:
+        names = _names(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    start = max((batch for batch, name in names.items() if name.endswith(".compact")), default=0)
+    return next((batch for batch in range(start, max(names, default=-1) + 1) if batch not in names), None)
+
+
 def local_path(uri: str) -> str:
     """Convert the URI of an entry to a path: `file:///a%20b` is `/a b`; other schemes stay as they are."""
     if not uri.startswith("file:"):

@@ -315,6 +315,7 @@ class ScriptedFiles:
     """Of a table with a log, by batch."""
     by_hand: dict[str, tuple[int, str]] = field(default_factory=dict)
     lost: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
+    lacking: str = ""
     types: dict[str, Mapping[str, str]] = field(default_factory=dict)
     said: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Tables with rows that no statement has written: the version, and what did it."""
@@ -388,6 +389,9 @@ class ScriptedFiles:
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
         return self.versions.get(batch)
+
+    def lacks(self, folder: str) -> str:
+        return self.lacking
 
     def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
         return self.lost.get((folder, version), ())

@@ -21,7 +21,7 @@ from core.project_files.manifest import Manifest
 from pipelines.agent import daemon as agents
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.storage.checkpoints import FileCheckpoints
+from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage.registry_records import read_record
 from state.ledger import create_or_open
 
@@ -63,7 +63,7 @@ def test_an_agent_whose_home_is_taken_away_ends_with_its_pool(
     manifest = Manifest(id="p-id", name="p", environments=(Environment("dev"),), default_env="dev")
     with create_or_open(Path(places.ledger), facts) as ledger:
         agent = Agent(
-            places=places, folder=str(tmp_path), manifest=manifest, ledger=ledger, files=FileCheckpoints("l"),
+            places=places, folder=str(tmp_path), manifest=manifest, ledger=ledger, files=TableCheckpoints("l"),
             layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
         )  # fmt: skip
         serving = threading.Thread(target=agent.serve)
@@ -111,7 +111,7 @@ def test_statements_of_a_pool_that_refuses_to_list_them_are_not_said_to_run(
     with create_or_open(Path(places.ledger), environment_row(ledger_id="l")) as ledger:
         ledger.put_deployment(deployment_row())
         agent = Agent(
-            places=places, folder=str(tmp_path), manifest=manifest, ledger=ledger, files=FileCheckpoints("l"),
+            places=places, folder=str(tmp_path), manifest=manifest, ledger=ledger, files=TableCheckpoints("l"),
             layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
         )  # fmt: skip
         serving = threading.Thread(target=agent.serve)
@@ -143,7 +143,7 @@ def test_a_wait_that_counts_down_is_logged_once(
         agent = Agent(
             places=EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"), os.getuid()),
             folder=str(tmp_path), manifest=Manifest(id="p-id", name="p", environments=(Environment("dev"),)),
-            ledger=ledger, files=FileCheckpoints("l"),
+            ledger=ledger, files=TableCheckpoints("l"),
             layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
         )  # fmt: skip
         serving = threading.Thread(target=agent.serve)
@@ -170,7 +170,7 @@ def test_what_changed_last_is_recorded_before_an_agent_ends(tmp_path: Path, monk
     with create_or_open(Path(places.ledger), environment_row(ledger_id="l")) as ledger:
         ledger.put_deployment(deployment_row())
         agent = Agent(
-            places=places, folder=str(tmp_path), manifest=manifest, ledger=ledger, files=FileCheckpoints("l"),
+            places=places, folder=str(tmp_path), manifest=manifest, ledger=ledger, files=TableCheckpoints("l"),
             layout=EnvironmentLayout(data, Environment("dev")),
         )  # fmt: skip
         serving = threading.Thread(target=agent.serve)

@@ -68,6 +68,13 @@ def test_a_checkpoint_and_a_table_of_different_age_are_not_started(
     assert pool.starts == []
 
 
+def test_a_checkpoint_that_lacks_a_file_is_not_started(world: AgentContext, pool: Any, stopped: Deployment) -> None:
+    world.files.lacking = "sources/0/3"  # type: ignore[attr-defined]  # Scripted.
+    with pytest.raises(Refused, match="the checkpoint of a@v1 lacks sources/0/3, without which") as refused:
+        start_it(world, stopped)
+    assert refused.value.remedy.endswith("headgate plan a --rebuild") and pool.starts == []
+
+
 def test_a_table_that_is_gone_is_no_older_copy(world: AgentContext, pool: Any, stopped: Deployment) -> None:
     world.files.planned, world.files.sink, world.files.held = 1, None, None  # type: ignore[attr-defined]  # Scripted.
     with pytest.raises(Refused, match="the table of a@v1 is gone: there is no folder"):

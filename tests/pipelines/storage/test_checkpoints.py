@@ -217,3 +217,32 @@ def _checkpoint(folder: Path, *, commits: int, planned: int) -> Path:
         (folder / "commits" / str(batch)).write_text("v1\n{}")
     (folder / "commits" / ".99.tmp").write_text("")
     return folder
+
+
+@pytest.mark.parametrize(
+    ("names", "lacks"),
+    [
+        ((), ""),
+        (("0",), ""),
+        (("0", "1", "2"), ""),
+        (("0", "1", "3", "7"), "sources/0/2"),
+        (("4", "5"), "sources/0/0"),
+        (("9.compact",), ""),
+        (("7", "8", "9.compact", "10"), ""),
+        (("1", "9.compact", "10"), ""),
+        (("9.compact", "11"), "sources/0/10"),
+        (("9.compact", "19.compact", "20", ".21.tmp"), ""),
+    ],
+)
+def test_what_spark_reads_of_a_log_at_a_start_is_there_or_told(
+    names: tuple[str, ...], lacks: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "sources" / "0"
+    log.mkdir(parents=True)
+    for name in names:
+        (log / name).write_text("v1\n")
+    assert FILES.lacks(str(tmp_path)) == lacks
+
+
+def test_a_checkpoint_without_logs_of_files_lacks_none(tmp_path: Path) -> None:
+    assert FILES.lacks(str(tmp_path)) == FILES.lacks(str(tmp_path / "gone")) == ""

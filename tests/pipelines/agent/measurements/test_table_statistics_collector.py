@@ -36,7 +36,6 @@ from pipelines.agent.runs.run_lane import RunLane
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.formats.delta_tables import DeltaTables
 from pipelines.spark.query_progress import QueryProgress
-from pipelines.storage.checkpoints import FileCheckpoints
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
 from state.row_types import Measurement
@@ -67,7 +66,7 @@ class Landed:
                 checkpoint_id="q-1", wanted="stopped", state="stopped",
             )
         )  # fmt: skip
-        world.files = FileCheckpoints("ledger")
+        world.files = TableCheckpoints("ledger")
         world.clock = lambda: 10_000.0
 
 

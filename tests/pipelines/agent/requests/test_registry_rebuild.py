@@ -22,7 +22,7 @@ from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.registry_records import RegistryRecords, durable
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.world_identity import WorldIdentity
-from pipelines.storage.checkpoints import FileCheckpoints
+from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage.registry_records import read_record
 from state.backup import back_up
 from state.emergency_journal import EmergencyJournal
@@ -57,7 +57,7 @@ class Shop:
         facts, data = ledger.facts(), self._like.layout.data
         identity = WorldIdentity(ledger, data=data, home="/home", machine="m-1", clock=lambda: 5.0)
         identity.keep()
-        files = FileCheckpoints(facts.ledger_id, machine="m-1", epoch=facts.epoch)
+        files = TableCheckpoints(facts.ledger_id, machine="m-1", epoch=facts.epoch)
         return replace(self._like, ledger=ledger, ledger_id=facts.ledger_id, files=files, identity=identity)
 
     def end(self, world: AgentContext) -> None:
@@ -364,22 +364,22 @@ def test_a_run_of_an_older_ledger_whose_tables_have_gone_on_ends_failed(older: A
 def test_one_checkpoint_out_of_reach_is_named_and_holds_up_no_other(
     older: AgentContext, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = FileCheckpoints.read
+    real = TableCheckpoints.read
 
-    def read(files: FileCheckpoints, folder: str) -> Any:
+    def read(files: TableCheckpoints, folder: str) -> Any:
         if folder.endswith("b__v1"):
             raise TryAgain(f"{folder} cannot be reached: Input/output error", remedy="mount it")
         return real(files, folder)
 
-    def take_over(files: FileCheckpoints, folder: str, former: str = "") -> None:
+    def take_over(files: TableCheckpoints, folder: str, former: str = "") -> None:
         if folder.endswith("checkpoints/b__v1"):
             raise TryAgain(f"{folder} cannot be reached: Input/output error", remedy="mount it")
         taken(files, folder, former)
 
-    taken = FileCheckpoints.take_over
+    taken = TableCheckpoints.take_over
     with monkeypatch.context() as patched:
-        patched.setattr(FileCheckpoints, "read", read)
-        patched.setattr(FileCheckpoints, "take_over", take_over)
+        patched.setattr(TableCheckpoints, "read", read)
+        patched.setattr(TableCheckpoints, "take_over", take_over)
         adoption = Adoption(older)
         (line,) = (line for line in adoption.findings()["lines"] if line.startswith("b@v1"))
         assert "wanted stopped, because" in line and "cannot be reached: Input/output error; mount it" in line
