@@ -24,6 +24,7 @@ from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, LagCollector
 from pipelines.agent.measurements.table_statistics_collector import TICK_S, TableStatisticsCollector
 from pipelines.agent.overdue_tickets import tell_overdue
+from pipelines.agent.pool_events import UNKNOWN_S
 from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.registry_records import RegistryRecords, recorded_session
@@ -46,9 +47,6 @@ ROUND_S = 1.0
 THIN_S = 300.0
 LAST_ROUNDS_S = 0.5
 """How long an agent that ends waits for its loops; what one was doing then, the next agent finds as after a kill."""
-
-UNKNOWN_S = 15.0
-"""A pool that has not answered for this long leaves its statements' states unknown."""
 
 
 class Agent:

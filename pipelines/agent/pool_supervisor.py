@@ -13,6 +13,7 @@ from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
 from core.project.connectors import Connector
 from core.project.model import Pool
 from pipelines.agent.context import READ_CALL_S, PoolConnection
+from pipelines.agent.pool_events import PoolEvents
 from pipelines.agent.start_backoff import LIMIT, WINDOW_S, StartBackoff
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.catalog import SparkTables
@@ -92,6 +93,7 @@ class PoolSupervisor:
         self._local: LocalPool | None = None
         if pool.url is None:
             self._local = LocalPool(places.home, pool, data=data, connectors=connectors, project=project)
+        self._events = PoolEvents(ledger, f"the pool {pool.name}" if pool.url else "the pool's server", monotonic)
         self._backoff = StartBackoff(monotonic)
         self._monotonic = monotonic
         self._prove_at = 0.0
@@ -128,6 +130,10 @@ class PoolSupervisor:
                 self._last_words = self._local.last_words()
                 log.warning("the pool %s died: %s", self._pool.name, self._last_words)
                 self._drop()
+                self._events.ended(
+                    f"the pool's server{self._local.named} ended; it is started again",
+                    _sentence("", self._last_words),
+                )
                 self._say("down", _sentence("its process ended; it is being restarted", self._last_words))
             self._prove()
             if self._open is None:
@@ -158,6 +164,10 @@ class PoolSupervisor:
             self._prove_at = self._monotonic()
         elif self._restored is not None and not self._stopped_proofs:
             self._say("silent" if error else "up", error.summary if error else "")
+            if error:
+                self._events.silent()
+            else:
+                self._events.up()
 
     def end(self) -> None:
         """End a pool of ours, queries and all; their checkpoints stay. Nothing may keep the pool any more."""
@@ -197,11 +207,14 @@ class PoolSupervisor:
             self._last_words = error.summary
             log.warning("the pool %s is ended: %s", self._pool.name, error.summary)
             self._drop()
+            why = "its SparkContext has stopped"
+            self._events.ended(f"the pool's server{self._local.named} is ended: {why}; it is started again")
             self._say("down", f"{error.summary}; it is being restarted")
             self._local.end()
             return
         if confirmed:
             self._restored = None
+            self._events.away(f"{error.summary}; {MANAGED}")
         self._say("down", error.summary if self._local is not None else f"{error.summary}; {MANAGED}")
         raise error
 
@@ -224,7 +237,9 @@ class PoolSupervisor:
         """Start the server, unless it ended so often that it has to wait, or a person is waited for."""
         if self._said[0] != GIVEN_UP and self._backoff.exhausted:
             last = f"; the last one: {self._last_words}" if self._last_words else ""
-            self._say(GIVEN_UP, f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}")
+            why = f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}"
+            self._events.ended(f"the pool's server is not started again until headgate up: {why}")
+            self._say(GIVEN_UP, why)
         if self._said[0] == GIVEN_UP:
             raise _Waits(
                 f"the pool {self._pool.name} is given up: {self._said[1]}", remedy="headgate up starts it again"
@@ -236,6 +251,7 @@ class PoolSupervisor:
         takes = "a Spark Connect server takes 6 to 10 s"
         self._say("starting", takes)
         server.start(lambda doing: self._say("starting", doing))
+        self._events.nothing_runs()
         self._say("starting", takes)
         server.ready(START_S)
 
@@ -257,6 +273,7 @@ class PoolSupervisor:
         try:
             if session.session_id != facts.session_id:
                 self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
+                self._events.nothing_runs()
             if self._local is None and (limit := session.idle_limit_s()) is not None:
                 self._warn_of_idle_limit(limit)
             self._say("starting", "attached; its catalog is being filled, statements can be stopped")
@@ -282,6 +299,7 @@ class PoolSupervisor:
             raise
         if self._open is attached:
             self._restored = attached
+            self._events.up()
             self._say("up", "")
 
     def _attached(self, session_id: str) -> Session:
@@ -310,8 +328,15 @@ class PoolSupervisor:
 
     def _session(self, session_id: str) -> Session:
         if self._local is not None:
-            return Session(self._local.url, self._local.token, session_id, lost=self._drop)
-        return Session(str(self._pool.url), "", session_id, lost=self._drop)
+            return Session(self._local.url, self._local.token, session_id, lost=self._lost)
+        return Session(str(self._pool.url), "", session_id, lost=self._lost)
+
+    def _lost(self, session: Session) -> None:
+        """Drop a session that the pool does not know any more, and what ran in it."""
+        current = self._open
+        if current is not None and session is current.session:
+            self._events.away(f"the session on the pool {self._pool.name} was closed; another one is opened")
+        self._drop(session)
 
     def _drop(self, session: Session | None = None) -> None:
         """Drop the session, or only this one: another thread may have opened a new one."""
@@ -327,7 +352,8 @@ class PoolSupervisor:
 
 
 def _sentence(what: str, last_words: str) -> str:
-    return f"{what}; its log ends: {last_words}" if last_words else what
+    """Add the last words of a server, if there are any, to what is said of it."""
+    return "; ".join(part for part in (what, f"its log ends: {last_words}" if last_words else "") if part)
 
 
 def _close(session: Session) -> None:

@@ -107,6 +107,12 @@ class LocalPool:
         return server.pid if server and self._is_ours(server) else None
 
     @property
+    def named(self) -> str:
+        """Name the server's process, also one that is gone, as an addition to a sentence; empty where none is known."""
+        server = self._read()
+        return f" (pid {server.pid})" if server and server.pid else ""
+
+    @property
     def connectors(self) -> tuple[str, ...]:
         """What the server was given beside Spark when it was started, by name."""
         server = self._read()

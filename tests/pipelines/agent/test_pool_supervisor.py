@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ledger_rows import environment_row
+from ledger_rows import deployment_row, environment_row
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
@@ -49,6 +49,7 @@ class FakeProcess:
     machine: Machine
     url: str = "sc://127.0.0.1:1"
     token: str = "t"
+    named: str = " (pid 7154)"
 
     def alive(self) -> bool:
         return self.machine.running
@@ -160,6 +161,11 @@ def answers(keeper: PoolSupervisor) -> bool:
 def said(ledger: Ledger) -> tuple[str, int, str]:
     facts = ledger.facts()
     return facts.pool_state, facts.pool_generation, facts.session_id
+
+
+def told(ledger: Ledger) -> list[str]:
+    """Return what events say of the environment, oldest first."""
+    return [event.summary for event in reversed(ledger.events()) if (event.kind, event.about) == ("pool", "")]
 
 
 def test_a_pool_of_ours_is_started_and_its_catalog_filled_before_anyone_calls(
@@ -576,3 +582,132 @@ def test_a_state_that_the_ledger_did_not_take_is_written_the_next_time(
         keeper.heard(PoolUnreachable("no answer"))
     keeper.heard(PoolUnreachable("no answer"))
     assert ledger.facts().pool_state == "silent"
+
+
+UP_AGAIN = "the pool's server is up again after 31s; 2 statements are started from their checkpoints"
+
+
+def test_a_server_that_was_killed_is_told_of_once_and_again_when_it_is_up(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    for table, state, wanted in (
+        ("a", "running", "running"),
+        ("b", "unknown", "running"),
+        ("c", "stopped", "stopped"),
+        ("d", "failed", "running"),
+    ):
+        ledger.put_deployment(deployment_row(table, state=state, wanted=wanted, query_id="q"))
+    keeper = supervise()
+    keeper.keep()
+    keeper.heard(None)
+    assert told(ledger) == [], "a first start is ordinary"
+    machine.running, machine.last_words = False, "Killed"
+    machine.fails["attach"] = PoolUnreachable("not yet")
+    assert not kept(keeper) and not kept(keeper)
+    assert told(ledger) == ["the pool's server (pid 7154) ended; it is started again"]
+    assert ledger.events()[0].detail == "its log ends: Killed"
+    machine.fails.clear()
+    machine.now += 31.0
+    assert kept(keeper) and kept(keeper)
+    keeper.heard(None)
+    assert told(ledger)[1:] == [UP_AGAIN]
+    keeper.end()
+    assert len(told(ledger)) == 2, "an end that was asked for is ordinary"
+
+
+def test_in_doubt_nothing_is_said_to_be_started(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+    ledger.put_deployment(deployment_row("a", state="running", wanted="running", query_id="q"))
+    keeper = supervise()
+    keeper.keep()
+    ledger.put_doubt("an older copy")
+    machine.running = False
+    keeper.keep()
+    assert told(ledger)[1:] == ["the pool's server is up again after 0s"]
+
+
+def test_what_a_locked_ledger_does_not_take_of_an_end_is_told_later(
+    supervise: Any, machine: Machine, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = supervise()
+    keeper.keep()
+    real, locked = type(ledger).add_event, iter([True])
+
+    def add_event(self: Ledger, event: Any) -> int:
+        if next(locked, False):
+            raise LedgerUnavailable("the ledger is locked")
+        return real(self, event)
+
+    monkeypatch.setattr(type(ledger), "add_event", add_event)
+    machine.running = False
+    keeper.keep()
+    assert [words.partition(" ended")[0] for words in told(ledger)] == [
+        "the pool's server (pid 7154)",
+        "the pool's server is up again after 0s",
+    ]
+
+
+def test_a_server_that_runs_nothing_and_one_that_is_given_up_are_told_of(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    keeper = supervise()
+    keeper.keep()
+    machine.fails["prove"] = STOPPED
+    machine.now += 10.0
+    assert not kept(keeper) and told(ledger) == []
+    machine.fails["start"] = PoolUnreachable("no Java")
+    while ledger.facts().pool_state != "failed":
+        assert not kept(keeper)
+        machine.now += 1.0
+    assert told(ledger) == [
+        "the pool's server (pid 7154) is ended: its SparkContext has stopped; it is started again",
+        "the pool's server is not started again until headgate up: "
+        "8 starts within 10 min failed; the last one: no Java",
+    ]
+
+
+def test_a_pool_of_others_that_went_away_is_told_of_once_it_was_silent_for_long(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    keeper = supervise(Pool(name="shared", url="sc://spark:15002"))
+    keeper.keep()
+    for seconds in (10, 40):
+        for _ in range(seconds):
+            keeper.heard(PoolUnreachable("no answer"))
+            machine.now += 1.0
+        keeper.heard(None)
+    assert told(ledger) == [
+        "the pool shared has not answered for 15 s: the states of its statements are unknown",
+        "the pool shared answers again after 40s",
+    ]
+
+
+def test_a_pool_of_others_that_has_lost_the_session_is_told_of(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    ledger.put_deployment(deployment_row("a", state="running", wanted="running", query_id="q"))
+    keeper = supervise(Pool(name="shared", url="sc://spark:15002"))
+    keeper.keep()
+    machine.fails["call"] = SessionLost("the session is closed")
+    machine.tombstones.update(machine.opened)
+    with pytest.raises(SessionLost):
+        called(keeper, machine.act, "call")
+    machine.now += 2.0
+    keeper.keep()
+    assert told(ledger) == [
+        "the session on the pool shared was closed; another one is opened",
+        "the pool shared is up again after 2s; 1 statement is started from its checkpoint",
+    ]
+
+
+def test_a_stopped_pool_of_others_is_told_of_once(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+    keeper = supervise(Pool(name="shared", url="sc://spark:15002"))
+    keeper.keep()
+    machine.fails["prove"] = STOPPED
+    for _ in range(60):
+        machine.now += 1.0
+        kept(keeper)
+    machine.fails.clear()
+    assert kept(keeper)
+    first, second = told(ledger)
+    assert first.endswith("its SparkContext has stopped; whoever manages the pool has to restart it")
+    assert second.startswith("the pool shared answers again after ")

@@ -70,8 +70,10 @@ def test_a_server_whose_start_was_not_recorded_is_known_by_its_marker(tmp_path: 
         (tmp_path / "pool.json").write_text(json.dumps({"marker": "abc123", "port": 1}))
         pool = LocalPool(tmp_path, Pool())
         _until(lambda: pool.pid == orphan.pid)
+        assert pool.named == f" (pid {orphan.pid})"
         (tmp_path / "pool.json").write_text(json.dumps({"marker": "other", "port": 1}))
         assert pool.pid is None
+        assert LocalPool(tmp_path / "nowhere", Pool()).named == ""
     finally:
         orphan.kill()
         orphan.wait()
