@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from core.model.actions import StepKind
 from core.observed.step_durations import Seconds
 from core.plan.model import Step
 from core.plan.predictions import step_ends
@@ -27,12 +28,13 @@ class PredictedStep(Protocol):
 def time_left(steps: Sequence[Step], records: Iterable[PredictedStep], now: float) -> Seconds | None:
     """Return how long the run of a plan's steps still takes; None where that is not known, or no step is left.
 
-    (0, 0): a step is open that takes longer than predicted.
+    (0, 0): a step is open that takes longer than predicted. What the others take says nothing of that one.
     """
     records = tuple(records)
-    if all(record.state in SATISFIED for record in records):
+    if not steps or all(record.state in SATISFIED for record in records):
         return None
-    lows, highs = {}, {}
+    lows, highs, late = {}, {}, False
+    unpredicted = {step.n for step in steps if step.do is StepKind.HOLD}
     for record in records:
         if record.state in SATISFIED:
             lows[record.n] = highs[record.n] = 0.0
@@ -40,6 +42,9 @@ def time_left(steps: Sequence[Step], records: Iterable[PredictedStep], now: floa
             begun = record.started_at if record.state in (StepState.RUNNING, StepState.GATE) else None
             left = Seconds(record.predicted_low_s, record.predicted_high_s).less(now - begun if begun else 0.0)
             lows[record.n], highs[record.n] = left.low, left.high
-    if not steps or len(highs) < len(steps):
+            late |= begun is not None and left.high <= 0 and record.n not in unpredicted
+    if late:
+        return Seconds(0.0, 0.0)
+    if len(highs) < len(steps):
         return None
     return Seconds(*(max(step_ends(steps, found).values(), default=0.0) for found in (lows, highs)))

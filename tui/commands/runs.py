@@ -21,8 +21,8 @@ from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
 from tui.commands.review_approve import plan_lines
-from tui.presentation.reports.releases import gate_words
-from tui.presentation.screen_content.runs import is_held, left_words
+from tui.presentation.reports.releases import gate_words, time_left_words
+from tui.presentation.screen_content.runs import is_held
 from tui.services.run_continuation import RunContinuation
 
 COLUMNS = 98
@@ -99,7 +99,7 @@ def progress_words(row: RunRow, planned: Sequence[Step], now: float) -> str:
     doing = f"{act_words(current.do)} {current.table} {current.note}".rstrip() if current else str(row.state)
     if done == len(row.steps):
         doing = "all steps are done"
-    return f"{done} of {counted(len(row.steps), 'step')}, {doing}{left_words(time_left(planned, row.steps, now))}"
+    return f"{done} of {counted(len(row.steps), 'step')}, {doing}{time_left_words(time_left(planned, row.steps, now))}"
 
 
 _STEP_FIELDS = (

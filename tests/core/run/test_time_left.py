@@ -42,3 +42,20 @@ def test_gates_that_wait_for_each_other_are_added_up() -> None:
     """They were taken for gates beside each other: a chain of three said a third of what it took."""
     steps = (step(1, StepKind.CATCH_UP), step(2, StepKind.CATCH_UP, 1), step(3, StepKind.CATCH_UP, 2))
     assert time_left(steps, (Record(1, "waits"), Record(2, "waits"), Record(3, "waits")), 0.0) == Seconds(30.0, 90.0)
+
+
+def test_a_step_that_takes_longer_than_predicted_leaves_no_number_for_the_run() -> None:
+    """A swap after a gate that was late for a minute said `up to 2 s left` all that time."""
+    steps = (step(1, StepKind.CATCH_UP), step(2, StepKind.CATCH_UP), step(3, StepKind.SWAP, 1, 2))
+    swap = Record(3, "waits", predicted_low_s=1.0, predicted_high_s=2.0)
+    late, beside = Record(1, "gate", 100.0), Record(2, "gate", 100.0, predicted_high_s=90.0)
+    assert time_left(steps, (late, beside, swap), 129.0) == Seconds(1.0, 63.0)
+    assert time_left(steps, (late, beside, swap), 131.0) == Seconds(0.0, 0.0)
+    assert time_left(steps, (late, beside, replace(swap, predicted_low_s=None)), 131.0) == Seconds(0.0, 0.0)
+
+
+def test_a_run_that_is_held_is_not_late() -> None:
+    steps = (step(1, StepKind.HOLD), step(2, StepKind.SWAP, 1))
+    hold = Record(1, "gate", 100.0, predicted_low_s=0.0, predicted_high_s=0.0)
+    swap = Record(2, "waits", predicted_low_s=1.0, predicted_high_s=2.0)
+    assert time_left(steps, (hold, swap), 500.0) == Seconds(1.0, 2.0)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from core.model.states import State, Trend
+from core.observed.step_durations import Seconds
 from core.run.model import StepState
 from core.run.open_tickets import overdue_tickets
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
@@ -185,9 +186,14 @@ def gate_words(note: str, opened_at: float | None, now: float) -> str:
 
 def left_words(release: Release) -> str:
     """Write how long a release still takes, to be put after its state; empty where that is not known, or it is held."""
-    if release.left is None or release.left.high <= 0 or release.state is ReleaseState.HELD:
+    return "" if release.state is ReleaseState.HELD else time_left_words(release.left)
+
+
+def time_left_words(left: Seconds | None) -> str:
+    """Write how long a run still takes, to be put after how long it has taken; empty where that is not known."""
+    if left is None:
         return ""
-    return f", {duration_range(release.left.low, release.left.high)} left"
+    return f", {duration_range(left.low, left.high)} left" if left.high > 0 else ", longer than predicted"
 
 
 def _side_line(pair: ReleasePair, side: ReleaseSide, width: int) -> str:

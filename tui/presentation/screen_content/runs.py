@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from core.model.actions import StepKind
-from core.observed.step_durations import Seconds
 from core.plan.descriptions import act_words
 from core.plan.model import Step
 from core.run.model import StepState, step_word
@@ -11,7 +10,7 @@ from core.run.time_left import time_left
 from core.text.units import duration_range
 from core.text.wording import counted, first_sentence
 from state.row_types import RunRow, StepRow
-from tui.presentation.reports.releases import gate_words
+from tui.presentation.reports.releases import gate_words, time_left_words
 from tui.presentation.screen_content.changes import rule
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.glyphs import Glyphs, bar
@@ -54,19 +53,12 @@ def heading(
 
 def _left(run: RunRow, planned: Sequence[Step], now: float) -> str:
     waits = run.state != "running" or is_held(run)
-    return "" if waits else left_words(time_left(planned, run.steps, now))
+    return "" if waits else time_left_words(time_left(planned, run.steps, now))
 
 
 def is_held(run: RunRow) -> bool:
     """Return whether a run waits for the word to swap."""
     return run.state == "running" and any(step.do == StepKind.HOLD and step.state == "gate" for step in run.steps)
-
-
-def left_words(left: Seconds | None) -> str:
-    """Write how long a run still takes, to be put after how long it has taken; empty where that is not known."""
-    if left is None:
-        return ""
-    return f", {duration_range(left.low, left.high)} left" if left.high > 0 else ", longer than predicted"
 
 
 def ending(run: RunRow) -> str:

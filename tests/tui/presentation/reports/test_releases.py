@@ -125,6 +125,8 @@ def test_a_list_says_the_lag_of_both_versions_and_what_is_waited_for() -> None:
         "  no rollback: nothing is swapped",
         "  orders  v1 → v2  serves v1  v1 is running, lag 0 rows; v2 is running, lag 12k rows",
     )
+    assert ", longer than predicted  1 table" in release_lines([release(left=Seconds(0.0, 0.0))], NOW)[0]
+    assert "longer" not in release_lines([release("held", left=Seconds(0.0, 0.0))], NOW)[0]
     rests = replace(PAIR, old=replace(OLD, state="stopped", runs=False), serves=2)
     (_, _, line) = release_lines([release("done", pairs=(rests,), blocked="")], NOW)
     assert line.endswith("v1 is stopped; v2 is running, lag 12k rows")
