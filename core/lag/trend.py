@@ -3,9 +3,9 @@
 One condition for each word; the first that holds is the word:
 
 unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, or counters that went back, begin a new row),
-          the newest sample older than 3 intervals, or no lag in it. Never with a number. Also where nothing has shown
-          what `steady` says: input waits and nothing was committed since the start, the pool does not answer, or it
-          does not run and was not looked at six times since its last commit.
+          the newest sample older than 3 intervals, or no lag in it. Never with a number. Also where input waits and
+          nothing was committed since the start, and where nothing has shown what `steady` says: the pool does not
+          answer, or it does not run and was not looked at six times since its last commit.
 starved   It runs, and a parent is missing (gone, replaced), or a parent that is a statement is absent, stopped, failed
           or silent, and there is no backlog left that takes more than 15 s and 3 triggers to work off, nor rows that
           have waited for longer than 30 s and 3 triggers. Silent: it runs, delivered before, and has delivered nothing
@@ -42,6 +42,7 @@ from core.model.states import MAY_WORK, State, Trend
 _LOOK_BACK_S = 300.0
 _RATE_S = 120.0
 _BROKEN = frozenset({State.ABSENT, State.STOPPED, State.FAILED})
+_UNCOMMITTED = "nothing was committed since its start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,9 @@ def lag_trend(
     keeps_up = working and behind_s is not None and behind_s <= bound_s
     if (keeps_up or movement.trend is Trend.STEADY) and (why := _unproven(series, state, proven=proven)):
         return LagTrend(Trend.UNKNOWN, reason=why)
+    # What came while it was stopped, and until its first batch ends, shows nothing of how fast it processes.
+    if working and not proven and series.lag[-1] > 0 and not _has_processed(series, commit_age_s):
+        return LagTrend(Trend.UNKNOWN, reason=_UNCOMMITTED)
     if keeps_up:
         return LagTrend(Trend.STEADY, reason=f"no input has waited for more than {bound_s:.0f} s")
     return movement
@@ -130,9 +134,16 @@ def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
     if state == State.UNKNOWN:
         return "the pool does not answer"
     if state in MAY_WORK:
-        return "" if proven or series.lag[-1] == 0 else "nothing was committed since its start"
+        return "" if proven or series.lag[-1] == 0 else _UNCOMMITTED
     moved = max((n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1]), default=0)
     return "" if len(series.at) - moved >= LEAST_SAMPLES else "too few samples since its last commit"
+
+
+def _has_processed(series: SampleSeries, commit_age_s: float | None) -> bool:
+    """Return whether samples since the newest commit or start saw anything processed; without one, any of them."""
+    since = 0.0 if commit_age_s is None else series.at[-1] - commit_age_s
+    rises = (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1])
+    return any(series.at[n - 1] >= since for n in rises)
 
 
 def keeps_up_s(trigger_s: float) -> float:

@@ -306,6 +306,21 @@ def test_input_that_waits_behind_a_start_without_a_commit_is_never_called_steady
     assert rising(proven=True).trend is Trend.STEADY, "within three triggers of a commit lag rises until the next"
 
 
+def test_input_that_came_before_the_first_batch_of_a_start_is_never_called_growing() -> None:
+    """A restart of 51 s had read nothing, and `the lag grows by 127 rows a minute`."""
+    read = [10 * min(n, 12) for n in range(24)]
+    points = [Point(5.0 * n, 60 + 20 * n - read[n], 1, 900, 60 + 20 * n, read[n]) for n in range(24)]
+    judged = {
+        proven: lag_trend(
+            points, 115.0, interval_s=5.0, state=State.STARTING, parents=(), trigger_s=5.0, commit_age_s=51.0,
+            behind_s=55.0, proven=proven,
+        )
+        for proven in (False, True)
+    }  # fmt: skip
+    assert (judged[False].trend, judged[False].rate_rows_s) == (Trend.UNKNOWN, None)
+    assert judged[True].trend is Trend.GROWING
+
+
 def test_a_statement_that_was_just_started_and_has_no_input_waiting_is_steady() -> None:
     points = [Point(5.0 * n, 0, 0, None, 20 * n, 20 * n) for n in range(12)]
     found = lag_trend(

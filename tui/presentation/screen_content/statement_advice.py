@@ -11,7 +11,7 @@ from state.registry import StatementLine
 from state.row_types import Measurement
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Tone
-from tui.presentation.styling.value_formatting import long_duration, short_duration, short_number
+from tui.presentation.styling.value_formatting import long_duration, long_number, short_duration, short_number
 from tui.presentation.view.ledger_view import LedgerView, StatementView, uncommitted
 
 
@@ -37,20 +37,45 @@ def advise(
         return "It was stopped on purpose; table and checkpoint are kept. S starts it where it left off.", Tone.PLAIN
     if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
         return f"It is running but gets no rows, because {' and '.join(bad)}.", Tone.BAD
-    if statement.starting:
-        return "It has just been started: there is a verdict once it has committed a batch.", Tone.PLAIN
-    if not statement.external and statement.trend is Trend.UNKNOWN and uncommitted(statement.line):
-        return (
-            f"It was started {long_duration(look.now - (statement.line.started_at or look.now))} ago, has committed no "
-            "batch since, and its input waits. A first batch may take minutes; look at its errors if it takes longer.",
-            Tone.CHANGING,
-        )
     late = ""
-    if statement.line.fault_word == Fault.BEHIND:
+    if statement.line.fault_word == Fault.BEHIND and not statement.starting:
         why = f": {measurement.fault_why}" if measurement and measurement.fault_why else ""
         late = f"Behind for longer than its objective{why}. "
-    words, tone = _by_trend(statement, measurement)
+    begins = _begins(statement)
+    words, tone = _beginning(statement, measurement, look.now) if begins else _by_trend(statement, measurement)
     return late + words, Tone.BAD if late else tone
+
+
+def _begins(statement: StatementView) -> bool:
+    """Return whether nothing can be said of a statement but that it was started, and what waits for it."""
+    if statement.starting or not uncommitted(statement.line):
+        return statement.starting
+    if statement.trend in (Trend.STALLED, Trend.STARVED):
+        return False
+    return statement.state is State.STARTING or statement.trend not in (Trend.STEADY, Trend.IDLE)
+
+
+def _beginning(statement: StatementView, measurement: Measurement | None, now: float) -> tuple[str, Tone]:
+    """Return since when a statement begins, and what waits for its first batch."""
+    row = statement.line
+    rows, files = (
+        (row.lag_rows, row.lag_files) if measurement is None else (measurement.lag_rows, measurement.lag_files)
+    )
+    is_starting = "It is starting: it" if statement.starting or statement.state is State.STARTING else "It"
+    since = long_duration(now - (row.started_at or now))
+    begun = f"{is_starting} was started {since} ago and has processed nothing yet"
+    amount, unit = (rows, "row") if rows is not None else (files, "file")
+    if amount is None:
+        return f"{begun}; what waits in its input is not known.", Tone.PLAIN
+    if not amount:
+        return f"{begun}; nothing waits in its input.", Tone.PLAIN
+    waiting = f"1 {unit} waits" if amount == 1 else f"{long_number(amount)} {unit}s wait"
+    if statement.starting:
+        return f"{begun}, while {waiting}.", Tone.PLAIN
+    return (
+        f"{begun}, while {waiting}. A first batch may take minutes; look at its errors if it takes longer.",
+        Tone.CHANGING,
+    )
 
 
 def _by_trend(statement: StatementView, measurement: Measurement | None) -> tuple[str, Tone]:
@@ -81,7 +106,7 @@ def _by_trend(statement: StatementView, measurement: Measurement | None) -> tupl
                 Tone.BAD,
             )
         case Trend.STEADY:
-            return _steady(statement, _limit(statement, measurement))
+            return _steady(statement, measurement)
         case Trend.IDLE:
             return "Nothing waits in its input, and nothing arrives. Nothing to do.", Tone.GOOD
         case _ if statement.state is State.UNKNOWN:
@@ -90,23 +115,29 @@ def _by_trend(statement: StatementView, measurement: Measurement | None) -> tupl
             return "Too few samples yet for a trend.", Tone.DIM
 
 
-def _steady(statement: StatementView, slow: str) -> tuple[str, Tone]:
+def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[str, Tone]:
     """Return what steady means: by time up to a bound, beyond it a backlog that neither falls nor rises."""
     bound_s, behind_s = keeps_up_s(trigger_s(statement.line.trigger)), statement.line.behind_s
     if statement.line.fault_word or behind_s is None or behind_s > bound_s:
-        return f"Its input waits, and the backlog neither falls nor rises.{slow}", Tone.PLAIN
-    return (
-        f"It keeps up: no input has waited for more than {long_duration(bound_s)}.{slow or ' Nothing to do.'}",
-        Tone.PLAIN if slow else Tone.GOOD,
-    )
+        return f"Its input waits, and the backlog neither falls nor rises.{_limit(statement, measurement)}", Tone.PLAIN
+    waited = f"no input has waited for more than {long_duration(bound_s)}"
+    if took := _slow_batch(statement, measurement):
+        return f"It keeps up although its newest batch took {took}: {waited}. Nothing to do.", Tone.PLAIN
+    return f"It keeps up: {waited}. Nothing to do.", Tone.GOOD
+
+
+def _slow_batch(statement: StatementView, measurement: Measurement | None) -> str:
+    """Return how long the newest batch took, if that was much longer than its trigger; else empty."""
+    trigger_ms = trigger_s(statement.line.trigger) * 1000
+    if measurement and measurement.batch_ms and trigger_ms and measurement.batch_ms > 1.5 * trigger_ms:
+        return f"{measurement.batch_ms / 1000:.0f} s on a trigger of {statement.line.trigger}"
+    return ""
 
 
 def _limit(statement: StatementView, measurement: Measurement | None) -> str:
     """Return what limits a statement, if the measurements show it; empty if they do not."""
-    trigger_ms = trigger_s(statement.line.trigger) * 1000
-    if measurement and measurement.batch_ms and trigger_ms and measurement.batch_ms > 1.5 * trigger_ms:
-        took = f"{measurement.batch_ms / 1000:.0f} s on a trigger of {statement.line.trigger}"
-        return f" Its batches take {took}: the statement is too expensive, or the pool is saturated."
+    if took := _slow_batch(statement, measurement):
+        return f" Its newest batch took {took}: the statement is too expensive, or the pool is saturated."
     return " Its SQL limits it (maxFilesPerTrigger)." if statement.line.limited else ""
 
 

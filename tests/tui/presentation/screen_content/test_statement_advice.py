@@ -44,7 +44,38 @@ def test_what_has_committed_nothing_since_its_start_is_not_said_to_keep_up() -> 
         "trigger": "40 seconds",
     }
     words, tone = verdict(trend="unknown", **started)
-    assert words.startswith("It was started 1m 37s ago, has committed no batch since") and tone is Tone.CHANGING
+    assert words == (
+        "It is starting: it was started 1m 37s ago and has processed nothing yet, while 315 rows wait. "
+        "A first batch may take minutes; look at its errors if it takes longer."
+    )
+    assert tone is Tone.CHANGING
+    for trend in ("growing", "steady", "idle"):
+        assert verdict(trend=trend, **started)[0] == words, "what was measured while it was stopped is no verdict"
+    words, _ = verdict(trend="unknown", **started | {"state": "running", "lag_rows": 1})
+    assert words.startswith("It was started 1m 37s ago and has processed nothing yet, while 1 row waits. A first")
+    assert "output or watermark does not advance" in verdict(trend="stalled", **started)[0]
+
+
+def test_what_was_started_within_its_trigger_says_since_when_and_what_waits() -> None:
+    started = {"state": "starting", "started_at": NOW - 20, "committed_at": NOW - 60}
+    begun = "It is starting: it was started 20s ago and has processed nothing yet"
+    assert verdict(trend="growing", trigger="40 seconds", lag_rows=12, **started) == (
+        f"{begun}, while 12 rows wait.", Tone.PLAIN
+    )  # fmt: skip
+    assert verdict(trigger="40 seconds", lag_rows=0, **started)[0] == f"{begun}; nothing waits in its input."
+    assert verdict(trigger="40 seconds", lag_rows=None, lag_files=None, **started)[0] == (
+        f"{begun}; what waits in its input is not known."
+    )
+
+
+def test_what_keeps_up_in_long_batches_is_told_so_in_one_sentence() -> None:
+    slow = {"behind_s": 90.0, "batch_ms": 105_000, "trigger": "40 seconds"}
+    assert verdict(trend="steady", **slow) == (
+        "It keeps up although its newest batch took 105 s on a trigger of 40 seconds: no input has waited for more "
+        "than 2m. Nothing to do.",
+        Tone.PLAIN,
+    )
+    assert "the statement is too expensive, or the pool is saturated" in verdict(trend="growing", **slow)[0]
 
 
 def test_a_backlog_that_stays_is_not_said_to_be_kept_up_with() -> None:
