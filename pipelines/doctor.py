@@ -17,7 +17,7 @@ from typing import Any
 
 from core.model.errors import HeadgateError, PoolUnreachable
 from core.model.names import TableName
-from core.model.table_formats import format_of_others
+from core.model.table_formats import format_of_others, table_format
 from core.project.connectors import Connector
 from core.project_files.manifest import MANIFEST_PATH, read_manifest
 from core.sql.ddl_reader import read_ddl
@@ -127,7 +127,10 @@ def columns_of(folder: str) -> dict[str, Any]:
     except HeadgateError as error:
         return _verdict("inputs", error.summary, error.remedy)
     if unlike is not None:
-        return _verdict("inputs", unlike.why.partition(": ")[2], "have it written first, or correct the folder")
+        is_ours = bool(files.identity(folder, ddl.format))
+        below = f"its table lies below: --delta {table_format(ddl.format).place_in(folder)}"
+        remedy = below if is_ours else "have it written first, or correct the folder"
+        return _verdict("inputs", unlike.why.partition(": ")[2], remedy)
     if columns is None:
         return _verdict("inputs", f"the log of {folder} has a column of a type that is not known here")
     return _verdict("inputs", f"{folder} is a Delta table", ok=True, columns=list(columns.items()))

@@ -230,7 +230,7 @@ class PoolSupervisor:
             self._found_stopped(error)
         except HeadgateError as error:
             self._last_words = error.summary
-            self._say("down", error.summary)
+            self._say("down", error.sentence)
             raise PoolUnreachable(error.summary, remedy=error.remedy) from error
 
     def _start(self, server: LocalPool) -> None:

@@ -365,7 +365,7 @@ def test_what_fails_on_the_way_up_is_said_and_tried_again(
             keeper.keep()
         assert (raised.value.summary, raised.value.remedy) == (f"{where} went wrong", "look")
         assert not keeper.up and not answers(keeper)
-        assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("down", f"{where} went wrong")
+        assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("down", f"{where} went wrong; look")
         machine.now += 60.0
     assert len(machine.closed) == machine.did.count("attach"), "no connection is left behind"
     machine.fails.clear()

@@ -166,11 +166,12 @@ def test_an_input_on_delta_is_declared_with_the_columns_that_its_log_has(
     ("words", "manifest", "told"),
     [(["--delta", "{0}/nowhere"], "connectors: {delta: {}}\n", "there is no folder {0}/nowhere"),
      (["--delta", "{0}/shop"], "connectors: {delta: {}}\n", "has no _delta_log"),
+     (["--delta", "{0}/lake"], "connectors: {delta: {}}\n", "its table lies below: --delta {0}/lake/delta"),
      (["--delta", "s3a://bucket/x"], "connectors: {delta: {}}\n", "s3a://bucket/x is no folder of a file system"),
      (["--delta", "{0}/lake/delta"], "", "add connectors: {delta: {}} to headgate.yml"),
      (["--delta", "{0}/lake/delta", "--layer", "facts"], "connectors: {delta: {}}\n", "needs a statement"),
      (["--delta", "{0}/lake/delta", "--reads", "a"], "", "not allowed with argument")],
-    ids=["no folder", "no log", "no file system", "no connector", "no source", "a statement too"],
+    ids=["no folder", "no log", "a version's folder", "no file system", "no connector", "no source", "a statement too"],
 )  # fmt: skip
 def test_an_input_on_delta_that_cannot_be_is_refused_in_words(
     words: list[str], manifest: str, told: str, folder: Path, capsys: pytest.CaptureFixture[str]
