@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from core.changes.kinds import ChangeKind
-from core.model.actions import Action, StepKind, typed_strategy
+from core.model.actions import Action, StepKind, Strategy, typed_strategy
 from core.model.names import TableName, physical_name, query_name
 from core.model.reasons import Reason, because, reason_words
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer, WayBack
@@ -157,6 +157,13 @@ def way_back_words(way: WayBack) -> str:
     return f"{way.words}; no row is read again{eta}" if way.act == "plan undo" else way.words
 
 
+def lowered_words(node: PlanNode) -> str:
+    """Return in what less is done to a table than by default."""
+    if node.strategy == Strategy.KEYED:
+        return "rows may stay that a rebuild would not have"
+    return "less severe than the default"
+
+
 def spark_words(node: PlanNode) -> str:
     """Describe what Spark makes of a new or changed statement; empty for any other node."""
     return _SPARK[node.confirmed_by_spark] if node.for_spark or node.confirmed_by_spark is not None else ""
@@ -190,7 +197,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
     lines += [f"  evidence: {words}" for words in node.evidence]
     lines += [f"  {words}" for words in (spark_words(node),) if words]
     if node.lowered:
-        lines.append("  less severe than the default; needs an approval")
+        lines.append(f"  {lowered_words(node)}; needs an approval")
     if node.at:
         lines.append(f"  starts at {node.at}")
     if node.loses:

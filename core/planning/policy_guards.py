@@ -227,7 +227,10 @@ def _approval(case: GuardInput) -> Guard | None:
         table for table in (*deleted, *rebuilt, *back, *retired, *vacuumed) if table in policy.protected_tables
     ]:
         why.append(f"protected: {_named(sorted(protected))}")
-    if lowered := [node.table for node in case.nodes if node.lowered]:
+    keeping = [node.table for node in case.nodes if node.lowered and node.strategy == Strategy.KEYED]
+    if keeping:
+        why.append(f"rows may stay that a rebuild would not have: {_named(keeping)}")
+    if lowered := [node.table for node in case.nodes if node.lowered and node.table not in keeping]:
         why.append(f"less severe than the default: {_named(lowered)}")
     if policy.approve_rows is not None and case.replaying:
         rows, unknown = _sum(case.replaying, lambda node: node.replay_rows)

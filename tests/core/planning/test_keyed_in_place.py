@@ -12,6 +12,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.keyed_in_place import DELETIONS_STAY, KEYS_KEPT, KEYS_STAY
 from core.planning.planner import make_plan
+from core.planning.policy_guards import NEEDS_APPROVAL
 from core.policy.model import Policy
 from core.project.model import Project
 from tests.support.domain_builders import deployed
@@ -119,6 +120,8 @@ def test_rows_that_no_rebuild_would_have_ask_for_an_approval_and_are_warned_of()
         ("a", f"is written again in place: {KEYS_STAY}; a rebuild would be without them")
     ]
     assert found.approvals == 1 and node_of(found, "a").lowered
+    (asked,) = [guard.summary for guard in found.guards if guard.verdict == NEEDS_APPROVAL]
+    assert asked == "another login must approve it: rows may stay that a rebuild would not have: a"
 
 
 @pytest.mark.parametrize(

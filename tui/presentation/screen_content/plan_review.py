@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from core.model.actions import Action
 from core.model.reasons import reason_words
-from core.plan.descriptions import GLYPH_BY_ACTION, about, act_words, offer_lines, spark_words
+from core.plan.descriptions import GLYPH_BY_ACTION, about, act_words, lowered_words, offer_lines, spark_words
 from core.plan.model import Plan, PlanNode, PlanWarning
 from core.plan.rendering import (
     TITLES,
@@ -169,7 +169,7 @@ def why(
         if old and new:
             lines.extend(difference(old, new, 50) if full else difference(old, new, 0)[:10])
     if node.lowered:
-        lines.append(line(("   less severe than the default; needs an approval", Tone.CHANGING)))
+        lines.append(line((f"   {lowered_words(node)}; needs an approval", Tone.CHANGING)))
     offers = offer_lines(node, every=full)
     for offer in offers if full else offers[:1]:
         lines.extend(wrap(f"OPTION {offer}", width - 4, Tone.PLAIN if "(chosen" in offer else Tone.DIM, "   "))
