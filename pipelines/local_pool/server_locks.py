@@ -16,6 +16,8 @@ from pipelines.local_pool.process_identity import process_start
 
 log = logging.getLogger(__name__)
 
+DATA_LOCK = "_headgate_pool"
+
 GONE_S = 5.0
 """Longest wait for the lock of a server that is gone by its id: the files of a killed process are closed last."""
 
@@ -34,7 +36,7 @@ def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
             try:
                 data.mkdir(parents=True, exist_ok=True)
                 other = f"the server of another home over {data}"
-                locks.append(held.enter_context(_locked(data / "_headgate_pool", other)))
+                locks.append(held.enter_context(_locked(data / DATA_LOCK, other)))
             except OSError as error:
                 log.warning("%s is not locked by the server, because it cannot be written: %s", data, error)
         yield tuple(locks)
@@ -45,6 +47,26 @@ def name_holder(locks: tuple[int, ...], pid: int) -> None:
     for lock in locks:
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(pid).encode("ascii"), 0)
+
+
+def server_over(data: Path) -> int | None:
+    """Return the process id of the server over a data folder: 0 where it has not written it, None where there is none.
+
+    A server that is just being started has not, and one that was just killed still holds its lock: both are waited for.
+    """
+    try:
+        descriptor = os.open(data / DATA_LOCK, os.O_RDONLY)
+    except OSError:
+        # No server of ours has ever run here, or nobody can start anything here either.
+        return None
+    try:
+        _take(descriptor, fcntl.LOCK_SH)
+    except BlockingIOError:
+        pid = _holder(descriptor)
+        return int(pid) if pid.isdigit() else 0
+    finally:
+        os.close(descriptor)
+    return None
 
 
 @contextmanager
@@ -64,12 +86,12 @@ def _locked(place: Path, what: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _take(descriptor: int) -> None:
+def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> None:
     """Take a lock; raises BlockingIOError where a process that lives has it, or a child of one that does not."""
     ends_at = time.monotonic() + GONE_S
     while True:
         try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             pid = _holder(descriptor)
             if not pid.isdigit() or process_start(int(pid)) or time.monotonic() > ends_at:

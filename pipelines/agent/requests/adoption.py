@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from core.model.errors import HeadgateError, PoolUnreachable, Refused
@@ -16,8 +17,10 @@ from pipelines.agent.runs.trash_moves import places_of
 from pipelines.agent.runs.unreadable_run import end_unreadable
 from pipelines.agent.table_identities import register_again
 from pipelines.agent.version_tables import pointer_of
+from pipelines.local_pool.connect_server import LocalPool
+from pipelines.local_pool.server_locks import server_over
 from pipelines.storage.registry_records import read_record
-from pipelines.storage.world_mark import TableFolder, table_folders
+from pipelines.storage.world_mark import TableFolder, read_mark, table_folders
 from state.row_types import Deployment, RunRow
 
 log = logging.getLogger(__name__)
@@ -38,13 +41,19 @@ class Adoption:
         self._rebuild = RegistryRebuild(world)
 
     def findings(self) -> dict[str, Any]:
-        """Describe what is in doubt, and what an adoption does with each statement, folder and query that is there."""
+        """Describe what is in doubt, and what an adoption does with each statement, folder and query that is there.
+
+        Raises Refused while a server of another home runs over the data folder.
+        """
         found = self._rebuild.found()
+        doubt = self._doubt(found)
+        if doubt:
+            self._refuse_beside_another_server()
         taken = {(one.table, one.version) for one in found}
         known = [d for d in self._statements() if (d.table, d.version) not in taken]
         overtaken = {run.id for run in self._overtaken(found)}
         return {
-            "doubt": self._doubt(found),
+            "doubt": doubt,
             "lines": [
                 *(f"{query_name(d.table, d.version)}: {self._verdict(d)}" for d in known),
                 *(one.line for one in found),
@@ -67,13 +76,15 @@ class Adoption:
         }
 
     def carry_out(self, confirm: str) -> dict[str, Any]:
-        """Adopt; raises Refused where nothing is in doubt, ConfirmationNeeded without the typed text.
+        """Adopt; raises Refused where nothing is in doubt, or while a server of another home runs over the data folder,
+        and ConfirmationNeeded without the typed text.
 
         The mark comes last: an agent that is killed before it finds the same doubt, and adopts again.
         """
         found = self._rebuild.found()
         if not (doubt := self._doubt(found)):
             raise Refused("nothing is in doubt: there is nothing to adopt")
+        self._refuse_beside_another_server()
         require_confirmation(confirmation_for_adoption(self._world.layout.environment.name), confirm)
         for folder in self._unknown_folders(found):
             self._world.ledger.take_version(TableName(folder.table), folder.version)
@@ -91,6 +102,25 @@ class Adoption:
         epoch = self._world.identity.adopt(take_over)
         self._world.event("world", f"adopted as epoch {epoch}", detail="; ".join((doubt, *left)))
         return {"epoch": epoch, "doubt": doubt, "left": left}
+
+    def _refuse_beside_another_server(self) -> None:
+        """Raise Refused while a server of another home runs over the data folder: its statements go on writing there.
+
+        That of this home may run: the queries of a lost or restored ledger are found in it, and go on.
+        """
+        layout, home = self._world.layout, self._world.places.home
+        pid = server_over(Path(layout.data))
+        if pid is None or pid == LocalPool(home, layout.environment.pool).pid:
+            return
+        mark = read_mark(layout.data)
+        theirs = mark.home if mark and mark.home != home else ""
+        whose = f"the server of {theirs}" if theirs else "a server that this home does not know"
+        down = f"headgate down for {theirs}, or " if theirs else ""
+        raise Refused(
+            f"{f'process {pid}' if pid else 'a process'}, {whose}, runs over {layout.data} at this moment: two worlds "
+            "would write the same checkpoints",
+            remedy=f"{down}kill {pid or 'it'}, if nothing needs it; then headgate adopt again",
+        )
 
     def _doubt(self, found: tuple[FoundVersion, ...]) -> str:
         """Explain why the world is in doubt, or which statement carries another epoch, machine or record.

@@ -1,8 +1,12 @@
 """A world that was restored, cloned or moved is noticed and said, and nothing starts until it is adopted."""
 
+import fcntl
 import json
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ from pipelines.agent.deployment_lifecycle import start
 from pipelines.agent.reconciler import Reconciler
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.world_identity import WorldIdentity, difference
+from pipelines.local_pool.process_identity import process_start
 from pipelines.storage.world_mark import MARK_FILE, WorldMark, read_mark
 from state.backup import back_up, restore
 from state.emergency_journal import EmergencyJournal
@@ -254,6 +259,53 @@ def test_an_adoption_says_what_it_does_asks_and_begins_an_epoch(doubted: AgentCo
     assert mark is not None and (mark.epoch, mark.count) == (2, facts.mark)
     with pytest.raises(Refused, match="nothing is in doubt"):
         adoption.carry_out("dev adopt")
+
+
+@contextmanager
+def server_over_data(world: AgentContext, home: str, recorded_in: str = "") -> Iterator[int]:
+    """Run a process that holds the data folder's lock as the server of a home, and end it; yields its id.
+
+    Its record may lie in another home, which is a copy.
+    """
+    with open(Path(world.layout.data, "_headgate_pool"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [sys.executable, "-c", "import time; time.sleep(600)"]
+        server = subprocess.Popen(command, pass_fds=(lock.fileno(),))
+        lock.write(str(server.pid))
+    record = {"marker": "m", "port": 1, "pid": server.pid, "started": process_start(server.pid), "home": home}
+    Path(recorded_in or home).mkdir(parents=True, exist_ok=True)
+    Path(recorded_in or home, "pool.json").write_text(json.dumps(record))
+    try:
+        yield server.pid
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_nothing_is_adopted_while_a_server_of_another_home_runs_over_the_data_folder(
+    doubted: AgentContext, tmp_path: Path
+) -> None:
+    doubted.places = replace(doubted.places, home=str(tmp_path / "copy"))
+    adoption, theirs = Adoption(doubted), str(tmp_path / "living")
+    mark = Path(doubted.layout.data, MARK_FILE)
+    mark.write_text(json.dumps(json.loads(mark.read_text()) | {"home": theirs}))
+    with server_over_data(doubted, theirs, recorded_in=doubted.places.home) as pid:
+        for act in (adoption.findings, lambda: adoption.carry_out("dev adopt")):
+            with pytest.raises(Refused, match=f"process {pid}, the server of {theirs}, runs over ") as refused:
+                act()
+            assert refused.value.remedy.startswith(f"headgate down for {theirs}, or kill {pid}, if nothing")
+        mark.unlink()
+        with pytest.raises(Refused, match=f"process {pid}, a server that this home does not know,"):
+            adoption.findings()
+    assert doubted.ledger.facts().epoch == 1
+    assert adoption.findings()["doubt"] and adoption.carry_out("dev adopt")["epoch"] == 2
+
+
+def test_the_server_of_this_home_may_run_while_its_world_is_adopted(doubted: AgentContext, tmp_path: Path) -> None:
+    doubted.places = replace(doubted.places, home=str(tmp_path / "ours"))
+    with server_over_data(doubted, doubted.places.home):
+        assert Adoption(doubted).findings()["doubt"]
+        assert Adoption(doubted).carry_out("dev adopt")["epoch"] == 2
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from core.model.errors import PoolUnreachable
 from pipelines.local_pool import server_locks as module
-from pipelines.local_pool.server_locks import server_locks
+from pipelines.local_pool.server_locks import server_locks, server_over
 
 
 def held_by(home: Path, pid: int) -> int:
@@ -61,3 +61,22 @@ def test_a_server_that_lives_is_named_at_once_and_what_a_dead_one_has_left_after
     with pytest.raises(PoolUnreachable, match="is a server of this home"), server_locks(tmp_path, None):
         pass
     os.close(lock)
+
+
+def test_a_server_over_a_data_folder_is_told_by_its_lock_and_not_by_what_is_written_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GONE_S", 0.1)
+    assert server_over(tmp_path) is None and not list(tmp_path.iterdir()), "a look creates nothing"
+    place = tmp_path / "_headgate_pool"
+    place.write_text(str(os.getpid()))
+    assert server_over(tmp_path) is None
+    with open(place, "r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert server_over(tmp_path) == os.getpid()
+        lock.truncate(0)
+        assert server_over(tmp_path) == 0
+        lock.write(str(gone := a_dead_process()))
+        lock.flush()
+        assert server_over(tmp_path) == gone, "of another machine, or a child holds it"
+    assert server_over(tmp_path) is None
