@@ -71,8 +71,7 @@ class WorldIdentity:
         if self._written is None:
             self._doubt = self._compared(found)
         elif found != self._written and found is not None:
-            whose = f"ledger {found.ledger} in {found.home}"
-            self._doubt = f"another agent, of {whose} on machine {found.machine}, uses {self._data} at this moment"
+            self._doubt = rewritten(self._written, found)
         if self._doubt != self._recorded:
             self._record()
         if not self._doubt:
@@ -119,6 +118,16 @@ class WorldIdentity:
             log.error("nothing is started: %s", self._doubt)
             event = EventRow(0, self._clock(), "", 0, "world", self._doubt, "headgate adopt", fingerprint=self._doubt)
             self._ledger.add_event(event)
+
+
+def rewritten(left: WorldMark, found: WorldMark) -> str:
+    """Describe a mark that is not as this agent has left it; whether the one who wrote it still serves is not known."""
+    if replace(found, count=left.count) == left:
+        stands = f"it stands at {found.count}, and was left at {left.count}"
+        return f"the mark of the data folder was replaced while this agent served: {stands}"
+    machine = f" on machine {found.machine}" if found.machine not in ("", left.machine) else ""
+    who = f"ledger {found.ledger} of {found.home}{machine}, epoch {found.epoch}"
+    return f"the data folder was taken over, while this agent served, by {who}"
 
 
 def difference(ours: WorldMark, found: WorldMark | None) -> str:

@@ -155,18 +155,34 @@ def test_a_new_ledger_over_an_old_data_folder_is_noticed(place: Place) -> None:
     )
 
 
-def test_a_second_agent_on_the_data_folder_is_noticed_while_the_first_serves(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"ledger": "f24a", "home": "/other", "epoch": 2},
+            "the data folder was taken over, while this agent served, by ledger f24a of /other, epoch 2",
+        ),
+        (
+            {"ledger": "f24a", "home": "/other", "machine": "m-2"},
+            "the data folder was taken over, while this agent served, by ledger f24a of /other on machine m-2, epoch 1",
+        ),
+        (
+            {"count": 99},
+            "the mark of the data folder was replaced while this agent served: it stands at 99, and was left at 4",
+        ),
+    ],
+)
+def test_who_took_the_data_folder_over_is_said_and_not_whether_they_still_serve(
+    changed: dict[str, Any], said: str, place: Place
+) -> None:
     with create_or_open(place.home / "ledger.db", environment_row()) as ledger:
         identity = place.identity(ledger)
         identity.keep()
-        theirs = read_mark(str(place.data))
-        assert theirs is not None
-        (place.data / MARK_FILE).write_text(
-            json.dumps({**json.loads((place.data / MARK_FILE).read_text()), "count": 99})
-        )
+        mark = place.data / MARK_FILE
+        mark.write_text(json.dumps(json.loads(mark.read_text()) | changed))
         identity.keep()
-        assert "another agent" in identity.doubt
-        with pytest.raises(Refused, match="another agent"):
+        assert identity.doubt == said
+        with pytest.raises(Refused, match="nothing is started: the "):
             identity.refuse_doubt()
 
 
