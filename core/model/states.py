@@ -57,7 +57,7 @@ STATES_WORST_FIRST = (
     State.ABSENT, State.COMPLETED, State.RUNNING,
 )  # fmt: skip
 TRENDS_WORST_FIRST = (
-    Trend.STALLED, Trend.STARVED, Trend.GROWING, Trend.DRAINING, Trend.STEADY, Trend.IDLE, Trend.UNKNOWN,
+    Trend.STALLED, Trend.STARVED, Trend.GROWING, Trend.DRAINING, Trend.STEADY, Trend.UNKNOWN, Trend.IDLE,
 )  # fmt: skip
 """What is shown of many: the first of these that one of them has."""
 
@@ -89,3 +89,8 @@ def summary_state(states: Collection[State]) -> State:
 def worst_trend(trends: Iterable[Trend]) -> Trend:
     """Return the one trend that is shown of many; unknown of none."""
     return min(trends, key=TRENDS_WORST_FIRST.index, default=Trend.UNKNOWN)
+
+
+def counts_for_many(trend: Trend, state: State, lag_rows: int | None) -> bool:
+    """Return whether a trend counts for what is shown of many: unknown does not, where no input can wait."""
+    return trend is not Trend.UNKNOWN or (lag_rows != 0 and state is not State.ABSENT)

@@ -8,6 +8,7 @@ from core.model.states import (
     State,
     Trend,
     WantedState,
+    counts_for_many,
     stays_at_rest,
     summary_state,
     worst_trend,
@@ -30,6 +31,15 @@ def test_one_of_many_trends_is_the_worst() -> None:
         pair = TRENDS_WORST_FIRST[better], TRENDS_WORST_FIRST[worse]
         assert worst_trend(pair) is TRENDS_WORST_FIRST[min(better, worse)]
     assert worst_trend(()) is Trend.UNKNOWN
+
+
+def test_many_are_idle_only_where_no_input_can_wait_for_those_without_a_trend() -> None:
+    unknown = [(State.STARTING, 4000, True), (State.STOPPED, None, True), (State.STOPPED, 0, False),
+               (State.ABSENT, None, False)]  # fmt: skip
+    for state, lag_rows, counts in unknown:
+        found = [(Trend.IDLE, State.RUNNING, 0), (Trend.UNKNOWN, state, lag_rows)]
+        trend = worst_trend(one[0] for one in found if counts_for_many(*one))
+        assert trend is (Trend.UNKNOWN if counts else Trend.IDLE)
 
 
 def test_only_what_has_ended_and_is_wanted_stopped_stays_at_rest() -> None:

@@ -70,6 +70,13 @@ def test_what_was_never_measured_is_not_known(shop: Any, capsys: pytest.CaptureF
     assert (q["lag_rows"], q["lag_unknown"], q["behind_s"], q["trend"]) == (None, 1, None, "unknown")
 
 
+def test_a_product_in_which_rows_wait_is_not_idle(shop: Any, measured: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    idle = measured("a", trend="idle", lag_rows=0)
+    for lag_rows, trend in ((4000, "unknown"), (0, "idle")):
+        shop.put_measurements([idle, measured("b", trend="unknown", lag_rows=lag_rows)])
+        assert written(["health", "p"], capsys)["products"][0]["trend"] == trend
+
+
 def test_people_see_products_layers_and_failures(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["health", "p"]) == 0
     said = capsys.readouterr()

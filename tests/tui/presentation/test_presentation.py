@@ -104,6 +104,19 @@ def test_the_tree_goes_from_products_to_layers_to_tables_and_rolls_up_the_worst(
     assert layers == ["sources", "intermediates", "facts"]
 
 
+def test_a_branch_in_which_rows_wait_is_not_idle() -> None:
+    backend = FakeBackend()
+    for one in backend.current.statements:
+        backend.change(one.table, trend="idle", lag_rows=0, state="running")
+    idle = make_ledger_view(backend.current)
+    kitchen = next(entry for entry in by_product(idle, frozenset(), ALL, force_open=False) if entry.name == "kitchen")
+    assert health_of(kitchen, idle).trend is Trend.IDLE
+    backend.change("oven_load", trend="unknown", lag_rows=4000, state="starting")
+    assert health_of(kitchen, make_ledger_view(backend.current)).trend is Trend.UNKNOWN
+    backend.change("oven_load", lag_rows=0, state="stopped")
+    assert health_of(kitchen, make_ledger_view(backend.current)).trend is Trend.IDLE
+
+
 def test_a_closed_branch_hides_what_is_below_and_a_filter_opens_it() -> None:
     closed = frozenset({"product:kitchen"})
     assert "oven_load" not in {entry.id for entry in by_product(VIEW, closed, ALL, force_open=False)}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from core.model.states import STATES_WORST_FIRST, State, Trend, worst_trend
+from core.model.states import STATES_WORST_FIRST, State, Trend, counts_for_many, worst_trend
 from core.project.model import layer_place
 from state.registry import StatementLine
 from tui.presentation.styling.glyphs import parse_state, parse_trend
@@ -29,7 +29,7 @@ class ProductHealth:
     states: Mapping[State, int]
     """Worst first, without zeros."""
     trend: Trend
-    """The worst of them."""
+    """The worst of them; idle only where nothing waits for any of them."""
     lag_rows: int | None
     """Sum of those that are known; None where none is."""
     lag_unknown: int
@@ -147,7 +147,9 @@ def _sum(
             lag += line.lag_rows
         if line.behind_s is not None:
             behind = max(behind or 0.0, line.behind_s)
-        trends.add(parse_trend(line.trend or ""))
+        trend = parse_trend(line.trend or "")
+        if counts_for_many(trend, state, line.lag_rows):
+            trends.add(trend)
         if state in FAILING:
             failing.append(line)
     count = sum(states.values())

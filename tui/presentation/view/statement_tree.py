@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from core.model.names import TableName
-from core.model.states import State, Trend, summary_state, worst_trend
+from core.model.states import State, Trend, counts_for_many, summary_state, worst_trend
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 
 LAYER_NAMES = {
@@ -62,7 +62,8 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
             continue
         total += 1
         states[statement.state] = states.get(statement.state, 0) + 1
-        trends.add(statement.trend)
+        if counts_for_many(statement.trend, statement.state, statement.lag_rows):
+            trends.add(statement.trend)
         errors += statement.errors
         if statement.line.behind_s is not None:
             behind = max(behind or 0.0, statement.line.behind_s)
