@@ -2,9 +2,9 @@
 
 One condition for each word; the first that holds is the word:
 
-unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, or counters that went back, begin a new row),
-          the newest sample older than 3 intervals, or no lag in it. Never with a number. Also where input waits and
-          nothing was committed since the start, and where nothing has shown what `steady` says: the pool does not
+unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, counters that went back, or a stop begin a new
+          row), the newest sample older than 3 intervals, or no lag in it. Never with a number. Also where input waits
+          and nothing was committed since the start, and where nothing has shown what `steady` says: the pool does not
           answer, or it does not run and was not looked at six times since its last commit.
 starved   It runs, and a parent is missing (gone, replaced), or a parent that is a statement is absent, stopped, failed
           or silent, and there is no backlog left that takes more than 15 s and 3 triggers to work off, nor rows that
@@ -86,20 +86,23 @@ def lag_trend(
     by_files: bool = False,
     behind_s: float | None = None,
     proven: bool = True,
+    rests_since: float | None = None,
 ) -> LagTrend:
     """Judge where a statement's lag is going, from samples about `interval_s` apart, oldest first.
 
     `previous` is the last word said of it: it takes more to leave `growing` or `draining` than to stay.
     `commit_age_s` is since the newest commit or the start after it, None when nothing was committed;
     `watermark_age_s` is since the watermark last moved or the statement was last starved, None without one.
-    `by_files` says that a batch is limited in
-    files: then files tell how long it takes. `behind_s` is the age of the oldest input that waits, None where a source
-    does not know it: then rows alone are judged. `proven` says that it has committed since its start.
+    `by_files` says that a batch is limited in files: then files tell how long it takes. `behind_s` is the age of the
+    oldest input that waits, None where a source does not know it: then rows alone are judged. `proven` says that it has
+    committed since its start. `rests_since` is when it took its state: what does not run is judged since then.
     """
+    working = state in MAY_WORK
+    if rests_since is not None and not working:
+        samples = [sample for sample in samples if sample.at >= rests_since]
     series = sample_series(samples, now, interval_s)
     if series is None:
         return LagTrend(Trend.UNKNOWN, reason="too few consecutive samples")
-    working = state in MAY_WORK
     # What stands still of itself lacks nothing: it waits for whoever starts it.
     needed = parents if working else ()
     if gone := [parent.table for parent in needed if parent.missing]:

@@ -47,6 +47,8 @@ class _Replayed:
     watch: FaultWatch = field(default_factory=FaultWatch)
     watermark: str = ""
     watermark_at: float | None = None
+    state: str = ""
+    state_since: float = 0.0
 
 
 def replay(path: Path, objectives: Mapping[str, str]) -> tuple[dict[str, float], list[Said]]:
@@ -83,6 +85,8 @@ def _judge(fields: list[str], known: dict[str, _Replayed], objective: str) -> Sa
     of = known[table]
     if fields[13] and fields[13] != of.watermark:
         of.watermark, of.watermark_at = fields[13], at
+    if state != of.state:
+        of.state, of.state_since = state, at
     of.samples.append(Point(at, _whole(rows), _whole(files), _whole(batch_ms), _whole(produced), _whole(consumed)))
     parents = tuple(_parent(source, known) for source in fields[15:])
     missing = tuple(parent.table for parent in parents if parent.missing)
@@ -93,6 +97,7 @@ def _judge(fields: list[str], known: dict[str, _Replayed], objective: str) -> Sa
         previous=of.previous, commit_age_s=at - max(committed, started or 0.0) if committed is not None else None,
         watermark_age_s=at - of.watermark_at if of.watermark_at is not None else None, by_files=fields[14] == "1",
         behind_s=lag.behind_s, proven=committed is not None and committed >= (started or 0.0),
+        rests_since=of.state_since,
     )  # fmt: skip
     of.previous = judged.trend
     if judged.trend is Trend.STARVED and of.watermark_at is not None:

@@ -108,6 +108,8 @@ class Watch:
     samples: list[Point] = field(default_factory=list)
     said: list[tuple[float, LagTrend, int]] = field(default_factory=list)
     """When, what, and the lag then."""
+    changed_at: float = 0.0
+    """When it took its state."""
 
     def look(self, seconds: float) -> list[tuple[float, LagTrend, int]]:
         """Watch for a while; returns what was said meanwhile."""
@@ -131,5 +133,6 @@ class Watch:
             trigger_s=model.trigger_s,
             previous=self.said[-1][1].trend if self.said else Trend.UNKNOWN,
             commit_age_s=model.now - model.committed_at if model.committed_at else None,
+            rests_since=self.changed_at,
         )
         self.said.append((model.now, found, model.lag))

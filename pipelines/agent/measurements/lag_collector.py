@@ -268,6 +268,7 @@ class LagCollector:
             watermark_age_s=now - history.watermark_at if history.watermark_at else None,
             behind_s=behind_s,
             proven=bool(found and found.committed_at and found.committed_at >= (deployment.started_at or 0.0)),
+            rests_since=deployment.state_since,
             by_files=any(_is_limited_in_files(read) for read in self._reads_of(deployment)),
         )
 

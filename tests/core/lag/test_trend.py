@@ -210,7 +210,7 @@ def test_stopped_statement_grows_while_its_parent_produces_and_drains_once_it_ru
     watch = Watch(limited(seed, trigger_s))
     watch.look(120)
     watch.model.running, watch.state = False, State.STOPPED
-    changed = watch.model.now
+    changed = watch.changed_at = watch.model.now
     said = watch.look(300)
     assert set(words(said, SETTLED_S, changed)) == {"growing"}
     assert 80 < (said[-1][1].rate_rows_s or 0) < 120
@@ -341,6 +341,21 @@ def test_what_does_not_run_is_called_steady_once_it_was_looked_at_six_times(stat
         for seen in (11, 14, 15)
     ]
     assert said == [Trend.UNKNOWN, Trend.UNKNOWN, Trend.STEADY]
+
+
+@pytest.mark.parametrize("arrives, later", [(0, Trend.STEADY), (20, Trend.GROWING)])
+def test_what_was_stopped_is_judged_by_what_came_since(arrives: int, later: Trend) -> None:
+    """Its batch had run for minutes when it was stopped: what came meanwhile was `growing` with nothing arriving."""
+    came = [20 * n if n < 30 else 600 + arrives * (n - 30) for n in range(45)]
+    points = [Point(5.0 * n, rows - 20, 1, None, rows, 20 if n else 0) for n, rows in enumerate(came)]
+
+    def said(seen: int, **known: float) -> Trend:
+        return lag_trend(
+            points[:seen], points[seen - 1].at, interval_s=5.0, state=State.STOPPED, parents=(), trigger_s=5.0, **known
+        ).trend
+
+    assert said(32) is Trend.GROWING, "by what came while it ran"
+    assert [said(seen, rests_since=150.0) for seen in (32, 35, 36, 45)] == [Trend.UNKNOWN, Trend.UNKNOWN, later, later]
 
 
 def test_lag_in_files_has_a_trend_and_an_eta_but_no_rate_in_rows() -> None:

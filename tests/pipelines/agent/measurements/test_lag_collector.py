@@ -84,6 +84,22 @@ def test_a_new_agent_goes_on_from_the_samples_of_the_one_before(measured: AgentC
     assert rounds(measured, LagCollector(measured), 4) == "growing"
 
 
+def test_a_new_agent_says_nothing_of_what_is_stopped_by_what_was_measured_while_it_ran(measured: AgentContext) -> None:
+    assert rounds(measured, LagCollector(measured), 9) == "growing"
+
+    class Stopped(Files):
+        def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+            n = next(self.looks)
+            return (
+                SourceLag(LANDED, n, 100 * n, 100 * n, True, 5.0 * n, produced_rows=90 + 100 * n, consumed_rows=90),
+            )
+
+    measured.files = Stopped(count(9))  # type: ignore[assignment]
+    measured.ledger.update_deployment(A, 1, state="stopped", wanted="stopped", state_since=measured.clock() + 1.0)
+    again = LagCollector(measured)
+    assert [rounds(measured, again, 1) for _ in range(6)] == ["unknown"] * 5 + ["growing"]
+
+
 def test_input_that_waits_for_longer_than_the_objective_is_a_fault_that_a_new_agent_goes_on_saying(
     measured: AgentContext,
 ) -> None:
