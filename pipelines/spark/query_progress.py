@@ -15,7 +15,7 @@ class QueryProgress:
     in_rows: int | None = None
     """Rows read in this batch, summed over the sources: there is no such field at the top."""
     in_rows_s: float | None = None
-    """Rows that arrived per second, summed over the sources."""
+    """Rows that arrived per second, summed over the sources; None of a first batch, which no time passed before."""
     out_rows_s: float | None = None
     """Rows processed per second, summed over the sources."""
     batch_ms: int | None = None
@@ -39,11 +39,13 @@ def query_progress_from_json(progress: Mapping[str, Any]) -> QueryProgress:
     }
     total = durations.pop("triggerExecution", None)
     watermark = str((progress.get("eventTime") or {}).get("watermark") or "")
+    in_rows, in_rows_s = _sum_int(sources, "numInputRows"), _sum(sources, "inputRowsPerSecond")
     return QueryProgress(
         batch=_int(progress.get("batchId")),
         at=str(progress.get("timestamp") or ""),
-        in_rows=_sum_int(sources, "numInputRows"),
-        in_rows_s=_sum(sources, "inputRowsPerSecond"),
+        in_rows=in_rows,
+        # Spark divides the rows of a first batch by an endless time.
+        in_rows_s=None if in_rows and in_rows_s == 0 else in_rows_s,
         out_rows_s=_sum(sources, "processedRowsPerSecond"),
         batch_ms=total if total is not None else _int(progress.get("batchDuration")),
         durations=durations,

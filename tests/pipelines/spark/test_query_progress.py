@@ -44,5 +44,14 @@ def test_rates_of_a_first_batch_are_unknown() -> None:
     assert query_progress_from_json(first) == QueryProgress(in_rows=3)
 
 
+def test_what_arrived_before_a_first_batch_that_read_rows_is_unknown_and_not_zero() -> None:
+    read = {"numInputRows": 535, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 107.0}
+    none = {"numInputRows": 0, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0}
+    first = query_progress_from_json({"sources": [read, none]})
+    assert (first.in_rows, first.in_rows_s, first.out_rows_s) == (535, None, 107.0)
+    waited = query_progress_from_json({"sources": [none, none]})
+    assert (waited.in_rows_s, waited.out_rows_s) == (0.0, 0.0)
+
+
 def test_the_epoch_is_no_watermark() -> None:
     assert query_progress_from_json({"eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}).watermark == ""
