@@ -12,7 +12,7 @@ from state.row_types import Deployment, Measurement
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.statement_output import check_fail_on, short_or_dash, statement_as_json
-from tui.presentation.styling.value_formatting import long_duration, rate, short_duration, short_number
+from tui.presentation.styling.value_formatting import batch_took, long_duration, rate, short_duration, short_number
 from tui.presentation.view.table_files import held_parts, input_facts, log_words, written_as
 
 
@@ -99,7 +99,7 @@ def _batch_words(m: Measurement) -> str:
     """Write the newest committed batch and how long it took, which nobody knows before the first one since a start."""
     if m.batch is None:
         return "none committed yet"
-    took = "its duration is known from the next one on" if m.batch_ms is None else f"{m.batch_ms} ms"
+    took = "its duration is known from the next one on" if m.batch_ms is None else batch_took(m.batch_ms)
     return f"{short_number(m.batch)}  {took}"
 
 

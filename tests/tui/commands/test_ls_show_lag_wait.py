@@ -144,6 +144,17 @@ def test_the_sql_of_a_statement_is_shown_without_its_secrets(
     assert capsys.readouterr().out == "SELECT *\nFROM STREAM t WITH ('api.token' = '*****')\n"
 
 
+def test_show_says_how_long_a_batch_took_as_the_console_does(
+    shop: Any, measured: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for took_ms, words in ((104_684, "104.7 s"), (None, "its duration is known from the next one on")):
+        shop.put_measurements([measured("a", batch=3, batch_ms=took_ms, in_rows_s=None, out_rows_s=107.0)])
+        assert exit_codes.run_command_line(["show", "a"]) == 0
+        shown = capsys.readouterr().out
+        assert f"batch       3  {words}\n" in shown
+        assert "rates       in -  out 107/s\n" in shown
+
+
 def test_show_takes_one_version(shop: Any, deployed: Any, measured: Any, capsys: pytest.CaptureFixture[str]) -> None:
     shop.put_deployment(deployed("a", version=2, active=False, state="starting"))
     shop.put_measurements([measured("a", version=2, lag_rows=77)])

@@ -13,7 +13,7 @@ from tui.presentation.screen_content.statement_rows import RowContext, age_words
 from tui.presentation.styling.diff_highlighting import colour_sql
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line, shorten, wrap
-from tui.presentation.styling.value_formatting import long_duration, long_number, moment, rate, short_size
+from tui.presentation.styling.value_formatting import batch_took, long_duration, long_number, moment, rate, short_size
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 from tui.presentation.view.statement_tree import TreeRow, tables_of
 
@@ -63,7 +63,6 @@ def inspector_lines(
 def _measurement_lines(statement: StatementView, measurement: Measurement, look: RowContext) -> tuple[Line, ...]:
     words = statement.trend_words(measurement)
     trend = f"   {look.glyphs.trends[statement.trend]} {words}"
-    batch = "-" if measurement.batch_ms is None else f"{measurement.batch_ms / 1000:.1f} s"
     state = "none" if measurement.state_rows is None else f"{long_number(measurement.state_rows)} rows"
     lines = [
         line(
@@ -76,7 +75,11 @@ def _measurement_lines(statement: StatementView, measurement: Measurement, look:
         line(
             (" in       ", Tone.DIM), rate(measurement.in_rows_s), ("   out ", Tone.DIM), rate(measurement.out_rows_s)
         ),
-        line((" batch    ", Tone.DIM), batch, (f" of a {statement.line.trigger} trigger", Tone.DIM)),
+        line(
+            (" batch    ", Tone.DIM),
+            batch_took(measurement.batch_ms),
+            (f" of a {statement.line.trigger} trigger", Tone.DIM),
+        ),
         line(
             (" state    ", Tone.DIM),
             state,

@@ -26,6 +26,7 @@ from tui.presentation.styling.diff_highlighting import colour_sql, difference
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, parse_state, sparkline
 from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
 from tui.presentation.styling.value_formatting import (
+    batch_took,
     clock,
     long_duration,
     long_number,
@@ -222,10 +223,9 @@ def _batch_line(
     statement: StatementView, measurement: Measurement, facts: StatementDetails, look: RowContext, room: int
 ) -> Line:
     batches = [None if one.batch_ms is None else float(one.batch_ms) for one in facts.samples]
-    took = "-" if measurement.batch_ms is None else f"{measurement.batch_ms / 1000:.1f} s"
     return line(
         (" batch  ", Tone.DIM),
-        left(took, 7),
+        left(batch_took(measurement.batch_ms), 7),
         (sparkline(batches, room - 8, look.glyphs.levels), Tone.ACCENT),
         (f"  trigger {statement.line.trigger}", Tone.DIM),
     )

@@ -8,7 +8,7 @@ from state.registry import StatementLine
 from state.row_types import Measurement
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, Glyphs, parse_state, parse_trend
 from tui.presentation.styling.styled_text import Line, Span, Tone, left, line, right, shorten, width_of
-from tui.presentation.styling.value_formatting import age, rate, short_duration, short_number
+from tui.presentation.styling.value_formatting import age, batch_took, rate, short_duration, short_number
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 from tui.presentation.view.statement_tree import TreeRow, health_of
 
@@ -268,8 +268,7 @@ def _errors(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
 
 
 def _batch(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
-    millis = statement.line.batch_ms
-    return ("-" if millis is None else f"{millis / 1000:.1f} s"), Tone.PLAIN
+    return batch_took(statement.line.batch_ms), Tone.PLAIN
 
 
 def _in(statement: StatementView, _: RowContext) -> tuple[str, Tone]:

@@ -43,6 +43,11 @@ def took(seconds: float | None) -> str:
     return f"{round(seconds)} s" if seconds < 60 else long_duration(seconds)
 
 
+def batch_took(batch_ms: int | None) -> str:
+    """Write how long a batch took: 104.7 s; `-` when it is not known."""
+    return "-" if batch_ms is None else f"{batch_ms / 1000:.1f} s"
+
+
 def clock(at: float | None) -> str:
     """Write a moment of today as 14:02:11 in local time."""
     return "" if at is None else time.strftime("%H:%M:%S", time.localtime(at))
