@@ -160,7 +160,8 @@ class LagCollector:
             lag_rows=lag.rows,
             lag_files=lag.files,
             lag_bytes=lag.bytes,
-            in_rows_s=rates[0],
+            # How long a first batch takes, which has no rate, says nothing of what is usual: as one that read nothing.
+            in_rows_s=0.0 if rates[0] is None and rates[1] is not None else rates[0],
             out_rows_s=rates[1],
             batch_ms=progress.batch_ms if progress else None,
             produced_rows=_sum(position.produced_rows for position in positions),

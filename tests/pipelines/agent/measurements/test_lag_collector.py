@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ledger_rows import deployment_row
 
+from core.lag.liveness import usual_batch_s
 from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.ports.spark import ReportedQuery
@@ -151,6 +152,18 @@ def test_rates_of_a_statement_that_does_nothing_are_not_those_of_its_last_batch(
     LagCollector(measured).round(tuple(measured.ledger.deployments()), (query,))
     (found,) = (one for one in measured.ledger.measurements() if one.table == A)
     assert (found.in_rows_s, found.out_rows_s) == rates
+
+
+def test_a_first_batch_has_no_rate_and_its_time_is_not_usual(measured: AgentContext) -> None:
+    measured.ledger.update_deployment(A, 1, state="running")
+    sources = [{"numInputRows": 90, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 30.0}]
+    progress = {"batchId": 0, "batchDuration": 9000, "sources": sources}
+    LagCollector(measured).round(
+        tuple(measured.ledger.deployments()), (ReportedQuery("a@v1", "q", "r1", True, progress=progress),)
+    )
+    found = measured.ledger.measurement(A, 1)
+    assert found is not None and (found.in_rows_s, found.out_rows_s) == (None, 30.0)
+    assert usual_batch_s(measured.ledger.samples(A, 1)) is None
 
 
 def test_a_new_agent_is_given_what_the_one_before_has_folded_every_five_minutes(measured: AgentContext) -> None:
