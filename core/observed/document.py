@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -190,13 +190,28 @@ def _twice(word: str, remedy: str, where: Where | None) -> Problem:
 def _refuse_deep_and_aliases(text: str) -> None:
     """Raise ValueError by what the parser says one by one: to put it together, libyaml recurses."""
     deep = 0
-    for event in yaml.parse(text, Loader=_LOADER):
+    for event in _events(text):
         deep += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.AliasEvent):
             raise ValueError(f"line {line} has a YAML alias (*): write out the value")
         if deep > _MOST_LEVELS:
-            raise ValueError(f"line {line} is nested deeper than {_MOST_LEVELS} levels")
+            raise _too_deep(line)
+
+
+def _events(text: str) -> Iterator[Any]:
+    """Yield what the parser says; raises ValueError where libyaml, which reads ahead, has a bound of its own (PyYAML
+    6.0.4: 1,000 levels)."""
+    try:
+        yield from yaml.parse(text, Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        if error.problem_mark is not None and "nesting depth" in (error.problem or ""):
+            raise _too_deep(error.problem_mark.line + 1) from error
+        raise
+
+
+def _too_deep(line: int) -> ValueError:
+    return ValueError(f"line {line} is nested deeper than {_MOST_LEVELS} levels")
 
 
 class _Loader(_LOADER):  # type: ignore[misc]  # a class of PyYAML's extension, which has no types
