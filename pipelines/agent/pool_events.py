@@ -25,7 +25,7 @@ class PoolEvents:
     def __init__(
         self, ledger: Ledger, whose: str, monotonic: Callable[[], float], clock: Callable[[], float] = time.time
     ) -> None:
-        """Tell of `whose`, as it is named in a sentence."""
+        """Record no outage yet of the pool that a sentence names as `whose`."""
         self._ledger = ledger
         self._whose = whose
         self._monotonic = monotonic
@@ -83,7 +83,7 @@ class PoolEvents:
             self._tell()
 
     def _started(self) -> str:
-        """Say how many statements the reconciler starts now; empty where it starts none."""
+        """Return how many statements the reconciler starts now, as a clause; empty where it starts none."""
         if not self._lost_queries or self._ledger.facts().doubt:
             return ""
         many = sum(

@@ -94,7 +94,7 @@ class ReplacedTables:
                 fail(self._world, found, class_of(error.summary), error.sentence)
 
     def _look_at_input(self, deployment: Deployment) -> None:
-        """Say of a table with a log that others write that it is gone, unlike its declaration, or another one."""
+        """Record of a table with a log that others write that it is gone, unlike its declaration, or another one."""
         if not table_format(deployment.format).transaction_log:
             return
         key, found = (deployment.table, deployment.version), ""

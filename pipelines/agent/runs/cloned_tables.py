@@ -63,8 +63,8 @@ def _clone(run: OpenRun, origin: Deployment, made: Deployment, batch: int, rows:
     if lost := world.files.lost_files(origin.folder, version):
         # Delta clones names, and looks for no file (4.4.0): what reads the clone would fail.
         raise Refused(
-            f"{counted(len(lost), 'file')} of {name} {'is' if len(lost) == 1 else 'are'} not there, as {lost[0]}: a "
-            "clone could not be read, and neither can it",
+            f"{counted(len(lost), 'file')} of {name} {'is' if len(lost) == 1 else 'are'} not there, such as "
+            f"{lost[0]}: neither it nor a clone of it can be read",
             remedy=f"restore them, or headgate plan {origin.table} --rebuild",
         )
     pool, source = world.pool.connection(), format.place_in(origin.folder)

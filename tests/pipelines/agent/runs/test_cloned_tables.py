@@ -113,7 +113,7 @@ def test_what_lacks_files_is_not_cloned_and_serves_on_under_its_pointer(deployed
     run = lane.submit(deployed, lane.plan(deployed, FILTERED, chosen("fork")))
     assert lane.drive(deployed, run) == "failed"
     (note,) = notes(deployed, run, "fork")
-    assert note.startswith("2 files of c@v1 are not there, as /lake/c/part-1: a clone could not be read, and neither")
+    assert note.startswith("2 files of c@v1 are not there, such as /lake/c/part-1: neither it nor a clone of it can")
     assert note.endswith("restore them, or headgate plan c --rebuild")
     assert pool.cloned == [] and pool.views["c"] == "c__v1"
     files.lost.clear()
