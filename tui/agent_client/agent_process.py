@@ -40,7 +40,7 @@ def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
 
 
 def find_server(home: str, pool_file: str) -> OsProcess | None:
-    """Find the server that a home's record names."""
+    """Find the server that a home's record names: by its recorded start, or by its marker before that is recorded."""
     try:
         server = json.loads(Path(pool_file).read_text("utf-8"))
         pid, marker = int(server["pid"]), str(server["marker"])
@@ -51,7 +51,12 @@ def find_server(home: str, pool_file: str) -> OsProcess | None:
     if not pid:
         pid = os_processes.written_pid(Path(home, "pool", "pid")) or 0
     found = os_processes.identify(pid)
-    return found if found and marker and marker in os_processes.command_of(found.pid) else None
+    if found is None:
+        return None
+    if started := server.get("started"):
+        return found if found.started == started else None
+    marked = bool(marker) and any(marker in word for word in os_processes.arguments_of(found.pid))
+    return found if marked else None
 
 
 def is_pool_gone(place: SelectedEnvironment) -> bool:
@@ -194,12 +199,12 @@ def read_environment_row(place: SelectedEnvironment) -> EnvironmentRow | None:
 
 
 def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the agent's process: the pid in its lock, or in the ledger, if its command line says that it is ours."""
-    for pid in (os_processes.written_pid(Path(place.where.lock)), _pid_in_ledger(place)):
-        found = os_processes.identify(pid)
-        if found and _is_agent_of(place, os_processes.command_of(found.pid)):
-            return found
-    return None
+    """Find the agent's process: the one that holds the lock of the home, wherever the project lies by now.
+
+    A restore holds that lock as well and is no agent.
+    """
+    found = os_processes.lock_holder(place.where.lock)
+    return found if found is not None and AGENT in os_processes.arguments_of(found.pid) else None
 
 
 def end_agent(
@@ -267,18 +272,6 @@ def _wait_for_socket(
 
 _KIND_BY_CODE: dict[int, type[HeadgateError]] = {2: InvalidProject, 3: Refused, 4: TryAgain}
 """What the agent's exit code means; the command ends with the same."""
-
-
-def _is_agent_of(place: SelectedEnvironment, command_line: str) -> bool:
-    return AGENT in command_line and place.folder in command_line and f"--env {place.environment}" in command_line
-
-
-def _pid_in_ledger(place: SelectedEnvironment) -> int | None:
-    try:
-        facts = read_environment_row(place)
-    except VersionMismatch:
-        return None
-    return facts.agent_pid if facts else None
 
 
 def _size(path: str) -> int:

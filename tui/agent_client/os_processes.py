@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ class OsProcess:
 
     pid: int
     started: str
-    """What the kernel says of its start; compared, never read."""
+    """When it started, with the boot: as the pool's record has it. Compared, never read."""
 
     @property
     def alive(self) -> bool:
@@ -100,17 +101,62 @@ def started(pid: int) -> str:
         except OSError:
             return ""
         # proc(5): after the name come state (field 3) and, as field 22, the start in clock ticks since boot.
-        return "" if fields[0] in "ZX" else fields[19]
+        return "" if fields[0] in "ZX" else f"{_boot()}:{fields[19]}"
     said = _ps(pid, "stat=,lstart=").strip()
     return "" if not said or said.startswith("Z") else said.partition(" ")[2].strip()
 
 
-def command_of(pid: int) -> str:
-    """Return a process's command line, its words parted by blanks; empty when it is gone."""
+def _boot() -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
-        return _ps(pid, "command=").strip() if not Path("/proc/self").exists() else ""
+        return ""
+
+
+def arguments_of(pid: int) -> tuple[str, ...]:
+    """Return a process's arguments, each whole; empty when it is gone. Without /proc (macOS) blanks part them too."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return () if Path("/proc/self").exists() else tuple(_ps(pid, "command=").split())
+    return tuple(word.decode(errors="replace") for word in words[:-1])
+
+
+def lock_holder(path: str) -> OsProcess | None:
+    """Find the process that holds a file's flock(2), by the kernel's own list; None where no process does.
+
+    Without that list (macOS) it is the process that wrote its pid into the file, if it still runs.
+    """
+    try:
+        file, listed = os.stat(path), Path("/proc/locks").read_text("ascii").splitlines()
+    except OSError:
+        return None if Path("/proc/self").exists() else identify(written_pid(Path(path)))
+    for line in listed:
+        # proc(5): number, FLOCK, ADVISORY, WRITE, pid, device:inode. One that waits has `->` after its number.
+        fields = line.split()
+        if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(file.st_ino):
+            found = identify(int(fields[4]))
+            if found is not None and _has_open(found.pid, file) and found.alive:
+                return found
+    return None
+
+
+def _has_open(pid: int, file: os.stat_result) -> bool:
+    """Return whether a process has a file open; taken as so of another user's, whose descriptors may not be read.
+
+    The list of locks names an inode, and a device that differs from that of stat(2) on btrfs and overlayfs.
+    """
+    try:
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    for descriptor in descriptors:
+        with suppress(OSError):
+            if os.path.samestat(os.stat(f"/proc/{pid}/fd/{descriptor}"), file):
+                return True
+    return False
 
 
 def written_pid(path: Path) -> int | None:

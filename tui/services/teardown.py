@@ -109,10 +109,13 @@ def still_running(place: SelectedEnvironment) -> list[str]:
 
 
 def find_generator(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the demo's generator that lands events in this environment's data folder."""
-    found = os_processes.identify(os_processes.written_pid(Path(place.data, "generator.lock")))
-    command = os_processes.command_of(found.pid) if found else ""
-    return found if GENERATOR in command and place.data in command else None
+    """Find the demo's generator that lands events in this environment's data folder: it holds the folder's lock."""
+    lock = Path(place.data, "generator.lock")
+    found = os_processes.lock_holder(str(lock))
+    # Whoever only asks for the generator's status holds the lock for an instant and writes nothing.
+    if found is None or found.pid != os_processes.written_pid(lock):
+        return None
+    return found if GENERATOR in os_processes.arguments_of(found.pid) else None
 
 
 def marked(place: SelectedEnvironment) -> list[str]:

@@ -1,0 +1,135 @@
+"""Which process is the agent, the pool or the generator of an environment: proven by what it holds."""
+
+import fcntl
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from live_project import until
+
+from tui.agent_client import agent_process, os_processes
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.services import teardown
+
+IDLE = "import sys; print(flush=True); sys.stdin.read()"
+HOLDS = "import fcntl, sys; f = open(sys.argv[1], 'a+'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
+
+Start = Callable[..., int]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a process with these arguments, which has done what its program does once this returns; returns its pid."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def begin(program: str, *words: str) -> int:
+        command = [sys.executable, "-c", program, *words]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        children.append(child)
+        assert child.stdout is not None
+        child.stdout.readline()
+        return child.pid
+
+    yield begin
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+@pytest.fixture
+def home(place: SelectedEnvironment) -> Path:
+    made = Path(place.where.home)
+    made.mkdir(parents=True)
+    Path(place.data).mkdir()
+    return made
+
+
+@pytest.mark.parametrize("other", [("", "2"), ("-old", ""), ("/sub", "")])
+def test_the_agent_of_an_environment_whose_name_begins_alike_is_not_ours(
+    place: SelectedEnvironment, home: Path, start: Start, other: tuple[str, str]
+) -> None:
+    """Its pid was used again: the lock names it, and it holds another one."""
+    folder, name = place.folder + other[0], place.environment + other[1]
+    pid = start(HOLDS, str(home / "another.lock"), agent_process.AGENT, "--project", folder, "--env", name)
+    Path(place.where.lock).write_text(str(pid))
+    assert agent_process.find_agent_process(place) is None
+
+
+def test_the_agent_is_who_holds_the_lock_of_its_home(place: SelectedEnvironment, home: Path, start: Start) -> None:
+    pid = start(HOLDS, place.where.lock, agent_process.AGENT)
+    Path(place.where.lock).write_text(str(pid))
+    found = agent_process.find_agent_process(place)
+    assert found is not None and found.pid == pid
+
+
+def test_the_agent_of_a_project_that_was_moved_is_found_by_its_home(
+    place: SelectedEnvironment, home: Path, start: Start
+) -> None:
+    words = (agent_process.AGENT, "--project", place.folder, "--env", place.environment)
+    pid = start(HOLDS, place.where.lock, *words)
+    Path(place.where.lock).write_text(str(pid))
+    found = agent_process.find_agent_process(replace(place, folder=f"{place.folder}-moved"))
+    assert found is not None and found.pid == pid
+
+
+def test_an_agent_whose_pid_the_disk_did_not_take_is_found(
+    place: SelectedEnvironment, home: Path, start: Start
+) -> None:
+    pid = start(HOLDS, place.where.lock, agent_process.AGENT)
+    found = agent_process.find_agent_process(place)
+    assert found is not None and found.pid == pid
+
+
+def test_who_only_looks_at_a_lock_is_not_the_agent(place: SelectedEnvironment, home: Path, start: Start) -> None:
+    Path(place.where.lock).write_text("")
+    opened = "import sys; f = open(sys.argv[1]); print(flush=True); sys.stdin.read()"
+    pid = start(opened, place.where.lock, agent_process.AGENT, "--project", place.folder, "--env", place.environment)
+    Path(place.where.lock).write_text(str(pid))
+    assert agent_process.find_agent_process(place) is None
+
+
+def test_a_lock_that_a_restore_holds_does_not_make_the_last_pid_the_agent(
+    place: SelectedEnvironment, home: Path, start: Start
+) -> None:
+    pid = start(IDLE, agent_process.AGENT, "--project", place.folder, "--env", place.environment)
+    Path(place.where.lock).write_text(str(pid))
+    with open(place.where.lock, "a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert agent_process.find_agent_process(place) is None
+
+
+@pytest.mark.parametrize("other", ["2", "/sub"])
+def test_the_generator_over_a_data_folder_whose_name_begins_alike_is_not_ours(
+    place: SelectedEnvironment, home: Path, start: Start, other: str
+) -> None:
+    pid = start(IDLE, teardown.GENERATOR, "--data", place.data + other)
+    Path(place.data, "generator.lock").write_text(str(pid))
+    assert teardown.find_generator(place) is None
+
+
+def test_the_generator_is_who_holds_the_lock_of_its_data_folder(
+    place: SelectedEnvironment, home: Path, start: Start
+) -> None:
+    lock = Path(place.data, "generator.lock")
+    pid = start(HOLDS, str(lock), teardown.GENERATOR, "--data", place.data)
+    lock.write_text(str(pid))
+    found = teardown.find_generator(place)
+    assert found is not None and found.pid == pid
+
+
+def test_a_pool_is_known_by_its_start_where_that_was_recorded(
+    place: SelectedEnvironment, home: Path, start: Start
+) -> None:
+    pid = start(IDLE, "-Dheadgate.pool=feed")
+    found = os_processes.identify(pid)
+    assert found is not None
+    record = {"pid": pid, "marker": "feed", "home": place.where.home}
+    until(lambda: "-Dheadgate.pool=feed" in os_processes.arguments_of(pid), 10, "the kernel shows its arguments")
+    Path(place.where.pool_file).write_text(json.dumps(record | {"started": found.started}))
+    assert agent_process.find_pool_process(place) == found
+    Path(place.where.pool_file).write_text(json.dumps(record | {"started": f"{found.started}0"}))
+    assert agent_process.find_pool_process(place) is None
