@@ -327,6 +327,12 @@ def _statements(script: str) -> list[str]:
     return found
 
 
+_PROCESS_UIDS = """
+ALTER TABLE plan ADD COLUMN author_process_uid INTEGER;
+ALTER TABLE approval ADD COLUMN process_uid INTEGER;
+ALTER TABLE policy ADD COLUMN actor_process_uid INTEGER;
+"""
+
 MIGRATIONS: tuple[Migration, ...] = (
     _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
     _CONTINUED,
@@ -359,6 +365,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _FILE_SIZES,
     _LOST,
     _DELETED_KEYS,
+    _PROCESS_UIDS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

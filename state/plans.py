@@ -134,8 +134,9 @@ class PlanWrites(PlanReads, LedgerWrites):
         with self._transaction() as connection:
             _refuse_taken(connection, approval.plan_hash, approval.at)
             connection.execute(
-                "INSERT INTO approval (plan_hash, uid, login, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (approval.plan_hash, approval.uid, approval.login, approval.at),
+                "INSERT INTO approval (plan_hash, uid, login, at, process_uid) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
+                (approval.plan_hash, approval.uid, approval.login, approval.at, approval.process_uid),
             )
 
     def take_plan(
@@ -158,6 +159,18 @@ class PlanWrites(PlanReads, LedgerWrites):
             acted_on = {*tables, *(step.table for step in run.steps if step.table)}
             move_serials(connection, sorted(acted_on), TableAct(f"run {run.id} of {run.actor}", now))
             connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))
+
+
+def approvals_of_others(plan: PlanRow, approvals: Iterable[ApprovalRow]) -> tuple[ApprovalRow, ...]:
+    """Return the approvals that count: each shares no uid with the plan's author, or with one that counts already."""
+    counted: list[ApprovalRow] = []
+    seen = {plan.author_uid, plan.author_process_uid} - {None}
+    for approval in approvals:
+        theirs = {approval.uid, approval.process_uid} - {None}
+        if seen.isdisjoint(theirs):
+            counted.append(approval)
+            seen |= theirs
+    return tuple(counted)
 
 
 def refuse_closed(row: PlanRow, *, now: float) -> None:

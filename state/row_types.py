@@ -210,6 +210,8 @@ class PlanRow:
     superseded_at: float | None = None
     folder: str = ""
     """The project folder whose files these texts were; empty where they came from a file or from before a plan."""
+    author_process_uid: int | None = None
+    """Uid of the process that submitted it, which differs from `author_uid` under `sudo`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,8 @@ class ApprovalRow:
     """As `PlanRow.author_uid`: what tells two people apart."""
     login: str
     at: float
+    process_uid: int | None = None
+    """As `PlanRow.author_process_uid`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +242,8 @@ class PolicyRow:
     status: str
     approver: str = ""
     in_force_at: float | None = None
+    actor_process_uid: int | None = None
+    """As `PlanRow.author_process_uid`."""
 
 
 @dataclass(frozen=True, slots=True)

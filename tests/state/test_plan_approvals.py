@@ -7,6 +7,7 @@ from ledger_rows import run_row
 
 from core.model.errors import Refused
 from state.ledger import Ledger, LedgerReader
+from state.plans import approvals_of_others
 from state.row_types import ApprovalRow, PlanRow
 
 PLAN = PlanRow(
@@ -23,6 +24,15 @@ def test_a_login_approves_once_and_is_listed_in_order(ledger: Ledger) -> None:
     with LedgerReader(ledger.path) as reader:
         assert [(one.login, one.at) for one in reader.approvals(PLAN.hash)] == [("eve", 5.0), ("bob", 10.0)]
         assert reader.approvals("other") == ()
+
+
+def test_approvals_count_once_for_whoever_shares_a_uid_and_not_for_the_author() -> None:
+    plan = replace(PLAN, author_uid=1001, author_process_uid=0)
+    given = [(1001, 1001), (1004, 0), (1002, 900), (1002, 1002), (1003, 900), (1003, 1003)]
+    rows = tuple(ApprovalRow(plan.hash, uid, str(uid), 1.0, process) for uid, process in given)
+    assert [one.uid for one in approvals_of_others(plan, rows)] == [1002, 1003]
+    older = tuple(replace(one, process_uid=None) for one in rows)
+    assert [one.uid for one in approvals_of_others(replace(plan, author_process_uid=None), older)] == [1004, 1002, 1003]
 
 
 @pytest.mark.parametrize(

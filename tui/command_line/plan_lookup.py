@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.model.errors import LedgerUnavailable, Refused
 from core.plan.model import Plan
+from state.plans import approvals_of_others
 from state.row_types import ApprovalRow, PlanRow
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import moment
@@ -41,8 +42,7 @@ class NamedPlan:
     @property
     def approved(self) -> int:
         """How many others than its author approved it."""
-        author = self.row.author_uid if self.row else None
-        return sum(one.uid != author for one in self.approvals)
+        return len(approvals_of_others(self.row, self.approvals)) if self.row else 0
 
     @property
     def status(self) -> str:

@@ -105,7 +105,8 @@ class PolicyEnforcement:
         protected = here.protected or policy.protected
         require_confirmation(confirmation_for_policy("apply", digest, protected, environment=here.name), confirm)
         now, status = self._world.clock(), WAITING if here.protected else IN_FORCE
-        self._world.ledger.put_policy(replace(_row(policy, status, now), actor=caller.name, actor_uid=caller.person))
+        recorded = replace(_row(policy, status, now), actor=caller.name, actor_uid=caller.person)
+        self._world.ledger.put_policy(replace(recorded, actor_process_uid=caller.uid))
         if status == IN_FORCE:
             self._enforce(policy)
         return {"policy": digest, "state": status, "changed": True}
@@ -115,10 +116,10 @@ class PolicyEnforcement:
         waiting, here = self._world.ledger.policy_that_waits(), self._world.layout.environment
         if waiting is None:
             raise Refused("no policy is waiting for approval", remedy="headgate policy show")
-        if waiting.actor_uid == caller.person:
+        if caller.may_be(waiting.actor, waiting.actor_uid, waiting.actor_process_uid):
             raise Refused(
                 f"policy {waiting.digest} was recorded by {waiting.actor}, who cannot approve it",
-                remedy="ask another login to approve it",
+                remedy="ask another login to approve it, without sudo",
             )
         wanted = str(args.get("id", ""))
         require_confirmation(confirmation_for_policy("approve", wanted, here.protected, environment=here.name), confirm)

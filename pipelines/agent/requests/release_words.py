@@ -29,13 +29,12 @@ def check_word(world: AgentContext, caller: Caller, row: RunRow, confirm: str) -
     if until := frozen_until(policy.freeze, world.clock()):
         raise Refused(f"{here.name} is {until}: nothing is swapped", remedy="give the word after that")
     plan = world.ledger.plan(row.plan_hash)
-    if plan is not None and json.loads(plan.body).get("approvals"):
-        is_author = caller.person == plan.author_uid or (plan.author_uid is None and caller.name == plan.author)
-        if is_author:
-            raise Refused(
-                f"run {row.id} was planned by {plan.author}, and its plan needed an approval",
-                remedy=f"ask another login: headgate release swap {row.id}",
-            )
+    needed = plan is not None and json.loads(plan.body).get("approvals")
+    if plan and needed and caller.may_be(plan.author, plan.author_uid, plan.author_process_uid):
+        raise Refused(
+            f"run {row.id} was planned by {plan.author}, and its plan needed an approval",
+            remedy=f"ask another login, without sudo: headgate release swap {row.id}",
+        )
     require_confirmation(confirmation_for_swap(row.id, environment=here.name), confirm)
 
 

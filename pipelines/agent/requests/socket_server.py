@@ -57,8 +57,11 @@ LAST_ANSWERS_S = 1.0
 class Caller:
     """Who is at the other end: `SO_PEERCRED` (unix(7)) and the kernel's login uid (proc(5), /proc/PID/loginuid).
 
-    The login uid is known only where the kernel holds on to the process itself (`SO_PEERPIDFD`, Linux 6.5): elsewhere a
-    process id may be another's by now, and the uid alone counts.
+    The login uid is read only of a process of root or of the agent's own user, as `sudo` starts one: any other process
+    whose login uid is unset (a container, a service, cron) may write it, `audit_set_loginuid_perm` of Linux. Those two
+    users could write it as well, and need not: they can write the ledger itself.
+    It is known only where the kernel holds on to the process (`SO_PEERPIDFD`, Linux 6.5): elsewhere a process id may be
+    another's by now, and the uid alone counts.
     """
 
     pid: int
@@ -71,6 +74,11 @@ class Caller:
     def person(self) -> int:
         """The login uid where the kernel knows one, else the uid: what `sudo` does not change."""
         return self.uid if self.login_uid is None else self.login_uid
+
+    def may_be(self, name: str, *uids: int | None) -> bool:
+        """Return whether this shares one of somebody's uids; his name, where None of them was recorded."""
+        known = set(uids) - {None}
+        return bool(known & {self.uid, self.person}) if known else self.name == name
 
     @property
     def name(self) -> str:
@@ -278,7 +286,7 @@ def _credentials(connection: socket.socket) -> tuple[int, int, int]:
 
 def _caller(connection: socket.socket) -> Caller:
     pid, uid, gid = _credentials(connection)
-    login_uid = _while_it_lives(connection, pid, _login_uid)
+    login_uid = _while_it_lives(connection, pid, _login_uid) if uid in (0, os.getuid()) else None
     return Caller(pid=pid, uid=uid, login_uid=login_uid, gids=(gid, *_supplementary_groups(connection, pid)))
 
 

@@ -34,7 +34,7 @@ from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_lane import RunLane
 from state.planner_input import checked_time, observe
-from state.plans import local_time, refuse_closed
+from state.plans import approvals_of_others, local_time, refuse_closed
 from state.row_types import ApprovalRow, PlanRow, RunRow, StepRow
 
 CLOCKS_APART_S = 60.0
@@ -85,10 +85,10 @@ class SubmittedPlans:
         refuse_closed(row, now=self._world.clock())
         if not plan.approvals:
             raise Refused(f"plan {short} needs no approval", remedy=f"headgate apply {short}")
-        if caller.person == row.author_uid or (row.author_uid is None and caller.name == row.author):
+        if caller.may_be(row.author, row.author_uid, row.author_process_uid):
             raise Refused(
                 f"plan {short} was submitted by {row.author}; its author cannot approve it",
-                remedy="ask another login to approve it",
+                remedy="ask another login to approve it, without sudo",
             )
         self._refuse_policy(plan)
         self._refuse_stale(plan)
@@ -96,7 +96,8 @@ class SubmittedPlans:
         require_confirmation(
             confirmation_for_act("approve", (plan.hash,), here.protected, environment=here.name), confirm
         )
-        self._world.ledger.approve(ApprovalRow(plan.hash, caller.person, caller.name, self._world.clock()))
+        now = self._world.clock()
+        self._world.ledger.approve(ApprovalRow(plan.hash, caller.person, caller.name, now, caller.uid))
         return {"hash": plan.hash, "approved": self._approved(row), "approvals": plan.approvals}
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
@@ -247,6 +248,7 @@ class SubmittedPlans:
             "open",
             texts=texts,
             author_uid=caller.person,
+            author_process_uid=caller.uid,
             folder=folder,
         )
         if plan.empty:
@@ -279,7 +281,7 @@ class SubmittedPlans:
         return row, plan
 
     def _approved(self, row: PlanRow) -> int:
-        return sum(one.uid != row.author_uid for one in self._world.ledger.approvals(row.hash))
+        return len(approvals_of_others(row, self._world.ledger.approvals(row.hash)))
 
     def _refuse_unapproved(self, row: PlanRow, plan: Plan) -> None:
         approved = self._approved(row)

@@ -21,6 +21,7 @@ from core.plan.rendering import (
 )
 from core.sql.comparison.edit_words import edit_of_rows, edits_by_sort
 from core.text.wording import counted
+from state.plans import approvals_of_others
 from state.row_types import ApprovalRow, PlanRow
 from tui.presentation.screen_content.changes import rule
 from tui.presentation.styling.diff_highlighting import difference
@@ -79,7 +80,7 @@ def heading(
 
 def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ...]:
     """Return the logins other than its author that have approved a plan."""
-    return tuple(one.login for one in approvals if one.uid != row.author_uid)
+    return tuple(one.login for one in approvals_of_others(row, approvals))
 
 
 def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:

@@ -28,12 +28,26 @@ def test_a_plan_waits_for_the_approval_of_another_login(guarded: Desk) -> None:
     assert guarded.apply(plan) in guarded.runs.driven
 
 
-def test_sudo_does_not_make_another_person(guarded: Desk) -> None:
+ROOT, SERVICE = 0, 70001
+"""Users whose processes keep the login uid of who called sudo."""
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        Caller(pid=2, uid=500, login_uid=None),
+        Caller(pid=2, uid=SERVICE, login_uid=500),
+        Caller(pid=2, uid=ROOT, login_uid=501),
+        Caller(pid=2, uid=ROOT, login_uid=None),
+    ],
+    ids=["without sudo", "as another user", "with another login", "without a login"],
+)
+def test_sudo_does_not_make_another_person(guarded: Desk, again: Caller) -> None:
     plan = guarded.plan()
-    guarded.hand_over(plan, Caller(pid=1, uid=70001, login_uid=500))
+    guarded.hand_over(plan, Caller(pid=1, uid=ROOT, login_uid=500))
     with pytest.raises(Refused, match="its author cannot approve it"):
-        guarded.approve(plan, Caller(pid=2, uid=70002, login_uid=500))
-    assert guarded.approve(plan, Caller(pid=3, uid=70001, login_uid=501))["approved"] == 1
+        guarded.approve(plan, again)
+    assert guarded.approve(plan, Caller(pid=3, uid=SERVICE, login_uid=501))["approved"] == 1
 
 
 def test_who_submits_a_plan_of_another_does_not_become_its_author(guarded: Desk) -> None:

@@ -183,6 +183,8 @@ def test_in_a_protected_environment_a_policy_waits_for_another_login(
     assert prod.layout.environment.protected and prod.ledger.recorded_policy() == Policy(protected=True)
     with pytest.raises(Refused, match=f"was recorded by {ALICE.name}, who cannot approve it"):
         approve(commands, ALICE, digest(files))
+    with pytest.raises(Refused, match="cannot approve it"):
+        approve(commands, Caller(pid=1, uid=0, login_uid=ALICE.uid), digest(files))
     with pytest.raises(ConfirmationNeeded):
         approve(commands, BOB, digest(files), "prod")
     with pytest.raises(Refused, match="no policy 0123 is waiting"):

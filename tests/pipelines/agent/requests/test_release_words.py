@@ -25,10 +25,10 @@ def told(desk: Desk) -> list[tuple[str, OperatorControl]]:
     return found
 
 
-def held(desk: Desk, state: str = "gate") -> Plan:
+def held(desk: Desk, state: str = "gate", **author: Any) -> Plan:
     """Have the run 7f3a-1 wait for its word."""
     made = desk.plan(HELD_A)
-    desk.world.ledger.put_plan(plan_row(made, author_uid=LEE.person))
+    desk.world.ledger.put_plan(plan_row(made, author_uid=LEE.person, **author))
     steps = tuple(
         StepRow(step.n, step.do, step.table, step.version, state if step.do == "hold" else "done")
         for step in made.steps
@@ -51,6 +51,16 @@ def test_a_word_is_passed_on_with_who_gave_it_and_recorded(desk: Desk, told: lis
     assert told == [("7f3a-1", OperatorControl("swap", 0, BOB.name))]
     done, refused = desk.world.ledger.commands()
     assert (done.op, done.subject, done.outcome, refused.outcome) == ("swap", "7f3a-1", "accepted", "refused")
+
+
+def test_sudo_lets_nobody_swap_his_own_plan_that_needed_an_approval(desk: Desk, told: list[Any]) -> None:
+    desk.rule(approve=("rebuild",))
+    made = held(desk, author_process_uid=0)
+    assert made.approvals
+    for caller in (LEE, replace(LEE, uid=0, login_uid=LEE.uid), replace(LEE, uid=0, login_uid=BOB.uid)):
+        with pytest.raises(Refused, match="was planned by ana, and its plan needed an approval"):
+            ask(desk, caller)
+    assert ask(desk, BOB)["act"] == "swap" and len(told) == 1
 
 
 def test_a_run_that_is_not_held_and_one_that_is_unknown_are_refused(desk: Desk, told: list[Any]) -> None:

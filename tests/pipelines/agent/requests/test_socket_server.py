@@ -2,6 +2,7 @@
 
 import errno
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -113,3 +114,46 @@ def test_login_is_not_known_where_the_kernel_holds_on_to_no_process(
         caller = socket_server._caller(ours)
         assert (caller.login_uid, caller.person) == (None, os.getuid())
         assert set(os.getgroups()) <= set(caller.gids)
+
+
+CHOOSES = """
+import ctypes, os, socket, sys
+uid, login = map(int, sys.argv[2:])
+os.setgid(uid), os.setuid(uid)
+# The files of its own process in /proc are its own again, as after an exec.
+ctypes.CDLL(None).prctl(4, 1)
+with open("/proc/self/loginuid", "w") as file:
+    file.write(str(login))
+s = socket.socket(socket.AF_UNIX)
+s.connect(chr(0) + sys.argv[1])
+sys.stdin.read()
+"""
+
+
+def _login_can_be_written() -> bool:
+    """Whether the kernel keeps a login uid, and this process, whose children inherit it, has none."""
+    try:
+        return os.getuid() == 0 and Path("/proc/self/loginuid").read_text() == str(2**32 - 1)
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not _login_can_be_written(), reason="only root can start processes that write a login uid")
+@pytest.mark.parametrize(("uid", "person"), [(12345, 12345), (0, 4242)], ids=["a user", "root, as sudo"])
+def test_who_writes_his_own_login_uid_stays_who_he_is(uid: int, person: int, tmp_path: Path) -> None:
+    # An abstract name: no folder stands in that user's way.
+    name = f"headgate-{tmp_path}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(chr(0) + name)
+        listener.listen()
+        command = [sys.executable, "-I", "-c", CHOOSES, name, str(uid), "4242"]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            assert select.select([listener, child.stderr], [], [], 60)[0] == [listener]
+            connection, _ = listener.accept()
+            assert socket_server._login_uid(child.pid) == 4242
+            with connection:
+                caller = socket_server._caller(connection)
+            assert (caller.uid, caller.person, caller.name) == (uid, person, str(person))
+        finally:
+            child.communicate()
