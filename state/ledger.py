@@ -29,6 +29,7 @@ from state.row_types import EnvironmentRow
 from state.runs import RunReads, RunWrites
 from state.spark_analyses import SparkAnalysisReads, SparkAnalysisWrites
 from state.sqlite_errors import RESTORE_REMEDY, sqlite_errors_translated
+from state.staged_tables import StagedReads, StagedWrites
 from state.table_statistics import TableStatisticsReads, TableStatisticsWrites
 from state.transactions import insert
 
@@ -44,6 +45,7 @@ class Ledger(
     PolicyWrites,
     RunWrites,
     TicketWrites,
+    StagedWrites,
     AuditWrites,
     SparkAnalysisWrites,
     CheckResultWrites,
@@ -114,6 +116,7 @@ class LedgerReader(
     PolicyReads,
     RunReads,
     TicketReads,
+    StagedReads,
     AuditReads,
     SparkAnalysisReads,
     CheckResultReads,

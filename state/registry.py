@@ -14,7 +14,7 @@ from core.model.names import TableName, split_query
 from core.model.states import MAY_WORK, Fault, State
 from core.observed.deployment import Binding
 from state.row_mapping import field_names, sqlite_value, values_by_column
-from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement, StagedRow
+from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement
 from state.table_acts import NOBODY, TableAct, TableActReads, move_serials
 from state.transactions import MAY_RUN, NEWEST_CHANGE, TREND_OF_STATE, LedgerWrites, upsert, while_it_may_run
 
@@ -184,10 +184,6 @@ class RegistryReads(TableActReads):
             found = connection.execute(_CHANGED, (change,)).fetchall() if newest > change else []
         return newest, tuple([_line(*values) for values in found])
 
-    def staged(self) -> tuple[StagedRow, ...]:
-        """List what all actors have staged, by actor, folder and table."""
-        return self._rows(StagedRow, 'SELECT * FROM staged ORDER BY actor, folder, "table"')
-
 
 class RegistryWrites(RegistryReads, LedgerWrites):
     """Writes of the registry; what `deployments` read is kept until the next write, since nobody else writes."""
@@ -255,6 +251,21 @@ class RegistryWrites(RegistryReads, LedgerWrites):
 
     def update_deployment(self, table: TableName, version: int, **fields: object) -> None:
         """Set fields of a version by their names in Deployment; a new `texts` needs its `revision`."""
+        done = self._set_fields(table, version, fields, where="TRUE")
+        assert done, f"{table} v{version} is not in the ledger"
+
+    def observe_deployment(self, seen: Deployment, **fields: object) -> bool:
+        """Set what was observed of a version as it was read; return False, and set nothing, where that is over.
+
+        It is once the version has another run or state, is deleted, or is wanted in another way.
+        """
+        where = "wanted = ? AND state = ? AND run_id = ? AND drop_after IS ?"
+        now = (seen.wanted, seen.state, seen.run_id, seen.drop_after)
+        return self._set_fields(seen.table, seen.version, fields, *now, where=where)
+
+    def _set_fields(
+        self, table: TableName, version: int, fields: Mapping[str, object], *parameters: object, where: str
+    ) -> bool:
         _only(fields, tuple(name for name in field_names(Deployment) if name not in ("table", "version", "active")))
         values = {name: sqlite_value(value) for name, value in fields.items()}
         with self._registering() as connection:
@@ -263,10 +274,10 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             values["changed"] = self._next_change()
             assignments = ", ".join(f'"{name}" = ?' for name in values)
             done = connection.execute(
-                f'UPDATE deployment SET {assignments} WHERE "table" = ? AND version = ?',
-                (*values.values(), table, version),
+                f'UPDATE deployment SET {assignments} WHERE "table" = ? AND version = ? AND {where}',
+                (*values.values(), table, version, *parameters),
             )
-            assert done.rowcount == 1, f"{table} v{version} is not in the ledger"
+            return done.rowcount == 1
 
     def take_version(self, table: TableName, version: int) -> None:
         """Record that a version's folder holds what no version of the registry has written."""
@@ -346,19 +357,6 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         """Write the newest check of the wall clock."""
         with self._transaction() as connection:
             upsert(connection, "clock_check", {"one": 1, **values_by_column(check)}, key=("one",))
-
-    def stage(self, staged: StagedRow) -> None:
-        """Stage a table for its actor and folder; a second time replaces the verb."""
-        with self._transaction() as connection:
-            upsert(connection, "staged", values_by_column(staged), key=("actor", "folder", "table"))
-
-    def unstage(self, actor: str, folder: str, tables: Iterable[TableName]) -> None:
-        """Remove tables from what an actor staged in a folder."""
-        with self._transaction() as connection:
-            connection.executemany(
-                'DELETE FROM staged WHERE actor = ? AND folder = ? AND "table" = ?',
-                [(actor, folder, table) for table in tables],
-            )
 
     @contextmanager
     def _registering(self) -> Iterator[sqlite3.Connection]:

@@ -239,9 +239,7 @@ class Agent:
         self._reconciler.restore(attached)
 
     def _set_state(self, deployments: Iterable[Deployment], before: Collection[State], state: State) -> None:
-        """Record a state of all statements that had one of those before."""
+        """Record a state of all statements that had one of those before and have not changed since they were read."""
         for deployment in deployments:
             if deployment.state in before and not deployment.external:
-                self._ledger.update_deployment(
-                    deployment.table, deployment.version, state=state, state_since=self._world.clock()
-                )
+                self._ledger.observe_deployment(deployment, state=state, state_since=self._world.clock())

@@ -16,6 +16,7 @@ from pipelines.agent.deployment_compiler import parsed_ddl, upsert_of, upserts
 from pipelines.agent.full_disks import with_disk
 from pipelines.agent.registry_records import keep_record
 from pipelines.agent.schema_tracking import select_of
+from pipelines.agent.statement_locks import Version
 from pipelines.agent.table_identities import refuse_gone, refuse_other_tables
 from state.row_types import Deployment
 
@@ -26,7 +27,9 @@ PYTHON_CALL_S = 60.0
 
 
 def start(world: AgentContext, deployment: Deployment, *, stops: int) -> ReportedQuery:
-    """Start a deployment on its checkpoint, or find it running; raises Refused, EngineRefused or PoolUnreachable.
+    """Start a deployment as the ledger has it once it is held, on its checkpoint, or find it running.
+
+    Raises Refused, EngineRefused or PoolUnreachable.
 
     `stops` is `StatementLocks.stops` of it as the caller knew it when it decided to start: an operator's stop
     that came later wins. The owner file is read again before every start, because Spark fences nobody.
@@ -34,6 +37,7 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int) -> Reporte
     key = (deployment.table, deployment.version)
     with world.locks.holding(key, by="a start"):
         world.identity.refuse_doubt()
+        deployment = _as_held(world, key)
         _refuse_stopped(world, deployment, stops)
         check_checkpoint(world, deployment)
         _refuse_other_python(world, deployment)
@@ -62,6 +66,14 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int) -> Reporte
             **_runs_on(world, deployment),
         )
         return query
+
+
+def _as_held(world: AgentContext, key: Version) -> Deployment:
+    """Read a version that is held: whoever asked for its start may have read it before it was."""
+    found = world.ledger.deployment(*key)
+    if found is None or found.deleted:
+        raise Refused(f"{query_name(*key)} was deleted in the meantime", remedy="headgate ls shows what is deployed")
+    return found
 
 
 def stop(

@@ -97,7 +97,7 @@ class Reconciler:
             self._say_why(deployment, f"{NOT_IN_CATALOG}: {error.summary}")
         else:
             if self._unregistered.pop(key, ""):
-                self.world.ledger.update_deployment(*key, error="", error_class="")
+                self.world.ledger.observe_deployment(deployment, error="", error_class="")
 
     def _has_pointer(self, deployment: Deployment) -> bool:
         # In doubt an older ledger would point readers of a pool that others use as well to an older version.
@@ -192,23 +192,30 @@ class Reconciler:
         )
 
     def _apart(self, deployment: Deployment, act: Callable[[], None]) -> None:
-        """Carry out what a round does about one statement; what fails is said of that statement."""
+        """Carry out what a round does about one statement; what fails is said of that statement.
+
+        One whose row has changed since the pool was asked is left to the next round: what was decided rests on it.
+        """
         key = (deployment.table, deployment.version)
         try:
             with self.world.locks.holding(key, by="the reconciler", wait_s=0):
-                now = self.world.ledger.deployment(*key)
-                if now is not None and (now.run_id, now.wanted) == (deployment.run_id, deployment.wanted):
-                    act()
+                if self.world.ledger.deployment(*key) == deployment:
+                    self._tried(deployment, act)
                 self._over.pop(query_name(*key), None)
         except Busy:
             # Somebody acts on it: left to the next round.
             return
-        except (PoolUnreachable, LedgerUnavailable):
+
+    def _tried(self, deployment: Deployment, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except (Busy, PoolUnreachable, LedgerUnavailable):
             raise
         except HeadgateError as error:
             self._say_why(deployment, error.summary)
         except Exception as error:
-            log.exception("%s could not be reconciled", query_name(*key))
+            name = query_name(deployment.table, deployment.version)
+            log.exception("%s could not be reconciled", name)
             self._say_why(
                 deployment, f"the agent failed unexpectedly on it ({type(error).__name__}); see headgate logs agent"
             )
@@ -221,10 +228,11 @@ class Reconciler:
         state = State.DEGRADED if lost else State(deployment.state)
         if (deployment.state, deployment.error) == (state, why):
             return
-        log.warning("%s: %s", query_name(*key), why)
         since = deployment.state_since if deployment.state == state else self.world.clock()
-        self.world.ledger.update_deployment(*key, state=state, state_since=since, error=why, error_class="")
-        self._event(deployment, state, why)
+        changes = {"state": state, "state_since": since, "error": why, "error_class": ""}
+        if self.world.ledger.observe_deployment(deployment, **changes):
+            log.warning("%s: %s", query_name(*key), why)
+            self._event(deployment, state, why)
 
     def _running(self, deployment: Deployment, query: ReportedQuery) -> None:
         late = why_late(self.world, deployment, query)

@@ -117,9 +117,12 @@ def newer_serving(world: AgentContext) -> RegistryRecord | None:
 
 def keep_serving(world: AgentContext) -> None:
     """Record what serves as the ledger has it, unless the record is newer or its run is under way."""
-    serving: dict[str, Any] = {d.table: d.version for d in world.ledger.deployments() if d.active and not d.external}
     with _SERVING:
+        # In this order: a run that swaps meanwhile is found in one of them.
         found, served = read_record(world.layout.data, SERVING_FILE), world.ledger.facts().served
+        serving: dict[str, Any] = {
+            d.table: d.version for d in world.ledger.deployments() if d.active and not d.external
+        }
         if found is not None:
             under_way = found.count > served and found.run in {run.id for run in world.ledger.open_runs()}
             if found.row == serving or under_way or newer_serving(world):

@@ -76,16 +76,17 @@ class ReplacedTables:
 
     def _compare(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
-        try:
-            refuse_other_tables(self._world, deployment)
-            keep_deleted_keys(self._world, deployment)
+        # Files are looked at first while nobody is kept from acting on it.
+        is_other = _is_other(self._world, deployment)
+        if not is_other and not upserts(deployment):
             return
-        except Refused:
-            pass
         with self._world.locks.holding(key, by="a comparison of tables", wait_s=0):
             # A run or an operator may have moved, altered or stopped it since it was read.
             found = self._world.ledger.deployment(*key)
             if found is None or not _runs(found):
+                return
+            if not is_other and found == deployment:
+                keep_deleted_keys(self._world, found)
                 return
             try:
                 refuse_other_tables(self._world, found)
@@ -111,6 +112,9 @@ class ReplacedTables:
         if not changes:
             return
         with self._world.locks.holding(key, by="a comparison of tables", wait_s=0):
+            if self._world.ledger.deployment(*key) != deployment:
+                # A run has registered it again since it was read.
+                return
             self._world.ledger.update_deployment(*key, **changes)
         if changes.get("error"):
             self._world.event("exception", class_of(error), about=key, detail=error, fingerprint=class_of(error))
@@ -154,6 +158,14 @@ def why_ended(world: AgentContext, deployment: Deployment, error_class: str) -> 
 def class_of(why: str) -> str:
     """Return the class of what is wrong with a table, by its sentence."""
     return next((found for words, found in _CLASSES if words in why), REPLACED)
+
+
+def _is_other(world: AgentContext, deployment: Deployment) -> bool:
+    try:
+        refuse_other_tables(world, deployment)
+    except Refused:
+        return True
+    return False
 
 
 def _runs(deployment: Deployment) -> bool:

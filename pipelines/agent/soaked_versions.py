@@ -1,6 +1,7 @@
 """Stopping what was replaced, once its time to run on is over and nothing reads it; the reconciler ends its query."""
 
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 
 from core.model.errors import Busy
@@ -19,20 +20,15 @@ def stop_soaked(world: AgentContext) -> None:
     One whose table an open run is about waits for the end of that run.
     """
     now = checked_now(world)
-    every = world.ledger.deployments()
-    due = [d for d in every if _is_soaking(d) and d.stops_at is not None and d.stops_at <= now]
-    if not due:
-        return
-    # What serves may be stopped for a while, and goes on over what it reads.
-    readers = (d for d in every if not d.deleted and (d.active or d.wanted == WantedState.RUNNING))
-    read = {(b.parent, b.version) for d in readers for b in d.bindings}
-    for version in due:
+    # Those that are read by what is due in this round as well wait for the next one.
+    before = world.ledger.deployments()
+    for version in (d for d in before if _is_due(d, now) and not _is_read(d, before)):
         key = (version.table, version.version)
-        if key in read:
-            continue
         with suppress(Busy), world.locks.holding(key, by="the end of a soak", wait_s=0):
-            found = world.ledger.deployment(*key)
-            if found is not None and _is_soaking(found) and not _in_a_run(world, version):
+            # A run may have begun to read it, or have it serve again, since it was looked for.
+            every = world.ledger.deployments()
+            found = next((d for d in every if (d.table, d.version) == key), None)
+            if found is not None and _is_due(found, now) and not _is_read(found, every) and not _in_a_run(world, found):
                 world.ledger.update_deployment(*key, wanted=WantedState.STOPPED, stops_at=None)
                 world.event("state", "stops: it was replaced, and its time to run on is over", about=key)
                 log.info("%s was replaced and has run on for long enough", query_name(*key))
@@ -42,9 +38,17 @@ def _in_a_run(world: AgentContext, version: Deployment) -> bool:
     return any(step.table == version.table for run in world.ledger.open_runs() for step in run.steps)
 
 
-def _is_soaking(deployment: Deployment) -> bool:
+def _is_read(deployment: Deployment, every: Iterable[Deployment]) -> bool:
+    """Return whether a statement reads a version; one that serves may be stopped for a while, and goes on over it."""
+    key = (deployment.table, deployment.version)
+    readers = (d for d in every if not d.deleted and (d.active or d.wanted == WantedState.RUNNING))
+    return any((b.parent, b.version) == key for d in readers for b in d.bindings)
+
+
+def _is_due(deployment: Deployment, now: float) -> bool:
     return (
         deployment.stops_at is not None
+        and deployment.stops_at <= now
         and not deployment.active
         and not deployment.deleted
         and deployment.wanted == WantedState.RUNNING

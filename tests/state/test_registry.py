@@ -156,3 +156,17 @@ def test_a_version_that_is_deleted_again_keeps_its_first_deadline_and_place(ledg
     ledger.tombstone(ORDERS, 3, drop_after=500.0, trash="/data/trash/y")
     again = ledger.deployment(ORDERS, 3)
     assert again is not None and (again.drop_after, again.trash) == (99.0, "/data/trash/x")
+
+
+@pytest.mark.parametrize(
+    "meanwhile", [{"wanted": "stopped"}, {"state": "stopping"}, {"run_id": "r2"}, {"drop_after": 9.0}]
+)
+def test_an_observation_of_another_moment_is_not_written(
+    meanwhile: dict[str, object], ledger: Ledger, deployment: Made
+) -> None:
+    seen = deployment("orders", 1)
+    ledger.put_deployment(seen)
+    assert ledger.observe_deployment(seen, error="late")
+    ledger.update_deployment(seen.table, 1, **meanwhile)
+    left = ledger.deployment(seen.table, 1)
+    assert not ledger.observe_deployment(seen, state="unknown") and ledger.deployment(seen.table, 1) == left

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.statement_locks import Version
 from state.emergency_journal import EmergencyJournal
+from state.ledger import Ledger
 
 
 @contextmanager
@@ -32,6 +34,31 @@ def held_elsewhere(world: AgentContext, *versions: Version, by: str = "run 7f3a"
     finally:
         over.set()
         thread.join()
+
+
+class _ReadBefore:
+    """A ledger whose first answer to a question is followed by what somebody else does."""
+
+    def __init__(self, ledger: Ledger, question: str, act: Callable[[], object]) -> None:
+        self._ledger, self._question, self._act = ledger, question, act
+        self.acted = False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._ledger, name)
+        if name != self._question or self.acted:
+            return found
+
+        def answered(*args: Any, **more: Any) -> Any:
+            answer, self.acted = found(*args, **more), True
+            self._act()
+            return answer
+
+        return answered
+
+
+def read_before(world: AgentContext, question: str, act: Callable[[], object]) -> AgentContext:
+    """Return a world in which somebody acts right after the ledger's first answer to a question."""
+    return replace(world, ledger=_ReadBefore(world.ledger, question, act))  # type: ignore[arg-type]  # A double.
 
 
 def fast_lane(world: AgentContext) -> FastLane:

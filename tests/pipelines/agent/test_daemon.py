@@ -124,6 +124,44 @@ def test_statements_of_a_pool_that_refuses_to_list_them_are_not_said_to_run(
     assert Answering.heard_of is not None
 
 
+class StoppedMeanwhile(Answering):
+    """A pool that refuses to list its queries, the first time after an operator has stopped one."""
+
+    ledger: Any = None
+    asked = 0
+
+    def refuse(self, *_: Any) -> None:
+        StoppedMeanwhile.asked += 1
+        if StoppedMeanwhile.asked == 1:
+            self.ledger.stop_statements(["a"])
+        raise EngineRefused("the pool failed in this call and did not say why")
+
+
+def test_a_stop_that_came_while_the_pool_was_asked_is_not_called_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "PoolSupervisor", StoppedMeanwhile)
+    monkeypatch.setattr(agents, "ROUND_S", 0.02)
+    monkeypatch.setattr(agents, "UNKNOWN_S", 0.0)
+    with create_or_open(tmp_path / "home/ledger.db", environment_row(ledger_id="l")) as ledger:
+        ledger.put_deployment(deployment_row())
+        monkeypatch.setattr(StoppedMeanwhile, "ledger", ledger)
+        agent = Agent(
+            places=EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"), os.getuid()),
+            folder=str(tmp_path), manifest=Manifest(id="p-id", name="p", environments=(Environment("dev"),)),
+            ledger=ledger, files=TableCheckpoints("l"),
+            layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
+        )  # fmt: skip
+        serving = threading.Thread(target=agent.serve)
+        serving.start()
+        try:
+            wait_until(lambda: StoppedMeanwhile.asked > 2)
+        finally:
+            agent.end(pool=False)
+            serving.join(60)
+        assert ledger.deployments()[0].state == "stopping"
+
+
 class CountingDown(Keeper):
     """A pool that is waited for, with seconds that count down."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import small_project
+from agent_world import read_before
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName as T
@@ -58,6 +59,16 @@ def deployed(lake: Any, pool: Any) -> Any:
 
 def landed(world: AgentContext) -> Any:
     return world.ledger.deployment(T("landed"), 0)
+
+
+def test_an_input_that_is_registered_again_while_it_is_looked_at_keeps_what_that_has_recorded(deployed: Any) -> None:
+    deployed.files.ids[LAKE] = "id-2"
+
+    def registered() -> None:
+        deployed.ledger.update_deployment(T("landed"), 0, table_id="id-3")
+
+    ReplacedTables(read_before(deployed, "deployments", registered)).round()
+    assert landed(deployed).table_id == "id-3"
 
 
 def a(world: AgentContext) -> Any:

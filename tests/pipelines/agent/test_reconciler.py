@@ -12,6 +12,7 @@ from core.model.errors import EngineRefused
 from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery
 from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_lifecycle import start
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
@@ -87,6 +88,32 @@ def test_a_version_that_was_started_after_the_pool_was_asked_is_left_alone(
     world.ledger.update_deployment(A, 1, run_id="r2")
     reconciler.round(before, (), ())
     assert pool.starts == []
+
+
+@pytest.mark.parametrize("wanted", ["running", "stopped"])
+@pytest.mark.parametrize("state", ["running", "stopped", "failed", "unknown"])
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_version_that_was_given_another_text_after_the_pool_was_asked_is_left_to_the_next_round(
+    wanted: str, state: str, listed: bool, world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    """A step has written the new text, and was refused its start."""
+    deploy(world, wanted=wanted, state=state, run_id="r1")
+    before, queries = BeforeRound.of(world), ReportedQuery("a@v1", "q", "r1", True)
+    world.files.prepare("/c/a__v1.seam", {})
+    world.ledger.update_deployment(A, 1, compiled="SELECT 2", checkpoint="/c/a__v1.seam")
+    left = world.ledger.deployment(A, 1)
+    reconciler.round(before, (queries,) if listed else (), ())
+    assert (pool.starts, pool.stops) == ([], [])
+    assert world.ledger.deployment(A, 1) == left
+
+
+def test_what_is_started_is_the_text_that_the_ledger_has_while_it_is_held(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    read = deploy(world)
+    world.ledger.update_deployment(A, 1, compiled="SELECT 2")
+    start(world, read, stops=0)
+    assert pool.running["a@v1"].select == "SELECT 2"
 
 
 def test_a_query_that_ended_with_an_error_has_failed_and_is_not_started_again(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import held_elsewhere
+from agent_world import held_elsewhere, read_before
 from ledger_rows import deployment_row
 
 from core.model.errors import EngineRefused, Refused
@@ -16,8 +16,15 @@ from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import start
-from pipelines.agent.registry_records import RegistryRecords, durable, newer_serving, recorded_row, recorded_session
-from pipelines.storage.registry_records import RegistryRecord, read_record, record_names
+from pipelines.agent.registry_records import (
+    RegistryRecords,
+    durable,
+    keep_serving,
+    newer_serving,
+    recorded_row,
+    recorded_session,
+)
+from pipelines.storage.registry_records import RegistryRecord, read_record, record_names, write_record
 from tests.pipelines.agent.runs.test_run_lane import (
     Killed,
     deploy,
@@ -170,3 +177,17 @@ def test_a_swap_is_recorded_after_the_pointers_and_before_the_ledger(world: Agen
     assert record(world, "_serving").row["a"] == 2, "a round does not undo it"
     assert drive(world, run_id) == "done"
     assert record(world, "_serving").count == world.ledger.facts().served
+
+
+def test_a_swap_beside_a_round_is_not_recorded_as_it_was_before(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    RegistryRecords(world).round()
+    world.ledger.put_deployment(replace(row(world), version=2, active=False))
+
+    def swap() -> None:
+        count = world.ledger.facts().served + 1
+        write_record(world.layout.data, "_serving", RegistryRecord("ledger", count, {"a": 2, "b": 1, "c": 1}))
+        world.ledger.activate({A: 2}, served=count)
+
+    keep_serving(read_before(world, "deployments", swap))
+    assert record(world, "_serving").row["a"] == 2

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 import small_project
+from agent_world import read_before
 
 from core.model.names import TableName as T
 from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
+from pipelines.agent import soaked_versions
 from pipelines.agent.checked_clock import Uptime
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import pointer_steps, run_lane, step_executor
@@ -55,6 +57,22 @@ def test_what_was_replaced_runs_on_and_stops_readers_first(soaked: AgentContext,
     stop_soaked(soaked)
     assert wanted(soaked) == ["a@v2", "b@v2", "c@v2"]
     assert all(d.stops_at is None for d in soaked.ledger.deployments())
+
+
+@pytest.mark.parametrize(
+    ("about", "later_on"),
+    [((T("a"), 1), {"stops_at": 9e12}), ((T("b"), 2), {"bindings": (Binding(T("a"), 1, True),)})],
+    ids=["its end is moved", "a reader comes"],
+)
+def test_what_comes_between_a_look_at_soaks_and_the_hold_keeps_a_version_running(
+    about: tuple[T, int], later_on: dict[str, Any], soaked: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soaked_versions, "checked_now", lambda world: world.clock())
+    later(soaked)
+    for table in ("b", "c"):
+        soaked.ledger.update_deployment(T(table), 1, wanted="stopped")
+    stop_soaked(read_before(soaked, "deployments", lambda: soaked.ledger.update_deployment(*about, **later_on)))
+    assert wanted(soaked) == ["a@v1", "a@v2", "b@v2", "c@v2"]
 
 
 def test_a_rollback_meanwhile_starts_nothing_and_ends_the_soak(soaked: AgentContext, pool: Any) -> None:
