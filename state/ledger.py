@@ -244,6 +244,15 @@ def says_protected(path: Path) -> bool:
         return any(bool(protected) for (protected,) in db.execute("SELECT protected FROM facts"))
 
 
+def ledger_id_of(path: Path) -> str:
+    """Return the id of a ledger of any schema version; raises LedgerUnavailable where it cannot be read."""
+    with (
+        sqlite_errors_translated(path),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db,
+    ):
+        return "".join(str(ledger_id) for (ledger_id,) in db.execute("SELECT ledger_id FROM facts"))
+
+
 def _readable_by_owner_only(error: sqlite3.OperationalError) -> bool:
     return str(error.sqlite_errorname).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
 

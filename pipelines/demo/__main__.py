@@ -24,7 +24,7 @@ from pipelines.demo.event_generator import (
     generate,
 )
 from pipelines.demo.sample_changes import CHANGES, change_project
-from pipelines.demo.sample_copy import copy_sample, purge_list
+from pipelines.demo.sample_copy import copy_sample
 from pipelines.demo.window_settling import ROUNDS, how_many_rounds, land_closing, land_rest, stop_feeds
 
 
@@ -62,7 +62,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -I -m pipelines.demo", description=__doc__)
     act = parser.add_mutually_exclusive_group()
     act.add_argument("--copy", metavar="DEST", help="copy the sample project, or find the copy that is there")
-    act.add_argument("--purge-list", metavar="DEST", help="list what carries Headgate's marker")
     act.add_argument("--change", choices=sorted(CHANGES), help="edit one statement of --project")
     act.add_argument("--settle", action="store_true", help="stop the feeds of --data and land closing events")
     act.add_argument("--stop", action="store_true", help="stop the generator of --data, if one is running")
@@ -84,9 +83,6 @@ def _do(given: argparse.Namespace) -> dict[str, Any]:
     if given.copy is not None:
         copy = copy_sample(given.copy, given.format)
         return {"folder": str(copy.folder), "data": str(copy.data), "project_id": copy.project_id, "made": copy.made}
-    if given.purge_list is not None:
-        ours, foreign = purge_list(given.purge_list)
-        return {"purge": [str(path) for path in ours], "kept": [str(path) for path in foreign]}
     if given.change is not None:
         return _change(given)
     if given.data is None:

@@ -1,4 +1,4 @@
-"""Copies of the sample project: made with a marker and a fresh id, and listed by that marker for a purge."""
+"""Copies of the sample project: made with a fresh id and a marker, which names what a purge deletes."""
 
 import json
 import os
@@ -15,10 +15,9 @@ from pipelines.demo.data_folder import open_folder, read_object
 from pipelines.demo.sample_reference_data import FOLDER, KEYED_TABLES
 
 MARKER = ".headgate-demo"
-"""The file that says a folder is ours, to use again and to purge."""
+"""The file that says a folder is ours, to use again, and names what was copied, to purge."""
 PROGRAM = Path(__file__).parents[2]
 """The clone, or the folder that the program is installed in."""
-_OURS = ("README.md", ".gitignore", "headgate.yml", "pipelines", "data", MARKER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +70,6 @@ def project_id(folder: Path) -> str | None:
     return value if marker.get("made_by") == "headgate demo" and isinstance(value, str) else None
 
 
-def purge_list(folder: str | Path) -> tuple[list[Path], list[Path]]:
-    """List what a purge of a demo deletes, and what lies in its folder and is not ours; Refused without our marker."""
-    target = Path(folder).expanduser().resolve()
-    if project_id(target) is None:
-        raise Refused(f"{target} is not a Headgate demo", remedy=f"a demo folder contains the file {MARKER}")
-    found = sorted(target.iterdir())
-    foreign = [path for path in found if path.name not in _OURS]
-    ours = [path for path in found if path.name in _OURS]
-    return (ours if foreign else [*ours, target]), foreign
-
-
 def _copy(target: Path, identity: str, format: str) -> SampleCopy:
     """Build the copy beside its place and move it there whole, so that an interrupted one is never taken for a demo."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +86,8 @@ def _copy(target: Path, identity: str, format: str) -> SampleCopy:
         (building / "headgate.yml").write_text(text + _store_tables(building, format))
         if table_format(format).transaction_log:
             _trigger_seldom(building)
-        marker = {"made_by": "headgate demo", "project_id": identity, "format": format}
+        made = sorted(path.relative_to(building).as_posix() for path in building.rglob("*"))
+        marker = {"made_by": "headgate demo", "project_id": identity, "format": format, "made": made}
         (building / MARKER).write_text(json.dumps(marker) + "\n")
         os.replace(building, target)
     return SampleCopy(target, identity, True)

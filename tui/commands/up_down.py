@@ -7,7 +7,7 @@ from core.text.wording import counted
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
-from tui.services import teardown
+from tui.services import purge, teardown
 
 
 def up(context: CommandContext) -> int:
@@ -61,12 +61,12 @@ def down(context: CommandContext) -> int:
     context.announce()
     typed = place.environment if place.protected else place.project if args.purge else ""
     question = f"Stopping everything in {place.title}: agent, pool and every statement."
-    found: list[str] = []
+    found: list[purge.OwnedPlace] = []
     if args.purge:
-        found = teardown.marked(place)
+        found = purge.marked(place)
         voice.say(f"{counted(len(found), 'place')} with Headgate's mark:")
-        for path in found:
-            voice.say(f"  {path}")
+        for owned in found:
+            voice.say(f"  {owned.path}")
         question += " Then permanently deleting all of the above: tables, checkpoints, ledger, edits."
     # Before anything ends: a refusal changes nothing.
     confirm = context.confirm(typed, question)
@@ -77,7 +77,7 @@ def down(context: CommandContext) -> int:
         confirm=confirm,
         progress=voice.progress,
     )
-    purged = teardown.purge(place, found, voice.progress) if found else []
+    purged = purge.purge(place, found, voice.progress) if found else []
     if voice.as_json:
         voice.data({"ended": ended, "purged": purged})
     else:

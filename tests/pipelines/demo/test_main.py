@@ -71,11 +71,6 @@ def test_a_generator_is_seen_and_stopped_by_its_folder_alone(project: Path, caps
     assert call(capsys, "--data", data, "--status")[1]["last"]["state"] == "stopped"
 
 
-def test_a_purge_lists_paths(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, result = call(capsys, "--purge-list", project)
-    assert code == 0 and str(project) in result["purge"] and result["kept"] == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "kind"),
     [
@@ -87,7 +82,6 @@ def test_a_purge_lists_paths(project: Path, capsys: pytest.CaptureFixture[str]) 
         (("--data", "/proc/nowhere"), 1, "HeadgateError"),
         (("--data", "{tmp}", "--rate", "-3"), 2, "UsageError"),
         (("--data", "{tmp}", "--settle", "--project", "{tmp}"), 2, "InvalidProject"),
-        (("--purge-list", "{tmp}"), 3, "Refused"),
     ],
 )
 def test_an_error_is_one_object_with_class_summary_remedy_and_exit_code(

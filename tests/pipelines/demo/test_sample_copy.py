@@ -14,7 +14,7 @@ from core.planning.planner import make_plan
 from core.project.model import Project
 from core.project_files.loader import read_project
 from pipelines.demo import sample_copy
-from pipelines.demo.sample_copy import MARKER, PROGRAM, SELDOM, copy_sample, project_id, purge_list
+from pipelines.demo.sample_copy import MARKER, PROGRAM, SELDOM, copy_sample, project_id
 from pipelines.demo.sample_reference_data import FEEDS, FOLDER
 from tests.support.domain_builders import deployed
 
@@ -51,9 +51,8 @@ def test_a_folder_that_is_not_ours_is_refused_and_left_alone(tmp_path: Path, mar
     if marker is not None:
         (tmp_path / MARKER).write_text(marker)
     before = sorted(tmp_path.iterdir())
-    for act in (copy_sample, purge_list):
-        with pytest.raises(Refused):
-            act(tmp_path)
+    with pytest.raises(Refused):
+        copy_sample(tmp_path)
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -80,19 +79,10 @@ def test_an_interrupted_copy_leaves_nothing_that_looks_like_a_demo(
     assert copy_sample(tmp_path / "demo").made
 
 
-def test_a_purge_names_the_whole_folder_when_all_of_it_is_ours(tmp_path: Path) -> None:
+def test_the_marker_names_what_was_copied(tmp_path: Path) -> None:
     copy = copy_sample(tmp_path / "demo")
-    ours, foreign = purge_list(copy.folder)
-    assert foreign == [] and ours[-1] == copy.folder
-    assert set(ours[:-1]) == set(copy.folder.iterdir())
-
-
-def test_a_purge_keeps_what_someone_else_put_there(tmp_path: Path) -> None:
-    copy = copy_sample(tmp_path / "demo")
-    (copy.folder / "notes.md").write_text("mine")
-    ours, foreign = purge_list(copy.folder)
-    assert foreign == [copy.folder / "notes.md"]
-    assert copy.folder not in ours and copy.folder / "data" in ours
+    found = {str(path.relative_to(copy.folder)) for path in copy.folder.rglob("*")}
+    assert {*json.loads((copy.folder / MARKER).read_text())["made"], MARKER} == found
 
 
 def test_the_marker_is_what_tells_the_project_id(tmp_path: Path) -> None:

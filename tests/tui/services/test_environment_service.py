@@ -216,56 +216,6 @@ def test_an_agent_that_ends_at_once_is_quoted(place: SelectedEnvironment, monkey
     assert "the lock is held" in refused.value.summary
 
 
-def test_purge_lists_and_deletes_what_carries_our_mark_and_nothing_else(place: SelectedEnvironment) -> None:
-    ours, foreign = Path(place.data, "tables", "a__v1"), Path(place.data, "tables", "notes")
-    checkpoint = Path(place.data, "checkpoints", "a__v1")
-    for path in (ours, foreign, checkpoint):
-        path.mkdir(parents=True)
-    (ours / "_headgate.json").write_text("{}")
-    (checkpoint / "_headgate_owner").write_text("{}")
-    mark = Path(place.data, "_headgate_world")
-    mark.write_text("{}")
-    records = Path(place.data, "_headgate_registry")
-    records.mkdir()
-    (records / "a@v1.json").write_text("{}")
-    lock = Path(place.data, "_headgate_pool")
-    lock.write_text("1")
-    found = teardown.marked(place)
-    assert found == [str(ours), str(checkpoint), str(mark), str(records), str(lock)]
-    assert teardown.purge(place, found, lambda wait: None) == found
-    assert [str(each) for each in Path(place.data).rglob("*")] == [str(foreign.parent), str(foreign)]
-
-
-def test_purge_leaves_no_folder_that_is_empty(place: SelectedEnvironment) -> None:
-    made = [Path(place.data, shelf, "a__v1") for shelf in ("tables", "checkpoints")]
-    for path, name in zip(made, ("_headgate.json", "_headgate_owner"), strict=True):
-        path.mkdir(parents=True)
-        (path / name).write_text("{}")
-    teardown.purge(place, teardown.marked(place), lambda wait: None)
-    assert not Path(place.data).exists()
-
-
-def test_purge_never_follows_a_link(place: SelectedEnvironment, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "_headgate.json").write_text("{}")
-    Path(place.data, "tables").mkdir(parents=True)
-    link = Path(place.data, "tables", "a__v1")
-    link.symlink_to(elsewhere)
-    assert teardown.marked(place) == []
-    with pytest.raises(Refused):
-        teardown.purge(place, [str(link)], lambda wait: None)
-    assert elsewhere.exists()
-
-
-def test_a_folder_without_the_demos_mark_is_no_part_of_a_demo(folder: Path) -> None:
-    assert teardown.demo_parts(str(folder)) == []
-    (folder / teardown.DEMO_FILE).write_text(json.dumps({"made_by": "headgate demo", "project_id": "u"}))
-    (folder / "mine.txt").write_text("mine")
-    assert str(folder / "mine.txt") not in teardown.demo_parts(str(folder))
-    assert str(folder) not in teardown.demo_parts(str(folder))
-
-
 def test_the_demos_folder_is_never_inside_the_clone(tmp_path: Path) -> None:
     clone = Path(demo_project.__file__).resolve().parents[2]
     assert demo_project.default_folder(str(tmp_path)) == str(tmp_path / "headgate-demo")
@@ -303,22 +253,3 @@ def test_a_ledger_that_still_says_up_is_not_believed_while_the_pool_is_gone(
 
     agent_process.wait_for_pool(place, look, seconds=5.0)
     assert len(waits) == 1
-
-
-def test_a_folder_is_removed_whole_and_its_links_lead_nowhere(tmp_path: Path) -> None:
-    from tui.services.teardown import remove_tree
-
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "file").touch()
-    for folder in range(20):
-        deep = tmp_path / "ours" / str(folder) / "state"
-        deep.mkdir(parents=True)
-        for name in range(5):
-            (deep / f"{name}.delta").touch()
-    (tmp_path / "ours/0/elsewhere").symlink_to(kept)
-    (tmp_path / "ours/1/broken").symlink_to(tmp_path / "nowhere")
-    heard: list[int] = []
-    remove_tree(str(tmp_path / "ours"), told=heard.append)
-    assert not (tmp_path / "ours").exists() and (kept / "file").exists()
-    assert heard == sorted(heard) and heard[-1] == 102

@@ -1,0 +1,279 @@
+"""A purge deletes exactly what is proven to be this environment's, whatever lies beside it."""
+
+import fcntl
+import json
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.services import purge
+
+OURS, OTHER = "9f2c", "another ledger"
+
+
+def version_folder(folder: Path, ledger: str = OURS, *, table: str = "a", version: int = 1) -> Path:
+    """Make a folder as the agent does for a version's table or checkpoint."""
+    (folder / "state" / "0").mkdir(parents=True)
+    (folder / "state" / "0" / "1.delta").write_text("state")
+    (folder / "part-0").write_text("rows")
+    (folder / purge.OWNER_FILE).write_text(json.dumps({"ledger": ledger, "run": "r"}))
+    (folder / purge.NOTE_FILE).write_text(json.dumps({"table": table, "version": version}))
+    return folder
+
+
+def everything(place: SelectedEnvironment) -> list[str]:
+    return purge.purge(place, purge.marked(place), lambda wait: None)
+
+
+def contents(root: Path) -> dict[str, str]:
+    """Return each file, link and folder below a root, with what it holds or leads to."""
+    found = {}
+    for folder, folders, files in os.walk(root):
+        for path in (Path(folder, name) for name in (*folders, *files)):
+            what = os.readlink(path) if path.is_symlink() else "" if path.is_dir() else path.read_text()
+            found[str(path.relative_to(root))] = what
+    return found
+
+
+@pytest.fixture
+def data(place: SelectedEnvironment, ledger: Any) -> Path:
+    made = Path(place.data)
+    made.mkdir()
+    return made
+
+
+class Lake:
+    """A data folder that others use as well: what is put there, and what has to be left."""
+
+    def __init__(self, data: Path, outside: Path, seed: int) -> None:
+        self.data, self.outside, self.random = data, outside, random.Random(seed)
+        self.ours: list[Path] = []
+        version_folder(outside / "a__v1")
+        for container in (
+            "tables",
+            "checkpoints",
+            "trash/a__v1/tables",
+            "trash/run-7/checkpoints",
+            "trash/b/tables",
+        ):
+            self.fill(data / container)
+        self.fill(data / "trash/a__v1/before_seam" / "1800000000")
+        for name in ("raw", "tables/raw", "trash/mine", "trash/mine/deep/er", "checkpoints/empty"):
+            if self.random.random() < 0.5:
+                (data / name).mkdir(parents=True, exist_ok=True)
+                (data / name / "rows.csv").write_text(name)
+        self.records()
+        if self.random.random() < 0.5:
+            self.put(data / purge.WORLD_FILE, json.dumps({"ledger": OURS}))
+            self.put(data / purge.LOCK_FILE, "1")
+        else:
+            (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OTHER}))
+            (data / purge.LOCK_FILE).write_text("1")
+
+    def put(self, path: Path, text: str) -> None:
+        path.write_text(text)
+        self.ours.append(path)
+
+    def fill(self, container: Path) -> None:
+        container.mkdir(parents=True)
+        for name in self.random.sample(("a__v1", "a__v2.rewrite.r", "b__v1", "b__v1.a__v2.7", ".a__v3.fork"), k=3):
+            table, version = name.strip(".")[0], int(name.strip(".")[4])
+            match self.random.randrange(8):
+                case 0 | 1 | 2:
+                    made = version_folder(container / name, table=table, version=version)
+                    (made / "linked").symlink_to(self.outside)
+                    self.ours.append(made)
+                case 3:
+                    version_folder(container / name, OTHER, table=table, version=version)
+                case 4:
+                    (container / name).symlink_to(self.outside / "a__v1")
+                case 5:
+                    version_folder(container / f"copy of {name}.bak", table=table, version=version)
+                case 6:
+                    (container / name).mkdir()
+                    (container / name / purge.OWNER_FILE).write_text("not JSON")
+                case 7:
+                    (container / name).write_text("a file")
+
+    def records(self) -> None:
+        folder = self.data / purge.RECORDS_FOLDER
+        folder.mkdir()
+        for name in ("a@v1.json", "_serving.json"):
+            if self.random.random() < 0.7:
+                self.put(folder / name, json.dumps({"ledger": OURS}))
+        if self.random.random() < 0.5:
+            (folder / "b@v1.json").write_text(json.dumps({"ledger": OTHER}))
+            (folder / "notes").write_text("mine")
+
+    def left(self) -> dict[str, str]:
+        """Return what is not ours, without folders that are empty once what is ours is gone."""
+        ours = tuple(f"{path.relative_to(self.data)}/" for path in self.ours)
+        before = contents(self.data)
+        kept = {path: what for path, what in before.items() if not f"{path}/".startswith(ours)}
+        for path in sorted(kept, key=lambda path: -path.count("/")):
+            had = any(each.startswith(f"{path}/") for each in before)
+            if had and not any(each.startswith(f"{path}/") for each in kept):
+                del kept[path]
+        return kept
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_exactly_what_is_ours_is_gone_from_a_lake_of_others(
+    seed: int, place: SelectedEnvironment, data: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    lake = Lake(data, outside, seed)
+    left, elsewhere = lake.left(), contents(outside)
+    everything(place)
+    assert contents(data) == left
+    assert contents(outside) == elsewhere
+
+
+def test_a_trash_folder_of_others_without_anything_of_ours_stays(place: SelectedEnvironment, data: Path) -> None:
+    (data / "trash" / "2024" / "q1").mkdir(parents=True)
+    (data / "trash" / "thesis.txt").write_text("mine")
+    before = contents(data)
+    everything(place)
+    assert contents(data) == before
+
+
+def test_files_of_others_below_the_trash_of_a_version_stay(place: SelectedEnvironment, data: Path) -> None:
+    version_folder(data / "trash" / "a__v1" / "tables" / "a__v1")
+    (data / "trash" / "a__v1" / "notes.txt").write_text("mine")
+    everything(place)
+    assert contents(data) == {"trash": "", "trash/a__v1": "", "trash/a__v1/notes.txt": "mine"}
+
+
+def test_purge_leaves_no_folder_that_is_empty(place: SelectedEnvironment, data: Path) -> None:
+    for shelf in ("tables", "checkpoints"):
+        version_folder(data / shelf / "a__v1")
+    everything(place)
+    assert not data.exists()
+
+
+def test_without_a_ledger_the_mark_of_the_home_tells_whose_folders_are(place: SelectedEnvironment) -> None:
+    data = Path(place.data)
+    ours = version_folder(data / "tables" / "a__v1")
+    other = version_folder(data / "tables" / "b__v1", OTHER, table="b")
+    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS, "home": f"{place.where.home}-other"}))
+    everything(place)
+    assert ours.exists()
+    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS, "home": place.where.home}))
+    everything(place)
+    assert not ours.exists() and other.exists()
+
+
+def test_the_lock_of_a_server_that_lives_stays(place: SelectedEnvironment, data: Path) -> None:
+    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS}))
+    with open(data / purge.LOCK_FILE, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        everything(place)
+    assert contents(data) == {purge.LOCK_FILE: ""}
+
+
+def test_the_home_goes_file_by_file_and_what_somebody_keeps_there_stays(place: SelectedEnvironment, data: Path) -> None:
+    home = Path(place.where.home)
+    for name in (
+        "agent.lock",
+        "agent.log",
+        "agent.log.1",
+        "pool.json",
+        "pool.log.5",
+        "audit-2026.jsonl",
+        "emergency.jsonl",
+    ):
+        (home / name).write_text("")
+    (home / "pool" / "warehouse").mkdir(parents=True)
+    (home / "ledger.db.20260102T030405Z.replaced").write_text("")
+    (home / "before-upgrade.db").write_text("mine")
+    (home / "pools").mkdir()
+    everything(place)
+    assert contents(home) == {"before-upgrade.db": "mine", "pools": ""}
+    (home / "before-upgrade.db").unlink()
+    (home / "pools").rmdir()
+    (home / "ledger.db").write_text("")
+    everything(place)
+    assert not home.exists()
+
+
+def test_what_took_the_place_of_a_folder_after_the_question_stays(place: SelectedEnvironment, data: Path) -> None:
+    ours = version_folder(data / "tables" / "a__v1")
+    found = purge.marked(place)
+    (ours / purge.OWNER_FILE).write_text(json.dumps({"ledger": OTHER}))
+    gone = purge.purge(place, found, lambda wait: None)
+    assert ours.exists() and str(ours) not in gone
+
+
+def test_a_version_that_cannot_be_deleted_whole_keeps_its_proof(
+    place: SelectedEnvironment, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, unlink = version_folder(data / "tables" / "a__v1"), os.unlink
+
+    def busy(name: Any, **where: Any) -> None:
+        if name == "1.delta":
+            raise OSError("busy")
+        unlink(name, **where)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", busy)
+        everything(place)
+    assert (ours / purge.OWNER_FILE).exists()
+
+
+@pytest.fixture
+def demo(tmp_path: Path, place: SelectedEnvironment) -> Iterator[SelectedEnvironment]:
+    """A demo, as `headgate demo` copies it, with events that have landed."""
+    from pipelines.demo.sample_copy import copy_sample
+
+    copied = copy_sample(tmp_path / "demo")
+    landed = copied.data / "landing" / "orders"
+    (landed / "orders-000000001.json").write_text("{}")
+    (copied.data / "generator.book.json").write_text("{}")
+    yield replace(place, folder=str(copied.folder), data=str(copied.data), project_id=copied.project_id)
+
+
+def test_a_demo_goes_whole_where_all_of_it_is_ours(demo: SelectedEnvironment) -> None:
+    (Path(demo.folder) / "headgate.yml").write_text("edited: true")
+    assert demo.folder in everything(demo)
+    assert not Path(demo.folder).exists()
+
+
+def test_what_somebody_has_put_into_a_demo_stays(demo: SelectedEnvironment) -> None:
+    mine = {"notes.md", "pipelines/mine.sql", "data/mine.csv", "data/landing/orders/mine.json"}
+    for name in mine:
+        (Path(demo.folder) / name).write_text("mine")
+    other = version_folder(Path(demo.data) / "tables" / "a__v1", OTHER)
+    everything(demo)
+    files = {path for path, what in contents(Path(demo.folder)).items() if what == "mine"}
+    assert files == mine and other.exists()
+    assert not (Path(demo.folder) / purge.DEMO_FILE).exists()
+
+
+def test_a_copy_of_a_demo_that_became_another_project_is_no_demo(demo: SelectedEnvironment) -> None:
+    before = contents(Path(demo.folder))
+    everything(replace(demo, project_id="another"))
+    assert contents(Path(demo.folder)) == before
+
+
+def test_a_folder_is_removed_whole_and_its_links_lead_nowhere(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    for folder in range(20):
+        deep = tmp_path / "ours" / str(folder) / "state"
+        deep.mkdir(parents=True)
+        for name in range(5):
+            (deep / f"{name}.delta").touch()
+    (tmp_path / "ours/0/elsewhere").symlink_to(kept)
+    (tmp_path / "ours/1/broken").symlink_to(tmp_path / "nowhere")
+    heard: list[int] = []
+    purge.remove_tree(str(tmp_path / "ours"), told=heard.append)
+    assert not (tmp_path / "ours").exists() and (kept / "file").exists()
+    assert heard == sorted(heard) and heard[-1] == 102
