@@ -82,6 +82,9 @@ READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
 NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
 """What cannot be undone never follows a start that is not proved."""
 
+POLLED_WITH_EFFECT = frozenset({StepKind.SWAP, StepKind.SEAM}) | UPKEEP
+"""Steps whose gate does their effect once it can: nobody looks at it while a run is paused."""
+
 
 class Strategy(StrEnum):
     """How a statement comes to its new revision."""

@@ -63,7 +63,7 @@ class IllegalTransition(AssertionError):
 
 STEP_TRANSITIONS: dict[StepState, frozenset[StepState]] = {
     StepState.WAITS: frozenset({StepState.RUNNING, StepState.BLOCKED, StepState.SKIPPED, StepState.CANCELLED}),
-    StepState.RUNNING: frozenset({StepState.GATE, StepState.DONE, StepState.KEPT, StepState.FAILED}),
+    StepState.RUNNING: frozenset({StepState.GATE, StepState.DONE, StepState.KEPT, StepState.FAILED, StepState.WAITS}),
     StepState.GATE: frozenset({StepState.DONE, StepState.FAILED, StepState.SKIPPED, StepState.CANCELLED}),
     StepState.FAILED: frozenset({StepState.WAITS, StepState.SKIPPED, StepState.CANCELLED}),
     StepState.BLOCKED: frozenset({StepState.WAITS, StepState.CANCELLED}),
@@ -76,7 +76,7 @@ STEP_TRANSITIONS: dict[StepState, frozenset[StepState]] = {
 
 RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     RunState.RUNNING: frozenset({RunState.PAUSED, RunState.DONE, RunState.FAILED, RunState.CANCELLED}),
-    RunState.PAUSED: frozenset({RunState.RUNNING, RunState.CANCELLED, RunState.FAILED}),
+    RunState.PAUSED: frozenset({RunState.RUNNING, RunState.DONE, RunState.FAILED, RunState.CANCELLED}),
     RunState.FAILED: frozenset({RunState.RUNNING, RunState.CANCELLED}),
     RunState.DONE: frozenset(),
     RunState.CANCELLED: frozenset(),

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-from core.model.actions import BEGINS, NEEDS_PROOF, READABLE_ONCE_STARTED, UPKEEP, StepKind
+from core.model.actions import BEGINS, NEEDS_PROOF, POLLED_WITH_EFFECT, READABLE_ONCE_STARTED, UPKEEP, StepKind
 from core.plan.model import Step
 from core.run.model import FINISHED, SATISFIED, Run, RunState, StepProgress, StepState, skipped_note
 
@@ -50,6 +50,14 @@ class StepFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class StepPutOff:
+    """A step was begun and is to be begun again, once the run goes on: its effect could not be reached, or not yet."""
+
+    n: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorControl:
     """An operator's word: pause, resume, cancel, retry, skip (with a step) or swap, which ends a hold."""
 
@@ -58,7 +66,7 @@ class OperatorControl:
     by: str = ""
 
 
-RunEvidence = StepDone | StepKept | GateOpened | GatePolled | StepFailed | OperatorControl
+RunEvidence = StepDone | StepKept | GateOpened | GatePolled | StepFailed | StepPutOff | OperatorControl
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,8 @@ def advance_run(run: Run, evidence: Iterable[RunEvidence]) -> tuple[Run, tuple[R
         run, begun = _begin(run)
         intents.extend(begun)
     if run.state in (RunState.RUNNING, RunState.PAUSED):
-        intents.extend(PollGate(p.step) for p in run.steps if p.state is StepState.GATE)
+        unseen = POLLED_WITH_EFFECT if run.state is RunState.PAUSED else frozenset()
+        intents.extend(PollGate(p.step) for p in run.steps if p.state is StepState.GATE and p.step.do not in unseen)
         run = _end(run)
     return run, tuple(intents)
 
@@ -130,6 +139,8 @@ def _absorb(run: Run, item: RunEvidence) -> tuple[Run, tuple[RunIntent, ...]]:
             return run.put(StepProgress(progress.step, progress.state, progress.tries, note)), ()
         case StepFailed(n, note):
             return run.put(run.step(n).become(StepState.FAILED, note)), ()
+        case StepPutOff(n, note):
+            return run.put(run.step(n).become(StepState.WAITS, note)), ()
         case OperatorControl():
             return _control(run, item)
         case _:
@@ -146,7 +157,7 @@ def _control(run: Run, control: OperatorControl) -> tuple[Run, tuple[RunIntent, 
             return _retry(run), ()
         case "skip":
             progress = run.step(control.n)
-            if not why_not_skipped(progress.step.do, progress.state):
+            if why_not_skipped(run, control.n) is None:
                 run = run.put(progress.become(StepState.SKIPPED, skipped_note(progress.step.do, progress.note)))
                 return _retry(run), ()
         case "swap":
@@ -163,17 +174,25 @@ def held_steps(run: Run) -> tuple[StepProgress, ...]:
     return tuple(p for p in run.steps if p.step.do is StepKind.HOLD and p.state is StepState.GATE)
 
 
-def why_not_skipped(do: StepKind, state: StepState) -> str:
-    """Return why a step cannot be skipped, empty where it can.
+def why_not_skipped(run: Run, n: int) -> str | None:
+    """Return why a step cannot be skipped, None where it can; raises KeyError where there is no such step.
 
     What comes after a step relies on its effect: skipping a swap would stop the version that serves, skipping a stop
     would let two versions write, skipping a tombstone would leave a table without a pointer. Only waiting can
-    be skipped, the verdict of a comparison, because who skips it has looked at the differences, and upkeep.
+    be skipped, the verdict of a comparison, because who skips it has looked at the differences, and upkeep. The proof
+    of a start cannot where an old version is replaced or ended behind it.
     """
+    progress = run.step(n)
+    do, state = progress.step.do, progress.state
     if state not in (StepState.GATE, StepState.FAILED, StepState.WAITS):
         return f"it is {state}"
-    if do in UPKEEP | {StepKind.CATCH_UP, StepKind.VALIDATE} or (do in BEGINS and state is StepState.GATE):
-        return ""
+    if do in UPKEEP | {StepKind.CATCH_UP, StepKind.VALIDATE}:
+        return None
+    if do in BEGINS and state is StepState.GATE:
+        # What failed or was blocked waits again after a retry.
+        open_ = (p.step for p in run.steps if p.state not in SATISFIED | {StepState.CANCELLED})
+        behind = next((step for step in open_ if n in _proofs(run, step)), None)
+        return f"step {behind.n}, {behind.do} {behind.table}, must not come before its first batch" if behind else None
     if do is StepKind.HOLD:
         return "it waits for a word, which headgate release swap gives"
     return f"what follows relies on a {do} step"
@@ -226,9 +245,11 @@ def _awaits_swap(run: Run, start: Step) -> bool:
 def _block(run: Run) -> Run:
     """Pass a failure down: every waiting step behind a failed or blocked one is blocked, naming the first cause."""
     bad = {p.step.n: p for p in run.steps if p.state in (StepState.FAILED, StepState.BLOCKED)}
-    for progress in run.steps:
-        cause = next((n for n in progress.step.after if n in bad), None)
-        if cause is not None and progress.state is StepState.WAITS:
+    for progress in run.steps if bad else ():
+        if progress.state is not StepState.WAITS:
+            continue
+        cause = next((n for n in (*progress.step.after, *sorted(_proofs(run, progress.step))) if n in bad), None)
+        if cause is not None:
             blocked = progress.become(StepState.BLOCKED, f"depends on step {cause}, which is {bad[cause].state}")
             bad[progress.step.n] = blocked
             run = run.put(blocked)
@@ -239,16 +260,44 @@ def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
     """Start the first step that is ready: one at a time, so that each intent is journalled before its effect."""
     by_n = {p.step.n: p for p in run.steps}
     for progress in run.steps:
-        ready = all(_lets_begin(by_n[n], progress.step) for n in progress.step.after)
-        if progress.state is StepState.WAITS and ready:
+        ready = progress.state is StepState.WAITS and all(_lets_begin(by_n[n]) for n in progress.step.after)
+        if ready and all(by_n[n].state is StepState.DONE for n in _proofs(run, progress.step)):
             return run.put(progress.become(StepState.RUNNING)), [PerformStep(progress.step)]
     return run, []
 
 
-def _lets_begin(before: StepProgress, after: Step) -> bool:
+def _lets_begin(before: StepProgress) -> bool:
     """Return whether a step may begin as far as one before it is concerned: a reader may start on what has started."""
     started = before.state is StepState.GATE and before.step.do in READABLE_ONCE_STARTED
-    return before.state in SATISFIED or (started and after.do not in NEEDS_PROOF)
+    return before.state in SATISFIED or started
+
+
+def _proofs(run: Run, step: Step) -> frozenset[int]:
+    """Return the starts that must have proved themselves before a step that ends or replaces an old version.
+
+    Whatever lies between them can be skipped, and proves nothing. The first pointer to a version needs no proof: its
+    swap is behind no gate.
+    """
+    if step.do in NEEDS_PROOF:
+        before = _before(run, (step.n,))
+    elif step.do is StepKind.SWAP:
+        gates = [p.step.n for p in _before(run, (step.n,)) if p.step.do is StepKind.CATCH_UP]
+        before = _before(run, gates)
+    else:
+        return frozenset()
+    return frozenset(p.step.n for p in before if p.step.do in BEGINS)
+
+
+def _before(run: Run, numbers: Iterable[int]) -> tuple[StepProgress, ...]:
+    """Return the steps that some wait for, directly or through others."""
+    by_n = {p.step.n: p for p in run.steps}
+    found: set[int] = set()
+    open_ = list(numbers)
+    while open_:
+        new = [n for n in by_n[open_.pop()].step.after if n not in found]
+        found.update(new)
+        open_ += new
+    return tuple(by_n[n] for n in sorted(found))
 
 
 def _end(run: Run) -> Run:

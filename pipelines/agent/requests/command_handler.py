@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from core.changes.spark_analysis import question_from_json
 from core.changes.upgrade_proof import proof_key
-from core.model.actions import StepKind
 from core.model.errors import (
     EngineRefused,
     HeadgateError,
@@ -21,8 +20,7 @@ from core.model.errors import (
 )
 from core.model.names import parse_statement_name, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
-from core.run.model import StepState
-from core.run.state_machine import OperatorControl, why_not_skipped
+from core.run.state_machine import OperatorControl
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import RAN, RESTED, ActOutcome, FastLane
@@ -31,7 +29,7 @@ from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.refused_calls import RefusedCalls
 from pipelines.agent.requests.release_words import check_word
-from pipelines.agent.requests.retries import journal_retry
+from pipelines.agent.requests.retries import journal_retry, why_not_skipped
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_continued
@@ -233,7 +231,7 @@ class CommandHandler:
             raise Refused(f"run {row.id} is {row.state}", remedy="make a new plan")
         refuse_continued(row)
         step = int(args.get("step") or 0)
-        if act == "skip" and (why := _why_not_skipped(row, step)):
+        if act == "skip" and (why := why_not_skipped(self._world, row, step)):
             raise Refused(
                 f"step {step} cannot be skipped: {why}",
                 remedy=f"headgate runs retry {row.id}, or headgate runs cancel {row.id}",
@@ -374,11 +372,6 @@ def _seconds(args: dict[str, Any], default: float) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise UsageError(f"{seconds!r} is not a number of seconds", remedy="give seconds as a number")
     return float(seconds)
-
-
-def _why_not_skipped(run: RunRow, n: int) -> str:
-    step = next((step for step in run.steps if step.n == n), None)
-    return "there is no such step" if step is None else why_not_skipped(StepKind(step.do), StepState(step.state))
 
 
 def _act(request: dict[str, Any]) -> str:

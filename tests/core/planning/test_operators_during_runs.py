@@ -8,7 +8,7 @@ from core.model.actions import StepKind
 from core.model.names import TableName as T
 from core.model.states import State, WantedState
 from core.plan.request import PlanRequest
-from core.run.model import RunState, StepState
+from core.run.model import Run, RunState, StepState
 from core.run.state_machine import OperatorControl, why_not_skipped
 from tests.core.planning.test_planner_simulated import Life, back_of, born
 from tests.support.random_worlds import times
@@ -130,9 +130,9 @@ def ends_of_a_life(seed: int) -> Iterator[tuple[str, str]]:
 
 def a_word(pool: Simulated, agent: Agent, chance: random.Random) -> OperatorControl:
     """Return what an operator says to a failed run: retry, cancel, or skip a step that can be skipped."""
-    skippable = [
-        n for n, progress in pool.journal[agent.run_id].items() if not why_not_skipped(progress.step.do, progress.state)
-    ]
+    steps = pool.journal[agent.run_id]
+    run = Run(agent.run_id, pool.runs[agent.run_id], tuple(steps.values()))
+    skippable = [n for n in steps if why_not_skipped(run, n) is None]
     words: list[Callable[[], OperatorControl]] = [lambda: OperatorControl("retry"), lambda: OperatorControl("cancel")]
     if skippable:
         words.append(lambda: OperatorControl("skip", chance.choice(skippable)))

@@ -226,5 +226,24 @@ def test_a_start_that_fails_in_its_first_batch_fails_the_run_and_no_stop_follows
 
 def test_waiting_for_a_first_batch_can_be_skipped_and_starting_cannot() -> None:
     for do in (StepKind.START, StepKind.RESUME, StepKind.RESTART):
-        assert why_not_skipped(do, StepState.GATE) == ""
-        assert why_not_skipped(do, StepState.FAILED) != ""
+        waiting = Run("r", RunState.RUNNING, (StepProgress(step(1, do, "a"), StepState.GATE, 1),))
+        assert why_not_skipped(waiting, 1) is None
+        failed = waiting.put(replace(waiting.step(1), state=StepState.FAILED))
+        assert why_not_skipped(failed, 1) == f"what follows relies on a {do} step"
+
+
+def test_the_proof_that_the_end_of_an_old_version_waits_for_cannot_be_skipped() -> None:
+    run, _ = advance_run(pending_start(), [])
+    run, _ = advance_run(run, [GateOpened(1)])
+    run, _ = advance_run(run, [GateOpened(2), OperatorControl("skip", 1), OperatorControl("skip", 2)])
+    assert states(run) == {1: "gate", 2: "skipped", 3: "running", 4: "waits"}
+    assert why_not_skipped(run, 1) == "step 4, stop a, must not come before its first batch"
+
+
+def test_a_gate_that_is_skipped_proves_no_start() -> None:
+    steps = (step(1, StepKind.START, "a"), step(2, StepKind.CATCH_UP, "a", 1), step(3, StepKind.SWAP, "a", 2))
+    run, _ = advance_run(Run("r", RunState.RUNNING, tuple(map(StepProgress, steps))), [])
+    run, intents = advance_run(run, [GateOpened(1), OperatorControl("skip", 2)])
+    assert intents == (PollGate(steps[0]),)
+    _, intents = advance_run(run, [StepDone(1)])
+    assert intents == (PerformStep(steps[2]),)
