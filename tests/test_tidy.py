@@ -51,6 +51,13 @@ def test_file_leaves_nothing_undone_and_silences_nothing_without_a_reason(path: 
         assert not silenced or silenced["reason"].strip(" #"), f"line {number}: say why the check is silenced"
 
 
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_file_asks_no_text_whether_it_is_of_digits(path: Path) -> None:
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
+    found = [node.lineno for node in calls if node.attr in ("isdigit", "isnumeric", "isdecimal")]
+    assert not found, f"lines {found}: `²` is of digits, and int refuses it; use core.model.names.whole_number"
+
+
 def test_top_level_holds_nothing_else() -> None:
     import subprocess
 

@@ -1,4 +1,4 @@
-"""Names of tables, versions and queries, parsed once at the edge and trusted afterwards."""
+"""Names of tables, versions and queries, and numbers in names, parsed once at the edge and trusted afterwards."""
 
 import re
 from typing import NewType
@@ -10,6 +10,16 @@ TableName = NewType("TableName", str)
 
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,119}\Z")
 _VERSIONED = re.compile(r"(?P<table>.+)__v(?P<version>[1-9][0-9]*)\Z")
+_QUERY = re.compile(rf"(?P<table>{_TABLE.pattern[:-2]})@v(?P<version>[1-9][0-9]{{0,17}})\Z")
+_WHOLE = re.compile(r"0{0,40}[0-9]{1,18}\Z")
+
+
+def whole_number(text: str) -> int | None:
+    """Read what ASCII digits write, if it fits into 64 bits; None for anything else.
+
+    `isdigit` takes `²`, which `int` refuses; `isdecimal` takes `٣`, a second spelling of 3; `int` refuses 4301 digits.
+    """
+    return int(text) if _WHOLE.match(text) else None
 
 
 def parse_table_name(text: str) -> TableName:
@@ -38,9 +48,10 @@ def parse_statement_name(text: str) -> str:
     table, mark, version = text.strip().strip("`").lower().rpartition("@v")
     if not mark:
         return parse_table_name(text)
-    if not version.isdigit() or not int(version):
+    number = whole_number(version)
+    if not number:
         raise BadName(f"{text!r} is no version of a table", remedy="a version is written TABLE@vN, as in orders@v2")
-    return query_name(parse_table_name(table), int(version))
+    return query_name(parse_table_name(table), number)
 
 
 def split_physical(name: str) -> tuple[TableName, int] | None:
@@ -51,5 +62,5 @@ def split_physical(name: str) -> tuple[TableName, int] | None:
 
 def split_query(name: str) -> tuple[TableName, int] | None:
     """Split `orders@v3` into (`orders`, 3); None when it is not one of our query names."""
-    table, mark, version = name.rpartition("@v")
-    return (TableName(table), int(version)) if mark and version.isdigit() else None
+    found = _QUERY.match(name)
+    return (TableName(found["table"]), int(found["version"])) if found else None

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from core.model.names import whole_number
+
 
 class RowCounting(Enum):
     """How the rows of a file are known without Spark."""
@@ -89,10 +91,11 @@ def _hours(interval: str) -> float | None:
     """Read `interval 7 days`, also without its first word; None for what is written in another way."""
     words = interval.lower().removeprefix("interval").split()
     found = 0.0
-    for number, unit in zip(words[::2], words[1::2], strict=False):
-        if not number.isdigit() or unit.removesuffix("s") not in _HOURS_BY_UNIT:
+    for word, unit in zip(words[::2], words[1::2], strict=False):
+        number = whole_number(word)
+        if number is None or unit.removesuffix("s") not in _HOURS_BY_UNIT:
             return None
-        found += int(number) * _HOURS_BY_UNIT[unit.removesuffix("s")]
+        found += number * _HOURS_BY_UNIT[unit.removesuffix("s")]
     return found if words and len(words) % 2 == 0 else None
 
 

@@ -3,7 +3,7 @@
 import re
 
 _UNIT_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
-_INTERVAL = re.compile(r"\s*(?:interval\s+)?(\d+)\s*(millisecond|second|minute|hour)s?\s*")
+_INTERVAL = re.compile(r"\s*(?:interval\s+)?([0-9]{1,18})\s*(millisecond|second|minute|hour)s?\s*")
 
 
 def trigger_s(text: str) -> float:

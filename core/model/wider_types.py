@@ -7,7 +7,7 @@ as does a date that becomes a timestamp, which asks for another feature of the t
 import re
 
 _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DECIMAL = re.compile(r"decimal\(([0-9]{1,9}),([0-9]{1,9})\)")
 
 
 def is_wider(kind: str, than: str) -> bool:

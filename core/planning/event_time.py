@@ -11,7 +11,7 @@ from core.sql.statement import TableRead
 from core.sql.tokens.data_types import quoted_name
 
 _WINDOW = re.compile(r"(?<!_)\bwindow\(([^,]+), '([^']+)'(?:, '([^']+)')?(?:, '([^']+)')?\)")
-_SPAN = re.compile(r"(\d+) (millisecond|second|minute|hour|day|week)s?")
+_SPAN = re.compile(r"([0-9]{1,9}) (millisecond|second|minute|hour|day|week)s?")
 _METADATA = re.compile(r"\b_metadata\b", re.I)
 """A hidden column of files, which does not pass the filter."""
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^']+)\Z")

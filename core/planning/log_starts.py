@@ -6,7 +6,7 @@ What begins so reads no row from before, whatever its event time is; nothing is 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from core.model.names import TableName
+from core.model.names import TableName, whole_number
 from core.model.table_formats import table_format
 from core.observed.log_history import LogHistory
 from core.plan.request import COMMITTED
@@ -20,12 +20,12 @@ Histories = Callable[[TableName], LogHistory | None]
 
 def is_log_start(at: str) -> bool:
     """Return whether a place to begin is a version, or a time of commits."""
-    return at.isdecimal() or at.startswith(COMMITTED)
+    return whole_number(at) is not None or at.startswith(COMMITTED)
 
 
 def log_starts(table: Table, at: str) -> tuple[LogStart, ...]:
     """Return where each stream of a statement begins, by table."""
-    option, value = (AT_VERSION, at) if at.isdecimal() else (AT_TIME, at.removeprefix(COMMITTED))
+    option, value = (AT_VERSION, at) if whole_number(at) is not None else (AT_TIME, at.removeprefix(COMMITTED))
     return tuple(LogStart(name, option, value) for name in _streamed(table))
 
 
@@ -44,9 +44,9 @@ def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> 
         format = table_format(tables[name].parsed_ddl.format) if name in tables else table_format("")
         if not format.starts_at_versions:
             return f"{name} has no versions to begin at: its format is {format.name or 'unknown'}"
-    if at.isdecimal() and len(streamed) > 1:
+    if whole_number(at) is not None and len(streamed) > 1:
         return f"a version is one table's, and it streams {', '.join(streamed)}: use partial@{COMMITTED}TIME"
-    if not at.isdecimal() and epoch_of(at.removeprefix(COMMITTED)) is None:
+    if whole_number(at) is None and epoch_of(at.removeprefix(COMMITTED)) is None:
         return f"{at.removeprefix(COMMITTED)} is not a time: {COMMITTED}2026-01-02T03:04Z"
     for read in table.parsed.reads if table.parsed else ():
         said = [key for key, _ in read.options if key.lower() in (AT_VERSION.lower(), AT_TIME.lower())]
@@ -62,7 +62,11 @@ def why_not_kept(table: Table, at: str, histories: Histories) -> str:
         history = histories(name)
         if history is None:
             continue
-        if why := _why_version(name, int(at), history) if at.isdecimal() else _why_time(name, at, history):
+        if (
+            why := _why_version(name, int(at), history)
+            if whole_number(at) is not None
+            else _why_time(name, at, history)
+        ):
             return why
     return ""
 
@@ -72,8 +76,14 @@ def rows_from(table: Table, at: str, histories: Histories) -> int | None:
     total = 0
     for name in _streamed(table):
         history = histories(name)
-        epoch = 0.0 if at.isdecimal() else epoch_of(at.removeprefix(COMMITTED)) or 0.0
-        rows = None if history is None else history.rows_from(int(at)) if at.isdecimal() else history.rows_since(epoch)
+        epoch = 0.0 if whole_number(at) is not None else epoch_of(at.removeprefix(COMMITTED)) or 0.0
+        rows = (
+            None
+            if history is None
+            else history.rows_from(int(at))
+            if whole_number(at) is not None
+            else history.rows_since(epoch)
+        )
         if rows is None:
             return None
         total += rows

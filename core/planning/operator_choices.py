@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, Strategy, typed_strategy
-from core.model.names import TableName
+from core.model.names import TableName, whole_number
 from core.model.reasons import Reason
 from core.observed.log_history import history_of
 from core.plan.request import COMMITTED, EARLIEST, NOW, StrategyChoice
@@ -158,7 +158,7 @@ def _begun_in_log(decision: TableDecision, declared: Table, newest: str) -> Tabl
     starts, at = log_starts(declared, decision.at), decision.at
     tables = ", ".join(start.table for start in starts)
     since = f"what was committed to {tables} from {at.removeprefix(COMMITTED)} on"
-    place = f"version {at} of {tables}" if at.isdecimal() else since
+    place = f"version {at} of {tables}" if whole_number(at) is not None else since
     words = f"starts with {place}: rows from before it are not replayed{newest}"
     return _saying(replace(decision, begins_where=tuple(map(str, starts))), words)
 
@@ -205,7 +205,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
         wrong = not_partial(context.declared.tables, declared, choice.at)
         if not wrong and is_log_start(choice.at):
             wrong = _why_not_in_log(walk, declared, choice.at)
-    elif choice.strategy == Strategy.SEEDED and choice.at.isdigit():
+    elif choice.strategy == Strategy.SEEDED and whole_number(choice.at) is not None:
         wrong = f"a version is a place to begin at, not what is there now: partial@{choice.at}"
     elif choice.strategy == Strategy.SEEDED and choice.at != NOW:
         wrong = "it needs a position: seeded@now"

@@ -21,7 +21,7 @@ from core.text.wording import did_you_mean
 MANIFEST_PATH = "headgate.yml"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _PREFIX = re.compile(r"[a-z0-9_]{0,40}\Z")
-_MEMORY = re.compile(r"[1-9][0-9]*[mgMG]\Z")
+_MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")
 _ENVIRONMENT_KEYS = ("data", "protected", "prefix", "pool", "objective", "policy")
 
 YEAR_D = 365

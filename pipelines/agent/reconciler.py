@@ -32,6 +32,12 @@ log = logging.getLogger(__name__)
 ACTS_AT_ONCE = 8
 """Starts, stops and tables of a catalog at one time: a pool of two cores is busy with so many."""
 
+UNKNOWN_TOLD = 10
+"""Queries that the registry does not know of which one round tells."""
+
+_LONGEST_NAME = 140
+"""Characters of a query's name, more than one of ours has."""
+
 REGISTER_EVERY_S = 10.0
 """Between two tries of a table that the catalog has refused."""
 
@@ -362,10 +368,10 @@ class Reconciler:
     def _unknown(self, active: dict[str, ReportedQuery], deployments: tuple[Deployment, ...]) -> None:
         """Queries in our session that the registry does not know are said, never stopped."""
         known = {query_name(d.table, d.version) for d in deployments}
-        for name in sorted(set(active) - known):
-            parts = split_query(name)
-            summary = f"query {name!r} is running in our session but is not in the registry"
-            self.world.event("pool", summary, about=parts or ("", 0), fingerprint=f"unknown {name}")
+        for name in sorted(set(active) - known)[:UNKNOWN_TOLD]:
+            shown = name[:_LONGEST_NAME]
+            summary = f"query {shown!r} is running in our session but is not in the registry"
+            self.world.event("pool", summary, about=split_query(name) or ("", 0), fingerprint=f"unknown {shown}")
 
     def _event(self, deployment: Deployment, state: State, detail: str) -> None:
         about = (deployment.table, deployment.version)

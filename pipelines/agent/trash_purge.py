@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Lock
 
 from core.model.errors import Busy, Refused, TryAgain
+from core.model.names import whole_number
 from core.text.units import long_duration
 from pipelines.agent.checked_clock import JUMP_S, SET_S, check_clock, clock_jump
 from pipelines.agent.context import AgentContext
@@ -54,7 +55,8 @@ def purge_trash(world: AgentContext) -> None:
 def _purge_former(trash: str, now: float) -> None:
     """Delete the checkpoints from before a seam whose time is over; their version may serve meanwhile."""
     for found in Path(trash).glob(f"*/{BEFORE_SEAM}/*"):
-        if found.is_symlink() or not found.name.isdigit() or int(found.name) > now:
+        at = whole_number(found.name)
+        if found.is_symlink() or at is None or at > now:
             continue
         shutil.rmtree(found, ignore_errors=True)
         if found.exists():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from core.model.errors import HeadgateError, Refused, UsageError
+from core.model.names import whole_number
 from pipelines.demo.event_simulation import GeneratorState, LinesByFeed, generator_state_from_json
 from pipelines.demo.sample_reference_data import FEEDS
 
@@ -126,8 +127,7 @@ def lock_holder(folder: DemoDataFolder) -> int | None:
     with _lock_file(folder).open("r") as lock:
         if _taken_within(lock, 0.0):
             return None
-        text = lock.read().strip()
-        return int(text) if text.isdigit() else None
+        return whole_number(lock.read().strip())
 
 
 _PATIENCE_S = 0.5

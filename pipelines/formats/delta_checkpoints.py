@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet
 
+from core.model.names import whole_number
 from pipelines.storage.file_stream_logs import local_path
 
 _CHECKPOINT, _SIDECARS = ".checkpoint.", "_sidecars"
@@ -32,8 +33,9 @@ def checkpoints_in(place: str) -> list[tuple[int, str]]:
     """List the files of whole checkpoints by version, of one for each; in several parts is one with its last part."""
     found: dict[int, list[str]] = {}
     for name in os.listdir(place):
-        if _CHECKPOINT in name and name[0].isdigit() and name.endswith((".parquet", ".json")):
-            found.setdefault(int(name.partition(".")[0]), []).append(name)
+        version = whole_number(name.partition(".")[0])
+        if _CHECKPOINT in name and version is not None and name.endswith((".parquet", ".json")):
+            found.setdefault(version, []).append(name)
     return [(version, name) for version, names in found.items() for name in _whole(sorted(names))]
 
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from core.model.errors import PoolUnreachable
+from core.model.names import whole_number
 from pipelines.local_pool.process_identity import process_start
 
 log = logging.getLogger(__name__)
@@ -62,8 +63,7 @@ def server_over(data: Path) -> int | None:
     try:
         _take(descriptor, fcntl.LOCK_SH)
     except BlockingIOError:
-        pid = _holder(descriptor)
-        return int(pid) if pid.isdigit() else 0
+        return whole_number(_holder(descriptor)) or 0
     finally:
         os.close(descriptor)
     return None
@@ -93,8 +93,8 @@ def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> None:
         try:
             return fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = _holder(descriptor)
-            if not pid.isdigit() or process_start(int(pid)) or time.monotonic() > ends_at:
+            pid = whole_number(_holder(descriptor))
+            if not pid or process_start(pid) or time.monotonic() > ends_at:
                 raise
             time.sleep(0.05)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
 
+from core.model.names import whole_number
 from core.observed.aligned_positions import NOTHING, BatchHistory, BatchPosition
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER
 from pipelines.storage.file_stream_logs import (
@@ -168,14 +169,15 @@ def _batches(checkpoint: str, written: int) -> Iterator[int]:
     """Go through the batches whose rows are in the table: committed, or written by a batch that is about to be."""
     committed = _newest(f"{checkpoint}/commits")
     with suppress(FileNotFoundError), os.scandir(f"{checkpoint}/offsets") as entries:
-        names = [entry.name for entry in entries]
-        yield from (int(name) for name in names if name.isdigit() and int(name) <= max(committed, written))
+        found = [whole_number(entry.name) for entry in entries]
+        yield from (batch for batch in found if batch is not None and batch <= max(committed, written))
 
 
 def _newest(folder: str) -> int:
     try:
         with os.scandir(folder) as entries:
-            return max((int(entry.name) for entry in entries if entry.name.isdigit()), default=-1)
+            found = [whole_number(entry.name) for entry in entries]
+            return max((batch for batch in found if batch is not None), default=-1)
     except FileNotFoundError:
         return -1
 

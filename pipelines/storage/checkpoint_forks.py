@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from core.model.errors import Refused, TryAgain
+from core.model.names import whole_number
 from core.ports.storage import Cut, FolderTaken, OriginRows, SeenFile, SeenLog, VersionFolders
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data
 from pipelines.storage.file_stream_logs import LogEntry, local_path, whole_table_log
@@ -314,7 +315,7 @@ def _numbers(folder: str) -> dict[int, str]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return {}
-    return {int(plain): name for name in names if (plain := name.removesuffix(".compact")).isdigit()}
+    return {n: name for name in names if (n := whole_number(name.removesuffix(".compact"))) is not None}
 
 
 def _share(origin: str, copy: str, *, needed: bool) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from core.model.errors import Refused, TryAgain
-from core.model.names import TableName
+from core.model.names import TableName, whole_number
 from core.observed.aligned_positions import BatchHistory
 from core.ports.storage import (
     CheckpointState,
@@ -109,7 +109,9 @@ class FileCheckpoints:
         """Return which file of a checkpoint is missing without which Spark does not start; empty where none is."""
         with reachable(folder):
             try:
-                sources = sorted(entry.name for entry in os.scandir(f"{folder}/sources") if entry.name.isdigit())
+                sources = sorted(
+                    entry.name for entry in os.scandir(f"{folder}/sources") if whole_number(entry.name) is not None
+                )
             except FileNotFoundError:
                 return ""
             for source in sources:
@@ -367,10 +369,10 @@ def _newest(folder: str) -> int | None:
     """Return the highest number among the batches of a log, compacted ones included."""
     try:
         with os.scandir(folder) as entries:
-            names = [entry.name.removesuffix(".compact") for entry in entries]
+            found = [whole_number(entry.name.removesuffix(".compact")) for entry in entries]
     except FileNotFoundError:
         return None
-    return max((int(name) for name in names if name.isdigit()), default=None)
+    return max((number for number in found if number is not None), default=None)
 
 
 def _move(place: Path, target: Path) -> None:

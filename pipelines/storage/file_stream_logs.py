@@ -12,6 +12,8 @@ from itertools import chain, islice, takewhile
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
+from core.model.names import whole_number
+
 LogEntry = dict[str, Any]
 
 _BLOCK_BYTES = 64 * 1024
@@ -170,9 +172,9 @@ def _names(folder: str) -> dict[int, str]:
     names: dict[int, str] = {}
     with os.scandir(folder) as found:
         for entry in found:
-            number = entry.name.removesuffix(".compact")
-            if number.isdigit():
-                names[int(number)] = entry.name
+            number = whole_number(entry.name.removesuffix(".compact"))
+            if number is not None:
+                names[number] = entry.name
     return names
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from core.model.errors import UsageError
+from core.model.names import whole_number
 from core.text.wording import did_you_mean
 
 YEAR_S = 365 * 86400.0
@@ -62,6 +63,6 @@ def rate(text: str) -> float:
 
 
 def count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
+    if whole_number(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
     return int(number(text, 1, MOST_LINES, "a whole number"))

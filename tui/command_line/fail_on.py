@@ -32,7 +32,7 @@ def matching_conditions(conditions: tuple[FailOnCondition, ...], line: Statement
 
 def parse_count(text: str) -> int:
     """Read 0, 250, 1k, 1.5m; raises UsageError."""
-    found = re.fullmatch(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[kmg]?)", text.strip().lower())
+    found = re.fullmatch(r"(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)(?P<unit>[kmg]?)", text.strip().lower())
     if not found:
         raise UsageError(f"{text!r} is not a number of rows", remedy="write 0, 250, 1k or 1.5m")
     return int(float(found["number"]) * _SIZE_BY_UNIT.get(found["unit"], 1))

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from core.model.names import whole_number
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.streaming.aggregation import aggregate_function
 
@@ -186,7 +187,11 @@ def _is_whole(node: Any) -> bool:
     """Return whether a constant may equal a whole number, or a text."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
-    return isinstance(node, exp.Literal) and _is_ordinary(node) and (bool(node.is_string) or str(node.this).isdigit())
+    return (
+        isinstance(node, exp.Literal)
+        and _is_ordinary(node)
+        and (bool(node.is_string) or whole_number(str(node.this)) is not None)
+    )
 
 
 def _is_nullable(node: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from core.model.names import whole_number
 from core.sql.lineage.column_resolution import ColumnResolver, ResolutionScope, first_offset_or_zero
 from core.sql.lineage.relations import (
     Relation,
@@ -90,7 +91,7 @@ def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColum
 def _stacked(arguments: list[Any], place: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
     """`stack(n, a, b, …)` lays its values out in n rows: every k-th value falls into one column."""
     rows, values = arguments[0], [walk.item(each, place) for each in arguments[1:]]
-    count = int(rows.name) if isinstance(rows, exp.Literal) and rows.name.isdigit() and int(rows.name) else 1
+    count = (whole_number(rows.name) or 1) if isinstance(rows, exp.Literal) else 1
     width = -(-len(values) // count)
     return [made_column(f"col{number}", values[number::width]) for number in range(width)]
 

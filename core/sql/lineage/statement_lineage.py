@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from core.model.names import whole_number
 from core.sql.lineage.column_resolution import (
     TIME_WINDOWS,
     ColumnResolver,
@@ -187,7 +188,7 @@ class _StatementTracer:
             node = waiting.pop(0)
             if isinstance(node, (exp.GroupingSets, exp.Cube, exp.Rollup, exp.Tuple)):
                 waiting = [*node.expressions, *waiting]
-            elif isinstance(node, exp.Literal) and node.name.isdigit() and 0 < int(node.name) <= len(items):
+            elif isinstance(node, exp.Literal) and 0 < (whole_number(node.name) or 0) <= len(items):
                 item = items[int(node.name) - 1]
                 deciding[RowDecision("GROUP BY", made_column("", [item], item.expression))] = None
             else:

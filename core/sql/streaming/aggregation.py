@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from core.model.names import whole_number
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.parsing.function_names import AGGREGATES
 from core.sql.statement import Operator
@@ -66,7 +67,7 @@ def group_keys(select: Any) -> list[Any]:
         return [each.unalias() for each in outputs if not aggregates_in(each)]
     keys: list[Any] = []
     for each in group.expressions:
-        ordinal = int(each.name) if isinstance(each, exp.Literal) and each.name.isdigit() else 0
+        ordinal = (whole_number(each.name) or 0) if isinstance(each, exp.Literal) else 0
         keys.append(outputs[ordinal - 1].unalias() if 0 < ordinal <= len(outputs) else each)
     for kind in ("grouping_sets", "cube", "rollup"):
         keys += group.args.get(kind) or []

@@ -221,7 +221,7 @@ def field_name(token: Token) -> str:
 
 def quoted_name(name: str) -> str:
     """Write a name, in back-ticks unless it is plain."""
-    plain = name.isascii() and name.replace("_", "a").isalnum() and not name[:1].isdigit()
+    plain = name.isascii() and name.replace("_", "a").isalnum() and not "0" <= name[:1] <= "9"
     return name if plain else "`" + name.replace("`", "``") + "`"
 
 

@@ -60,3 +60,9 @@ def test_a_chain_of_parts_that_build_on_each_other_grows_with_its_length_alone()
         return found.canonical
 
     assert len(canonical(80)) < 3 * len(canonical(40))
+
+
+def test_a_number_of_thousands_of_digits_is_no_ordinal() -> None:
+    # `int` refuses more than 4,300 digits (Python 3.11).
+    (problem,) = read_statements(f"INSERT INTO a SELECT count(*) AS c FROM STREAM s GROUP BY {'9' * 5000}", "f.sql")[1]
+    assert problem.summary == "an aggregate over a stream needs a watermark in append mode"

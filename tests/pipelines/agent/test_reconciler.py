@@ -1,5 +1,6 @@
 """Wanted against actual: what is lost is started again, what failed is said, what is under way is left alone."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import start
-from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.reconciler import UNKNOWN_TOLD, BeforeRound, Reconciler
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
 from state.row_types import Deployment
@@ -384,3 +385,27 @@ def test_a_stopped_statement_whose_folder_was_taken_away_says_so_until_it_is_bac
     assert said() == "", "what is not mounted is not gone"
     removed.clear()
     assert said() == ""
+
+
+def test_queries_of_others_in_our_session_are_told_and_end_no_round(
+    reconciler: Reconciler, world: AgentContext, pool: Any
+) -> None:
+    deploy(world)
+    strange = ["x@v²", "x@v" + "9" * 30, "x@v" + "9" * 5000, "x@v3"]
+    pool.running |= {name: replace(START, name=name) for name in strange}
+    assert reconcile(reconciler) == "starting" and pool.starts == ["a@v1"]
+    assert set(strange) <= set(pool.running)
+    told = [
+        (event.table, event.version, event.summary) for event in world.ledger.events(limit=20) if event.kind == "pool"
+    ]
+    assert [(table, version) for table, version, _ in told].count(("x", 3)) == 1 and len(told) == len(strange)
+    assert max(len(summary) for *_, summary in told) < 300
+
+
+def test_of_many_queries_of_others_a_round_tells_a_few(reconciler: Reconciler, world: AgentContext, pool: Any) -> None:
+    deploy(world)
+    pool.running |= {f"q{number:03}": replace(START, name=f"q{number:03}") for number in range(100)}
+    for _ in range(2):
+        reconcile(reconciler)
+    told = {event.summary: event.count for event in world.ledger.events(limit=200) if event.kind == "pool"}
+    assert len(told) == UNKNOWN_TOLD and set(told.values()) == {2}

@@ -1,0 +1,61 @@
+"""Names of versions and queries: one spelling each, and nothing else is a name."""
+
+import pytest
+
+from core.model.errors import BadName
+from core.model.names import parse_statement_name, split_query, whole_number
+
+NOT_NUMBERS = ("0", "", "²", "٣", "\uff17", "-1", "1 ", "1.5", "1_0", "9" * 19, "9" * 5000)
+"""Superscripts are digits to `isdigit` and refused by `int`; the others are numbers of another spelling, or none."""
+
+
+def test_a_version_is_named_by_its_table_and_number() -> None:
+    assert parse_statement_name(" Orders@V03 ") == "orders@v3"
+    assert split_query("orders@v3") == ("orders", 3)
+
+
+@pytest.mark.parametrize("number", [each for each in NOT_NUMBERS if each != "1 "])
+def test_a_version_that_is_no_number_is_refused(number: str) -> None:
+    with pytest.raises(BadName, match="is no version of a table"):
+        parse_statement_name(f"a@v{number}")
+
+
+@pytest.mark.parametrize("number", [*NOT_NUMBERS, "03"])
+def test_a_query_whose_version_is_no_number_is_not_ours(number: str) -> None:
+    assert split_query(f"a@v{number}") is None
+
+
+@pytest.mark.parametrize("name", ["a", "@v1", "A@v1", "a b@v1", "a@v1@v2", "x" * 121 + "@v1"])
+def test_a_query_whose_table_is_no_table_is_not_ours(name: str) -> None:
+    assert split_query(name) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("7", 7),
+        ("00000000000000000012", 12),
+        ("9" * 18, 10**18 - 1),
+        *(
+            (text, None)
+            for text in (
+                "",
+                " 7",
+                "7\n",
+                "-1",
+                "+1",
+                "1_0",
+                "1.0",
+                "²",
+                "٣",
+                "\uff17",
+                "\U0001d7db",
+                "9" * 19,
+                "9" * 5000,
+            )
+        ),
+    ],
+)
+def test_a_whole_number_is_of_ascii_digits_and_fits_into_the_ledger(text: str, number: int | None) -> None:
+    assert whole_number(text) == number
