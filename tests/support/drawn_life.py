@@ -1,0 +1,359 @@
+"""One life of an environment in virtual time: the real agent over a modelled server and disk, operators and faults.
+
+Everything in the agent's process is the product's: `daemon.Agent` with its loops, lanes, reconciler, journal, ledger
+and adoption. The server, the folders and what survives a kill are models. The same script gives the same life.
+
+`tests/support/simulated_agent.py` is another thing: the steps of a plan alone, written again as a pure function.
+"""
+
+import logging
+import os
+import re
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import small_project
+from ledger_rows import environment_row
+from life_operators import Operators
+from life_rules import Rules, Violation
+from life_script import Event, Script
+from modelled_files import Disk, LedgerLock, LivedLedger, ModelledFiles
+from modelled_server import Manner, Server
+from virtual_modules import refresh_locks
+from virtual_primitives import VirtualModules
+from virtual_threads import Baton, Process, StuckLife
+
+from core.ipc.environment_paths import EnvironmentPaths
+from core.model.errors import HeadgateError, LedgerUnavailable
+from core.project.model import Environment
+from core.project_files.manifest import MANIFEST_PATH, read_manifest
+from pipelines.agent import daemon
+from pipelines.agent.checked_clock import Uptime
+from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.storage.registry_records import read_record, write_record
+from pipelines.storage.world_mark import read_mark, write_mark
+from state.ledger import create_or_open
+
+PROJECT = small_project.project(small_project.texts())
+MANIFEST = read_manifest(small_project.texts()[MANIFEST_PATH], [])
+ENVIRONMENT = Environment("dev")
+SETTLES_S = 240.0
+"""Of virtual time from the last fault until a world must have settled."""
+STEPS = 400_000
+"""Switches of the baton after which a life is one that never ends."""
+
+
+@dataclass
+class LifeEnd:
+    """What came of a life."""
+
+    violations: list[Violation]
+    trace: list[str]
+    passed: Counter[str]
+    drawn: Counter[str]
+    virtual_s: float
+    steps: int
+    notes: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def rule(self) -> str:
+        """The first rule that was broken; empty where none was."""
+        return self.violations[0].rule if self.violations else ""
+
+
+class Unexpected(logging.Handler):
+    """Takes down exceptions that are ours."""
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(logging.WARNING)
+        self._rules = rules
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._rules.say(f"log: {record.getMessage()}")
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, HeadgateError):
+            self._rules.wrong("an unexpected exception", f"{record.getMessage()}: {error!r}")
+
+
+class _Points:
+    """The fault points of a life."""
+
+    def __init__(self, life: "Life") -> None:
+        self._life = life
+
+    def pass_by(self, label: str) -> None:
+        self._life.pass_by(re.sub(r"\d+", "#", label, count=1))
+
+
+class Life:
+    """A world and its director."""
+
+    def __init__(self, script: Script, root: Path) -> None:
+        self.script, self.root = script, root
+        self.baton = Baton(
+            f"{script.seed} schedule", switches=script.switches, stalls=script.stalls, stall_s=script.stall_s
+        )
+        self.modules = VirtualModules(self.baton)
+        self.rules = Rules(self.baton)
+        self.disk = Disk(self.baton, heard=self.rules)
+        self.server = Server(self.baton, self.manner, files=self.disk, heard=self.rules)
+        self.server.first_batch_s = self.first_batch_s
+        self.rules.server, self.rules.passing = self.server, self.pass_by
+        self.lock = LedgerLock()
+        self.late_until = self.lost_until = self.repeat_until = 0.0
+        self.slow: dict[str, float] = {}
+        self.operators = Operators(self.baton, self.rules)
+        self.named = self.operators.named
+        self.armed: list[list[Any]] = []
+        self.kill_wanted = False
+        self.drawn: Counter[str] = Counter()
+        self.agents = 0
+
+    # Faults.
+
+    def manner(self, kind: str) -> Manner:
+        """Draw how one request fares."""
+        now, chance = self.baton.now, self.baton.chance
+        made = Manner(0.005 + chance.random() * 0.03, 0.005 + chance.random() * 0.03)
+        acts = kind in ("start", "stop", "point", "create", "forget", "unpoint")
+        if acts and now < self.late_until and chance.random() < 0.5:
+            made = replace(made, effect_s=chance.uniform(5.0, 40.0))
+        if acts and now < self.lost_until and chance.random() < 0.3:
+            made = replace(made, lost=True) if chance.random() < 0.3 else replace(made, answer_s=None)
+        if kind in ("start", "stop") and now < self.repeat_until and chance.random() < 0.3:
+            made = replace(made, again_s=chance.uniform(0.1, 30.0))
+        return made
+
+    def first_batch_s(self, name: str) -> float:
+        return self.slow.get(name, self.baton.chance.uniform(0.2, 3.0))
+
+    @property
+    def calm(self) -> bool:
+        """Whether no fault is under way, and has an effect any more."""
+        now = self.baton.now
+        until = (self.server.frozen_until, self.lock.locked_until, self.lock.full_until, self.disk.full_until,
+            self.disk.away_until, self.late_until, self.lost_until, self.repeat_until)  # fmt: skip
+        served = self.operators.agent is not None and self.operators.agent._keeper.up and self.server.alive
+        return served and max(until) + 41.0 < now and not self.operators.agent._world.identity.doubt
+
+    def fault(self, event: Event) -> None:
+        """Carry out a fault."""
+        now, until = self.baton.now, self.baton.now + event.lasts_s
+        match event.kind:
+            case "kill":
+                self.kill_wanted = True
+                if self.operators.process is not None:
+                    self.operators.process.dead = True
+            case "pool dies" if self.server.alive:
+                self.server.die()
+            case "pool is frozen":
+                self.server.frozen_until = until
+            case "ledger is locked":
+                self.lock.locked_until = until
+            case "ledger is full":
+                self.lock.full_until = until
+            case "disk is full":
+                self.disk.full_until = self.lock.full_until = until
+            case "disk is away":
+                self.disk.away_until = until
+            case "clock jumps":
+                self.baton.wall_offset += event.lasts_s
+            case "starts are late":
+                self.late_until = until + 5.0
+            case "answers are lost":
+                self.lost_until = until
+            case "effects repeat":
+                self.repeat_until = until
+            case "query fails":
+                if name := self.named(event.subject):
+                    self.server.end_query(name, "ARITHMETIC", "division by zero")
+            case "first batch is late":
+                if name := self.named(event.subject, to_come=True):
+                    self.slow[name] = 5.0 + 2 * event.lasts_s
+            case "a start is refused":
+                if name := self.named(event.subject, to_come=True):
+                    self.server.refuses[name] = now + 2 * event.lasts_s
+            case "another hand":
+                self.another_hand()
+
+    def another_hand(self) -> None:
+        """Somebody else counts on in the data folder: what is recorded there is newer than the ledger."""
+        data = str(self.root / "data")
+        mark = read_mark(data)
+        if mark is not None:
+            write_mark(data, replace(mark, count=mark.count + 5))
+        record = read_record(data, "b@v1")
+        if record is not None:
+            write_record(data, "b@v1", replace(record, count=record.count + 1))
+
+    def pass_by(self, label: str) -> None:
+        """Pass a point: whatever is drawn to happen there happens."""
+        self.rules.passed[label] += 1
+        stalls = 0.0
+        for armed in tuple(self.armed):
+            event, left, fire = armed
+            if event.label == label:
+                armed[1] = left - 1
+                if armed[1] <= 0:
+                    self.armed.remove(armed)
+                    self.rules.say(f"at {label}: {event.kind} {event.subject}")
+                    fire()
+                    stalls = max(stalls, event.stalls_s)
+        if stalls:
+            self.baton.sleep(stalls)
+
+    # The agent.
+
+    def begin_agent(self) -> None:
+        """Start an agent over what is there."""
+        self.agents += 1
+        process = self.operators.process = Process(f"agent {self.agents}")
+        refresh_locks(self.modules)
+
+        def main() -> None:
+            base: Any = create_or_open(self.root / "home" / "ledger.db", environment_row(project_id=PROJECT.id))
+            base.__class__ = LivedLedger
+            ledger = base.taken_into(self.baton, self.lock, _Written(self))
+            known = ledger.facts()
+            layout = EnvironmentLayout(str(self.root / "data"), ENVIRONMENT)
+            agent = daemon.Agent(
+                places=EnvironmentPaths(str(self.root / "home"), str(self.root / "a.sock"), os.getuid()),
+                folder=str(self.root),
+                manifest=MANIFEST,
+                layout=layout,
+                ledger=ledger,
+                files=ModelledFiles(self.disk, self.server, known.ledger_id, epoch=known.epoch),
+            )
+            self.rules.ledger, self.operators.agent = ledger, agent
+            agent.serve()
+
+        def begin() -> None:
+            try:
+                main()
+            except LedgerUnavailable as error:
+                # As a service does, which ends with it and is started again.
+                self.rules.say(f"the agent ends: {error.summary}")
+                self.fault(Event("kill", 0.0))
+
+        self.baton.spawn(begin, "agent", process=process, lane="agent")
+
+    def kill_agent(self) -> None:
+        """Kill the agent as SIGKILL does."""
+        self.rules.say("the agent is killed")
+        process, self.kill_wanted = self.operators.process, False
+        ledger, self.operators.agent, self.rules.ledger, self.operators.process = self.rules.ledger, None, None, None
+        if process is not None:
+            self.baton.kill(process)
+        self.operators.hang_up()
+        if ledger is not None:
+            ledger._connection.close()
+            ledger._reading.close()
+
+    def world_changes(self) -> dict[str, Any]:
+        """Return what the agent's context is given in place of the machine's clocks."""
+        return {
+            "clock": self.modules.time.time,
+            "monotonic": self.modules.time.monotonic,
+            "uptime": lambda: Uptime("boot", self.baton.now),
+            "stopping": self.modules.threading.Event(),
+            "faults": _Points(self),
+        }
+
+    # The director.
+
+    def live(self) -> LifeEnd:
+        """Live the script to its end, or to the first rule that is broken."""
+        began = self.baton.now
+        operators = Process("operators")
+        for event in self.script.events:
+            self._arm(event, operators, began)
+        self.begin_agent()
+        try:
+            self._direct(began + self.script.lasts_s)
+            if self.script.calms and not self.rules.violations:
+                self._calm_down()
+        except StuckLife as stuck:
+            self.rules.wrong("a life is stuck", str(stuck))
+        finally:
+            self._end(operators)
+        return LifeEnd(
+            self.rules.violations, self.rules.trace, self.rules.passed, self.drawn, self.baton.now - began,
+            self.baton.steps, self.operators.notes,
+        )  # fmt: skip
+
+    def _arm(self, event: Event, operators: Process, began: float) -> None:
+        def fire() -> None:
+            self.drawn[event.kind] += 1
+            if event.by:
+                self.baton.spawn(lambda: self.operators.say(event), event.by, process=operators, lane=event.by)
+            else:
+                self.rules.faulted_at = self.baton.now
+                self.rules.say(f"fault: {event.kind} {event.subject} {event.lasts_s or ''}".rstrip())
+                self.fault(event)
+
+        if event.label:
+            self.baton.at(began + event.at, lambda: self.armed.append([event, event.nth, fire]))
+        else:
+            self.baton.at(began + event.at, fire)
+
+    def _direct(self, until: float) -> None:
+        back_at = 0.0
+        while self.baton.now < until and not self.rules.violations:
+            self.baton.sleep(min(1.0, until - self.baton.now))
+            if self.kill_wanted and self.operators.process is not None:
+                self.kill_agent()
+                back_at = self.baton.now + self.baton.chance.uniform(0.1, 4.0)
+            if self.operators.process is None and self.baton.now >= back_at:
+                self.begin_agent()
+            self.rules.look(calm=self.calm)
+            for name, error in self.baton.crashed:
+                self.rules.wrong("a thread died", f"{name}: {error!r}")
+            if self.baton.steps > STEPS:
+                raise StuckLife("it does not end")
+
+    def _calm_down(self) -> None:
+        """Stop all faults, and let the world settle."""
+        self.rules.say("faults stop")
+        self.armed.clear()
+        now = self.baton.now
+        self.server.frozen_until = min(now, self.server.frozen_until)
+        self.lock.locked_until = self.lock.full_until = self.lock.unreadable_until = now
+        self.disk.full_until = self.disk.away_until = now
+        self.late_until = self.lost_until = self.repeat_until = min(now, self.late_until)
+        self.baton.stalls = 0.0
+        if self.operators.process is None:
+            self.begin_agent()
+        until, left = now + SETTLES_S, ["the agent does not serve"]
+        while left and self.baton.now < until and not self.rules.violations:
+            self._direct(min(until, self.baton.now + 5.0))
+            settled = self.operators.agent is not None and self.rules.ledger is not None
+            if settled and self.operators.agent._world.identity.doubt:
+                return
+            left = self.rules.unsettled() if settled else left
+        if left and not self.rules.violations:
+            self.rules.wrong("a world without faults does not settle", "; ".join(left))
+
+    def _end(self, operators: Process) -> None:
+        self.baton.stalls = 0.0
+        with suppress(StuckLife):
+            self.kill_agent()
+            self.baton.kill(operators)
+
+
+class _Written:
+    """Hears of the transactions of one ledger."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def wrote(self, ledger: LivedLedger) -> None:
+        life = self._life
+        if life.rules.ledger is ledger:
+            life.rules.wrote(ledger)
+            lane = life.baton.current.lane
+            kind = lane.partition(" ")[0]
+            if kind in ("run", "socket", "reconcile"):
+                life.pass_by(f"{kind} wrote")

@@ -1,0 +1,409 @@
+"""What must hold in every life: the words of operators in their order, and rules over what is sent, done and written.
+
+Rules about one moment are compared when something is sent or written. Those about where a world settles are compared
+every few seconds, and count only time in which no fault is under way.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from modelled_files import LivedLedger
+from modelled_server import Server
+from virtual_threads import Baton
+
+from core.model.actions import StepKind
+from core.model.names import TableName, physical_name, query_name, split_query
+from core.model.states import State, WantedState
+from core.observed.serving import serving_versions
+from core.plan.model import Plan
+from core.ports.spark import QueryStart
+from core.run.model import RunState
+from pipelines.agent.fast_lane import NOT_RECORDED, RESTED, STOPPED
+from state.row_types import Deployment
+
+Version = tuple[TableName, int]
+
+PAUSED_S = 35.0
+"""A step that was begun before a pause may go on for so long: longer than a call and a hold."""
+ENDED_S = 3.0
+UNCONFIRMED_S = 45.0
+"""A stop that was sent and not confirmed may be overtaken by a start for so long."""
+SETTLES_S = 60.0
+"""Of time without a fault, until which what is as nobody wants it must be gone."""
+
+
+@dataclass
+class Word:
+    """What an operator asked for, and what he was answered."""
+
+    by: str
+    act: str
+    """stop, start, restart, apply, adopt, or an act on a run."""
+    names: tuple[str, ...]
+    called_at: float
+    answered_at: float | None = None
+    outcomes: dict[Version, str] = field(default_factory=dict)
+    refused: str = ""
+    lost: bool = False
+    """Whether the agent died before it answered."""
+    tables: frozenset[str] = frozenset()
+    """Of a plan, or of the plan of a run."""
+    meant: frozenset[Version] = frozenset()
+    """What the names of tables meant when it was said."""
+    run: str = ""
+    step: int = 0
+    accepted: bool = False
+
+    def covers(self, version: Version) -> bool:
+        return str(version[0]) in self.names or query_name(*version) in self.names
+
+    def permits(self, version: Version, stop: "Word") -> bool:
+        """Whether a version that `stop` has stopped may run by this word."""
+        if self.refused and not self.lost:
+            return False
+        if self.act in ("start", "restart"):
+            whole = str(version[0]) in self.names and str(version[0]) in stop.names
+            named = query_name(*version) in self.names or version in self.meant
+            return whole or named or version in self.outcomes
+        return self.act == "adopt" or (self.act in ("apply", "retry") and str(version[0]) in self.tables)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule that a life has broken."""
+
+    rule: str
+    detail: str
+    at: float
+
+
+@dataclass
+class Rules:
+    """Hears everything that happens in one life."""
+
+    baton: Baton
+    server: Server = field(init=False)
+    ledger: LivedLedger | None = None
+    words: list[Word] = field(default_factory=list)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    """By hash."""
+    violations: list[Violation] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+    passed: Counter[str] = field(default_factory=Counter)
+    passing: Callable[[str], None] = field(default=lambda label: None)
+    since: dict[str, float] = field(default_factory=dict)
+    good_since: float = 0.0
+    faulted_at: float = 0.0
+    """When the last fault came."""
+    stops_by: list[tuple[float, str, Word]] = field(default_factory=list)
+    """When a query was stopped for a word that is none of a stop."""
+    started: dict[Version, Word] = field(default_factory=dict)
+    """Versions whose newest word was a start that was answered, and that no run is about."""
+    arrived: Callable[[str], None] = field(default=lambda label: None)
+
+    def wrong(self, rule: str, detail: str) -> None:
+        """Take down what must not be."""
+        self.say(f"WRONG {rule}: {detail}")
+        self.violations.append(Violation(rule, detail, self.baton.now))
+
+    def say(self, line: str) -> None:
+        self.trace.append(f"{self.baton.now:12.3f} {self.baton.current.name[:18]:18} {line}")
+
+    # What is heard.
+
+    def send(self, kind: str, subject: str, lane: str) -> None:
+        """Somebody is about to send a request, and may stand still here."""
+        self.passing(f"{_kind(lane)} sends {kind}")
+
+    def sent(self, kind: str, subject: str, lane: str) -> None:
+        if kind in ("list", "progress", "status", "ping", "prove", "attach", "read", "look", "exception"):
+            return
+        self.say(f"sends {kind} {subject}")
+        if kind == "stop" and lane.startswith("socket"):
+            self.stops_by += [(self.baton.now, subject, w) for w in self.words if lane == f"socket {id(w)}"]
+        if lane.startswith("run ") and kind in ("start", "stop", "point", "unpoint", "forget", "create"):
+            self._of_a_run(kind, subject, lane.removeprefix("run "))
+
+    def effect(self, kind: str, subject: str, lane: str | None) -> None:
+        if lane is not None:
+            self.passed[f"{_kind(lane)} effects {kind}"] += 1
+            self.arrived(f"{_kind(lane)} effects {kind}")
+        if kind not in ("list", "progress", "status", "ping", "prove", "attach", "read", "look", "exception"):
+            self.say(f"  {kind} {subject} takes effect")
+
+    def moved(self, folder: str) -> None:
+        self.say(f"{folder} is set aside")
+
+    def starting(self, start: QueryStart, lane: str) -> None:
+        """A start is about to be sent: with the text that the ledger has, of a version that may run."""
+        key = split_query(start.name)
+        if key is None or (row := self._row(*key)) is None:
+            self.wrong("a version that the ledger does not know is started", start.name)
+            return
+        if row.deleted:
+            self.wrong("a deleted version is started", f"{start.name} by {lane}")
+        if (start.select, start.checkpoint) != (row.compiled, row.checkpoint):
+            self.wrong("a start has another text or checkpoint than the ledger", f"{start.name} by {lane}")
+        if (stop := self.forbids((row.table, row.version))) is not None:
+            self.wrong("a version starts after its stop was answered", f"{start.name} by {lane}: {_told(stop)}")
+
+    def pointing(self, view: str, target: str, lane: str) -> None:
+        """A pointer is about to move; back to what serves it always may."""
+        found = re.fullmatch(r"(\w+)__v(\d+)", target)
+        row = self._row(TableName(found[1]), int(found[2])) if found else None
+        if row is None or row.active or not lane.startswith("run "):
+            return
+        name, now = query_name(row.table, row.version), self.baton.now
+        if row.deleted:
+            self.wrong("a pointer moves to a deleted version", name)
+        if row.state == State.FAILED and now - (row.state_since - self.baton.wall_offset) > ENDED_S:
+            self.wrong("a pointer moves to a version that has failed", name)
+        stop = self.forbids((row.table, row.version))
+        if stop is not None and stop.answered_at is not None and now - stop.answered_at > ENDED_S:
+            self.wrong("a pointer moves to a version that was stopped", f"{name}: {_told(stop)}")
+        replaces = any(other.active for other in self._versions(row.table))
+        if replaces and not self._proved(row, or_skipped=(StepKind.CATCH_UP,)):
+            self.wrong("a pointer moves to a version that is not proved", name)
+
+    def wrote(self, ledger: LivedLedger) -> None:
+        """A transaction was committed: a start that was answered stays wanted."""
+        for version, word in tuple(self.started.items()):
+            row = self._row(*version)
+            if row is not None and not row.deleted and row.wanted == WantedState.STOPPED:
+                del self.started[version]
+                self.wrong("a start that was answered is undone", f"{query_name(*version)}: {_told(word)}")
+
+    # Words.
+
+    def call(self, word: Word) -> Word:
+        self.words.append(word)
+        if self.ledger is not None and word.act in ("start", "restart"):
+            with self.ledger.looked_at():
+                serving = serving_versions(self.ledger.deployments())
+            word.meant = frozenset((d.table, d.version) for t, d in serving.items() if str(t) in word.names)
+        self.say(f"{word.by} asks: {word.act} {' '.join(word.names) or word.run}")
+        if word.act == "stop":
+            self.started = {v: w for v, w in self.started.items() if not word.covers(v)}
+        elif word.act in ("apply", "cancel", "retry", "skip", "adopt", "resume", "swap"):
+            gone = word.tables
+            self.started = {} if word.act == "adopt" else {
+                v: w for v, w in self.started.items() if str(v[0]) not in gone
+            }  # fmt: skip
+        return word
+
+    def answer(self, word: Word) -> None:
+        """A word was answered."""
+        word.answered_at = self.baton.now
+        said = word.refused or ", ".join(f"{query_name(*v)} {o}" for v, o in word.outcomes.items()) or "yes"
+        self.say(f"{word.by} hears of {word.act} {' '.join(word.names) or word.run}: {said}")
+        if word.act == "stop" and not word.refused:
+            self._stopped(word)
+        if word.act in ("start", "restart") and not word.refused:
+            self._started(word)
+        if word.act == "restart" and word.refused:
+            self._refused(word)
+
+    def forbids(self, version: Version) -> Word | None:
+        """Return the answered stop of a version that no word since permits to run; None where it may run."""
+        for stop in reversed(self.words):
+            if stop.act != "stop" or not stop.covers(version) or stop.lost or stop.refused:
+                continue
+            said = stop.outcomes.get(version, STOPPED)
+            if stop.answered_at is None or NOT_RECORDED in said:
+                continue
+            if said not in (STOPPED, RESTED) and self.baton.now - stop.answered_at < UNCONFIRMED_S:
+                continue
+            later = (w for w in self.words if w.answered_at is None or w.answered_at >= stop.called_at)
+            return None if any(w.permits(version, stop) for w in later) else stop
+        return None
+
+    def _stopped(self, word: Word) -> None:
+        for version, outcome in word.outcomes.items():
+            name = query_name(*version)
+            later = [w for w in self.words if w is not word and (w.answered_at or self.baton.now) >= word.called_at]
+            if outcome not in (STOPPED, RESTED) or any(w.permits(version, word) for w in later):
+                continue
+            if name in self.server.queries and not self.server.in_flight["start", name]:
+                began = self.server.queries[name].began_at
+                if began < word.called_at or began > self.baton.now - 0.05:
+                    self.wrong("a stop is answered while the query runs", f"{name} {outcome}")
+
+    def _started(self, word: Word) -> None:
+        about = {step.table for run in self._open_runs() for step in run.steps}
+        for version in word.outcomes:
+            newer = [w for w in self.words if w.act == "stop" and w.covers(version) and w is not word]
+            overlaps = any((w.answered_at or self.baton.now) >= word.called_at for w in newer)
+            if not overlaps and str(version[0]) not in about:
+                row = self._row(*version)
+                if row is not None and row.stops_at is None:
+                    self.started[version] = word
+                    if row.wanted == WantedState.STOPPED:
+                        self.wrong("a start that was answered is undone", f"{query_name(*version)}: {_told(word)}")
+
+    def _refused(self, word: Word) -> None:
+        """A restart that was refused leaves what ran running: what could refuse it is asked before its stop.
+
+        Spark's own refusal, and a server that goes meanwhile, nobody can ask before.
+        """
+        kind = word.refused.partition(":")[0]
+        others = [w for w in self.words if w is not word and w.act == "stop" and w.answered_at is None]
+        others += [w for w in self.words if w.act == "stop" and (w.answered_at or 0.0) >= word.called_at - 1.0]
+        if kind not in ("Refused", "TryAgain", "UsageError") or others or self.faulted_at > word.called_at - 0.1:
+            return
+        for at, name, by in self.stops_by:
+            if by is word and at >= word.called_at:
+                self.wrong("a restart that was refused has stopped what ran", f"{name}: {word.refused}")
+
+    # Effects of runs.
+
+    def _of_a_run(self, kind: str, subject: str, run_id: str) -> None:
+        ledger = self.ledger
+        assert ledger is not None
+        with ledger.looked_at():
+            row = ledger.run(run_id)
+        if row is None:
+            return
+        plan = self.plans.get(row.plan_hash)
+        now = self.baton.now
+        ended = row.ended_at is not None and now - (row.ended_at - self.baton.wall_offset) > ENDED_S
+        if ended and not (row.state == RunState.CANCELLED and kind in ("stop", "point", "unpoint")):
+            self.wrong("a run that has ended acts", f"run {run_id}, {row.state}, sends {kind} {subject}")
+        if self._is_paused(run_id) and row.state not in (RunState.FAILED, RunState.CANCELLED):
+            self.wrong("a paused run acts", f"run {run_id} sends {kind} {subject}")
+        version = split_query(subject)
+        if kind == "stop" and version is not None:
+            self._stop_by_run(version, row, plan)
+
+    def _is_paused(self, run_id: str) -> bool:
+        """Whether a run was paused so long ago that the step which was under way then is over."""
+        acts = ("pause", "resume", "retry", "cancel", "skip")
+        said = (w for w in reversed(self.words) if w.run == run_id and w.act in acts)
+        last = next((w for w in said if w.accepted or w.answered_at is None), None)
+        if last is None or last.act != "pause" or last.answered_at is None:
+            return False
+        return self.baton.now - last.answered_at > PAUSED_S
+
+    def _stop_by_run(self, version: Version, run: Any, plan: Plan | None) -> None:
+        stopped, ledger = self._row(*version), self.ledger
+        if ledger is None or stopped is None or stopped.wanted != WantedState.STOPPED or plan is None:
+            return
+        with ledger.looked_at():
+            running = [row for row in ledger.deployments() if row.wanted == WantedState.RUNNING]
+        cancels = run.state == RunState.CANCELLED or any(w.run == run.id and w.act == "cancel" for w in self.words)
+        name, mine = query_name(*version), {(step.table, step.version) for step in plan.steps}
+        for row in running:
+            other = query_name(row.table, row.version)
+            made = row.table == version[0] and row.version != version[1] and row.made_by == run.id
+            if not cancels and made and not self._proved(row):
+                self.wrong("an old version stops behind one that is not proved", f"{name}, while {other} has no batch")
+            reads = any((b.parent, b.version) == version for b in row.bindings)
+            if cancels and reads and (row.table, row.version) not in mine and self.forbids(version) is None:
+                self.wrong("a cancel stops what somebody reads", f"{name}, which {other} reads")
+
+    def _proved(self, row: Deployment, *, or_skipped: tuple[StepKind, ...] = ()) -> bool:
+        self.server.settle()
+        found = self.server.files.checkpoints.get(row.checkpoint)
+        if found is None or found.batch is not None:
+            return True
+        return any(
+            w.act == "skip" and (step := self._step(w)) is not None
+            and (step.table, step.version) == (row.table, row.version)
+            and step.do in (StepKind.START, StepKind.RESUME, *or_skipped)
+            for w in self.words
+        )  # fmt: skip
+
+    def _step(self, word: Word) -> Any:
+        run = self.ledger.run(word.run) if self.ledger is not None else None
+        plan = self.plans.get(run.plan_hash) if run is not None else None
+        return next((step for step in plan.steps if step.n == word.step), None) if plan is not None else None
+
+    # Where a world settles.
+
+    def look(self, *, calm: bool) -> None:
+        """Compare the world with the ledger; `calm`: no fault is under way."""
+        if not calm:
+            self.good_since = self.baton.now
+        if self.ledger is None:
+            return
+        with self.ledger.looked_at():
+            every = {(d.table, d.version): d for d in self.ledger.deployments(include_deleted=True)}
+            runs = self.ledger.runs(10)
+        busy = {str(step.table) for run in runs if run.ended_at is None for step in run.steps}
+        left: set[str] = set()
+        for name, query in self.server.queries.items():
+            version = split_query(name)
+            row = every.get(version) if version else None
+            if row is None:
+                continue
+            if (query.start.select, query.start.checkpoint) != (row.compiled, row.checkpoint):
+                left.add(f"a query runs another text or checkpoint than the ledger has: {name}")
+            if row.wanted == WantedState.STOPPED or row.deleted:
+                left.add(f"a query runs that is wanted stopped: {name}")
+        for row in every.values():
+            name = query_name(row.table, row.version)
+            newest = next((run for run in runs if any(step.table == row.table for step in run.steps)), None)
+            gone = row.folder not in self.server.files.tables or row.checkpoint not in self.server.files.checkpoints
+            undone = newest is None or newest.state in (RunState.CANCELLED, RunState.DONE)
+            if not row.external and not row.deleted and gone and undone and row.state != State.PENDING:
+                left.add(f"a version is deployed and its files are not there: {name}")
+            if row.active and not row.external and str(row.table) not in busy:
+                leads = self.server.views.get(str(row.table), "")
+                if leads != physical_name(row.table, row.version) and self.server.alive:
+                    left.add(f"a pointer leads elsewhere than the ledger says: {row.table} → {leads or 'nothing'}")
+        self.since = {what: self.since.get(what, self.baton.now) for what in left}
+        for what, at in self.since.items():
+            if calm and self.baton.now - max(at, self.good_since) > SETTLES_S:
+                rule, _, detail = what.partition(": ")
+                self.wrong(rule, detail)
+
+    def unsettled(self) -> list[str]:
+        """Return what keeps a world without faults from being as it is wanted."""
+        ledger = self.ledger
+        assert ledger is not None
+        found = list(self.since)
+        with ledger.looked_at():
+            for row in ledger.deployments():
+                name = query_name(row.table, row.version)
+                if row.external or row.state in (State.FAILED, State.PENDING):
+                    continue
+                if row.wanted == WantedState.RUNNING and name not in self.server.queries:
+                    found.append(f"{name} is wanted running, is {row.state} and does not run: {row.error}")
+                if row.wanted == WantedState.RUNNING and row.state in (State.UNKNOWN, State.STOPPING):
+                    found.append(f"{name} runs, and the ledger says {row.state}")
+                if row.wanted == WantedState.STOPPED and row.state not in (State.STOPPED, State.ABSENT):
+                    found.append(f"{name} is wanted stopped and is {row.state}")
+            for run in ledger.open_runs():
+                held = any(step.do == "hold" and step.state == "gate" for step in run.steps)
+                if run.state == RunState.RUNNING and not held:
+                    steps = ", ".join(f"{s.n} {s.do} {s.table} {s.state} {s.note}" for s in run.steps if s.state in (
+                        "running", "gate"))  # fmt: skip
+                    found.append(f"run {run.id} is open: {steps}")
+        return found
+
+    def _open_runs(self) -> Iterable[Any]:
+        assert self.ledger is not None
+        with self.ledger.looked_at():
+            return self.ledger.open_runs()
+
+    def _versions(self, table: TableName) -> tuple[Deployment, ...]:
+        assert self.ledger is not None
+        with self.ledger.looked_at():
+            return self.ledger.versions(table)
+
+    def _row(self, table: TableName, version: int) -> Deployment | None:
+        if self.ledger is None:
+            return None
+        with self.ledger.looked_at():
+            return self.ledger.deployment(table, version)
+
+
+def _told(word: Word) -> str:
+    asked = f"{word.act} {' '.join(word.names)} by {word.by}, asked {word.called_at:.1f}"
+    return f"{asked}, answered {word.answered_at or 0:.1f}"
+
+
+def _kind(lane: str) -> str:
+    return lane.partition(" ")[0]

@@ -1,0 +1,300 @@
+"""What happens in a life, drawn from a seed: words of operators and faults, as a list that can be written and cut."""
+
+import json
+import random
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+TABLES = ("a", "b", "c")
+PLANS = ("rebuild", "rebuild", "rebuild held", "seam", "edit", "edit", "column", "rollback", "delete", "undelete",
+    "retire", "deploy")  # fmt: skip
+NAMES = ("{t}", "{t}", "{t}", "{t}@new", "{t}@old")
+
+FAULTS = {
+    "kill": 1, "pool dies": 2, "pool is frozen": 3, "ledger is locked": 3, "ledger is full": 1, "disk is full": 2,
+    "disk is away": 1, "clock jumps": 1, "query fails": 2, "starts are late": 3, "answers are lost": 2,
+    "effects repeat": 1, "first batch is late": 3, "a start is refused": 1, "another hand": 1,
+}  # fmt: skip
+"""Kinds of faults, with how often each is drawn."""
+
+LABELS = (
+    "run sends start",
+    "run effects start",
+    "run sends stop",
+    "run effects stop",
+    "run sends point",
+    "run effects point",
+    "socket sends stop",
+    "socket sends start",
+    "reconcile sends start",
+    "reconcile sends stop",
+    "reconcile sends list",
+    "run sends forget",
+    "before # start running",
+    "after # start gate",
+    "after # restart running",
+    "before # swap running",
+    "after # swap running",
+    "swap record",
+    "swap commit",
+    "effect # stop",
+    "evidence # start",
+    "effect # restart",
+    "effect # tombstone",
+    "after # catch_up gate",
+    "after # hold gate",
+    "before # swap done",
+    "before # stop running",
+    "before # catch_up done",
+    "effect # swap",
+    "socket wrote",
+    "run wrote",
+    "reconcile wrote",
+    "effect # create",
+)
+"""Points at which something is drawn to happen, beside those in time; numbers are written `#`."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happens once: at a second of the life, or when a point is passed for the nth time from then on."""
+
+    kind: str
+    """A word of an operator (`stop`, `plan rebuild`, `run pause`, …) or a fault."""
+    at: float
+    label: str = ""
+    nth: int = 1
+    by: str = ""
+    """Who says it; empty of a fault."""
+    subject: str = ""
+    lasts_s: float = 0.0
+    stalls_s: float = 0.0
+    """For how long whoever passes the point stands still there."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """One life."""
+
+    seed: str
+    events: tuple[Event, ...]
+    world: str = "deployed"
+    switches: float = 0.1
+    stalls: float = 0.0
+    stall_s: float = 1.0
+    lasts_s: float = 60.0
+    calms: bool = True
+    """Whether faults stop at the end and the world has to settle."""
+
+    def as_json(self) -> str:
+        """Write it, a line for each event."""
+        head = {name: value for name, value in asdict(self).items() if name != "events"}
+        plain = asdict(Event("", 0.0))
+        lines = [
+            {k: v for k, v in asdict(event).items() if v != plain[k] or k in ("kind", "at")} for event in self.events
+        ]
+        return "\n".join([json.dumps(head), *map(json.dumps, lines)]) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Script":
+        head, *lines = (json.loads(line) for line in text.splitlines() if line.strip() and not line.startswith("//"))
+        return cls(events=tuple(Event(**line) for line in lines), **head)
+
+    def without(self, gone: Iterable[Event]) -> "Script":
+        left = tuple(event for event in self.events if event not in set(gone))
+        return replace(self, events=left)
+
+
+def draw(seed: int | str, *, calms: bool | None = None) -> Script:
+    """Draw a life: a release or two, words about it and about its neighbours, and faults of some kinds.
+
+    In two lives of three some of it belongs together, as `THEMES` has it: what meets by chance alone meets seldom.
+    """
+    chance = random.Random(f"life {seed}")
+    lasts = chance.choice((30.0, 60.0, 60.0, 100.0))
+    events = chance.choice(THEMES)(chance) if chance.random() < 0.67 else [_plan(chance, 1.0)]
+    for _ in range(chance.choice((0, 0, 1, 1, 2))):
+        events.append(_plan(chance, chance.uniform(2.0, lasts)))
+    for _ in range(chance.choice((0, 1, 2, 4, 8, 12))):
+        events.append(_word(chance, lasts))
+    kinds = chance.sample(sorted(FAULTS), k=chance.choice((0, 0, 1, 2, 4)))
+    for kind in kinds:
+        for _ in range(chance.choice((1, 1, 2))):
+            events.append(_fault(chance, kind, lasts))
+    if any(event.kind == "another hand" for event in events):
+        events.append(Event("adopt", round(lasts * 0.9, 1), by="lee"))
+    return Script(
+        seed=str(seed),
+        events=tuple(sorted(events, key=lambda event: event.at)),
+        world=chance.choice(WORLDS),
+        switches=chance.choice((0.02, 0.1, 0.3)),
+        stalls=chance.choice((0.0, 0.0, 0.003, 0.02)),
+        stall_s=chance.choice((0.2, 2.0, 12.0)),
+        lasts_s=lasts,
+        calms=chance.random() < 0.6 if calms is None else calms,
+    )
+
+
+def _words_after(chance: random.Random, at: float, *words: tuple[str, str], within: float = 4.0) -> list[Event]:
+    """Say words one after the other, each soon after the one before; those of two operators may overlap."""
+    found = []
+    for kind, subject in words:
+        at += chance.uniform(0.0, within)
+        found.append(Event(kind, round(at, 2), by=chance.choice(("lee", "bob")), subject=subject))
+    return found
+
+
+def _stop_and_start(chance: random.Random) -> list[Event]:
+    """A stop and a start of one statement, while the ledger or the disk takes nothing."""
+    at, table = chance.uniform(1.0, 5.0), chance.choice(TABLES)
+    kind = chance.choice(("ledger is locked", "ledger is locked", "ledger is full", "disk is full"))
+    fault = Event(kind, round(at, 2), lasts_s=chance.choice((1.0, 3.0, 12.0)))
+    second = chance.choice(("start", "start", "restart"))
+    words = _words_after(chance, at, ("stop", table), (second, table), within=chance.choice((0.3, 2.0, 8.0)))
+    return [fault, *words] if chance.random() < 0.8 else words
+
+
+def _skipped_gates(chance: random.Random) -> list[Event]:
+    """A release whose new versions are late, and somebody who does not wait for them."""
+    table = chance.choice("aab")
+    late = [Event("first batch is late", 0.5, subject=f"{each}@new", lasts_s=chance.choice((6.0, 25.0))) for each in
+        chance.sample("abc", chance.choice((1, 2, 3)))]  # fmt: skip
+    skips = [("run skip", "")] * chance.choice((2, 3, 5))
+    plan = Event("plan rebuild", 1.0, by="lee", subject=table)
+    return [*late, plan, *_words_after(chance, 2.0, *skips, within=3.0)]
+
+
+def _paused_run(chance: random.Random) -> list[Event]:
+    """A run that is paused, while its step waits for a pool, a ledger or a disk, or at any of its points."""
+    kind = chance.choice(("pool is frozen", "pool dies", "disk is away", "ledger is locked", ""))
+    label = chance.choice(RUN_LABELS)
+    plan = Event(
+        f"plan {chance.choice(('rebuild', 'rebuild', 'edit', 'rollback', 'seam'))}", 1.0, by="lee", subject="a"
+    )
+    events = [plan]
+    if kind:
+        events.append(Event(kind, 1.0, label, chance.choice((1, 2)), lasts_s=chance.choice((30.0, 60.0))))
+    events.append(Event("run pause", 1.0, label, 1, "bob", stalls_s=chance.choice((0.0, 1.0))))
+    return events
+
+
+def _late_starts(chance: random.Random) -> list[Event]:
+    """Starts that take effect after their deadline, under edits, seams and stops."""
+    plan = Event(
+        f"plan {chance.choice(('edit', 'edit', 'seam', 'column'))}", 4.0, by="lee", subject=chance.choice("ab")
+    )
+    late = Event("starts are late", round(chance.uniform(0.5, 4.0), 2), lasts_s=chance.choice((6.0, 25.0)))
+    before = _words_after(chance, 0.6, (chance.choice(("restart", "stop")), plan.subject), within=3.0)
+    after = _words_after(chance, 4.0, *[(chance.choice(("stop", "start", "restart", "run retry")), plan.subject)
+        for _ in range(chance.choice((0, 1, 2)))], within=12.0)  # fmt: skip
+    return [late, *before, plan, *after]
+
+
+def _stopped_step(chance: random.Random) -> list[Event]:
+    """A stop at a point of a step that gives a statement another text, with the reconciler close behind."""
+    table = chance.choice("ab")
+    plan = Event(f"plan {chance.choice(('edit', 'edit', 'seam'))}", 1.0, by="lee", subject=table)
+    label = chance.choice(("run sends stop", "run effects stop", "run wrote", "run sends start", "effect # restart",
+        "reconcile sends list", "reconcile wrote"))  # fmt: skip
+    stalls = chance.choice((0.0, 0.5, 3.0))
+    stop = Event("stop", 1.0, label, chance.choice((1, 2, 3)), "bob", subject=table, stalls_s=stalls)
+    return [plan, stop, *_words_after(chance, 3.0, (chance.choice(("start", "run retry", "run cancel")), table))]
+
+
+def _cancelled_delete(chance: random.Random) -> list[Event]:
+    """A delete that is cancelled where a disk or the ledger takes no more of it."""
+    table = chance.choice("bc")
+    label = chance.choice(("run sends forget", "effect # tombstone", "run effects forget", "evidence # tombstone"))
+    kind = chance.choice(("ledger is locked", "ledger is full", "disk is full", "disk is away", "kill"))
+    fault = Event(kind, 1.0, label, 1, lasts_s=chance.choice((6.0, 25.0)))
+    plan = Event("plan delete", 1.0, by="lee", subject=table)
+    return [plan, fault, *_words_after(chance, 2.0, ("run cancel", ""), within=8.0)]
+
+
+def _cancelled_way_back(chance: random.Random) -> list[Event]:
+    """A rollback or a release that is cancelled, while somebody starts what reads the versions that it has started."""
+    kind = chance.choice(("rollback", "rollback", "rebuild held", "rebuild"))
+    plan = Event(f"plan {kind}", 1.0, by="lee", subject=chance.choice("aab"))
+    label = chance.choice(("after # start gate", "after # resume gate", "after # catch_up gate", "after # hold gate"))
+    start = Event("start", 1.0, label, 1, "bob", subject=f"{chance.choice('bc')}@new")
+    return [plan, start, *_words_after(chance, 1.5, ("run cancel", ""), within=15.0)]
+
+
+def _refused_restart(chance: random.Random) -> list[Event]:
+    """A restart where a start would be refused."""
+    kind = chance.choice(("disk is away", "disk is away", "another hand", "disk is full"))
+    at = chance.uniform(1.0, 6.0)
+    words = _words_after(chance, at + 0.1, ("restart", chance.choice(TABLES)), within=chance.choice((1.0, 15.0)))
+    plan = [_plan(chance, 1.0)] if chance.random() < 0.3 else []
+    return [Event(kind, round(at, 2), lasts_s=25.0), *words, *plan]
+
+
+def _adopted_run(chance: random.Random) -> list[Event]:
+    """An adoption that ends a run which is under way."""
+    plan = Event(
+        f"plan {chance.choice(('rebuild', 'rebuild held', 'edit'))}", 1.0, by="lee", subject=chance.choice("ab")
+    )
+    hand = Event("another hand", 1.0, chance.choice(RUN_LABELS), 1)
+    after = _words_after(chance, 2.0, ("adopt", ""), (chance.choice(("run swap", "adopt")), ""), within=12.0)
+    return [plan, hand, *after]
+
+
+def _words_in_a_release(chance: random.Random) -> list[Event]:
+    """Words about one version of a release, and then about its table, or the other way round."""
+    table = chance.choice("ab")
+    plan = Event(f"plan {chance.choice(('rebuild', 'rebuild held'))}", 1.0, by="lee", subject=table)
+    label = chance.choice(RUN_LABELS)
+    first = Event(chance.choice(("stop", "stop", "restart")), 1.0, label, 1, "bob", subject=f"{table}@new")
+    words = (chance.choice(("restart", "start", "stop")), chance.choice((table, table, f"{table}@old")))
+    return [plan, first, *_words_after(chance, 3.0, words, ("run swap", ""), ("run retry", ""), within=9.0)]
+
+
+RUN_LABELS = tuple(label for label in LABELS if "#" in label or label.startswith("run "))
+THEMES = (
+    _stop_and_start, _skipped_gates, _paused_run, _late_starts, _stopped_step, _cancelled_delete, _cancelled_way_back,
+    _refused_restart, _adopted_run, _words_in_a_release,
+)  # fmt: skip
+WORLDS = ("deployed", "released", "released", "deleted")
+"""Where a life begins: everything at its first version, or at its second with the first kept, or `b` in the trash."""
+
+
+def _plan(chance: random.Random, at: float) -> Event:
+    kind = chance.choice(PLANS)
+    table = chance.choice("ab" if kind in ("edit", "column") else "aabc")
+    return Event(f"plan {kind}", round(at, 2), by=chance.choice(("lee", "bob")), subject=table)
+
+
+def _word(chance: random.Random, lasts: float) -> Event:
+    """Draw a word about a statement or the newest run, at a moment or at a point."""
+    event = Event("", round(chance.uniform(1.5, lasts), 2), by=chance.choice(("lee", "bob")))
+    if chance.random() < 0.6:
+        event = replace(event, at=round(chance.choice((1.0, 1.0, event.at)), 2), label=chance.choice(LABELS))
+        event = replace(event, nth=chance.choice((1, 1, 2, 3)), stalls_s=chance.choice((0.0, 0.5, 3.0, 25.0)))
+    if chance.random() < 0.55:
+        kind = chance.choice(("stop", "stop", "start", "restart", "restart"))
+        return replace(event, kind=kind, subject=chance.choice(NAMES).format(t=chance.choice("aabc")))
+    acts = ("pause", "resume", "cancel", "retry", "skip", "skip", "swap", "swap")
+    return replace(event, kind=f"run {chance.choice(acts)}")
+
+
+def _fault(chance: random.Random, kind: str, lasts: float) -> Event:
+    event = Event(kind, round(chance.uniform(0.5, lasts * 0.8), 2), lasts_s=chance.choice((1.0, 6.0, 25.0)))
+    if kind in ("query fails", "first batch is late", "a start is refused"):
+        event = replace(event, subject=f"{chance.choice(TABLES)}@{chance.choice(('new', 'old'))}")
+    if kind == "clock jumps":
+        event = replace(event, lasts_s=chance.choice((-7200.0, -5.0, 30.0, 7200.0, 1e6)))
+    if chance.random() < 0.4:
+        event = replace(event, at=1.0, label=chance.choice(LABELS), nth=chance.choice((1, 1, 2)))
+    return event
+
+
+@dataclass
+class Drawn:
+    """How often each kind of event was drawn, and carried out."""
+
+    by_kind: dict[str, int] = field(default_factory=dict)
+
+    def count(self, events: Iterable[Any]) -> None:
+        for event in events:
+            self.by_kind[event.kind] = self.by_kind.get(event.kind, 0) + 1

@@ -1,0 +1,164 @@
+"""Lives over a world in which everything is deployed already; and failing ones, made as small as they still fail."""
+
+import logging
+import os
+import shutil
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from drawn_life import Life, LifeEnd, Unexpected
+from life_script import Event, Script, draw
+from virtual_modules import lived
+
+DAYS = {
+    "deployed": Script("first day", (Event("plan deploy", 8.0, by="lee"),), switches=0.0, lasts_s=50.0),
+    "released": Script(
+        "second day", (Event("plan rebuild", 1.0, by="lee", subject="a"),), "deployed", switches=0.0, lasts_s=80.0
+    ),
+    "deleted": Script(
+        "third day", (Event("plan delete", 1.0, by="lee", subject="b"),), "released", switches=0.0, lasts_s=40.0
+    ),
+}
+"""How the worlds are made in which lives begin: each from the one before, without a fault."""
+
+
+@dataclass
+class Base:
+    """A world at rest: its folder, what lies on the modelled disk, and what the server runs."""
+
+    kept: Path
+    disk: dict[str, Any]
+    server: dict[str, Any]
+    now: float
+
+
+class Lives:
+    """Lives each script from the same world; each process has a folder of its own, in memory where there is one."""
+
+    def __init__(self) -> None:
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self._folder = tempfile.TemporaryDirectory(prefix="headgate-lives-", dir=memory)
+        self.root = Path(self._folder.name) / "world"
+        self._bases: dict[str, Base] = {}
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+    def live(self, script: Script) -> LifeEnd:
+        """Live a script."""
+        return self._lived(self._life(script, self._base(script.world)))
+
+    def _life(self, script: Script, base: Base) -> Life:
+        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.copytree(base.kept, self.root)
+        life, found = Life(script, self.root), deepcopy(base)
+        vars(life.disk).update(found.disk)
+        vars(life.server).update(found.server)
+        life.baton.now = found.now
+        return life
+
+    def _base(self, world: str) -> Base:
+        if world not in self._bases:
+            self._bases[world] = self._made(world, DAYS[world])
+        return self._bases[world]
+
+    def _made(self, world: str, day: Script) -> Base:
+        """Live a day without faults, and keep what it leaves."""
+        if world == "deployed":
+            shutil.rmtree(self.root, ignore_errors=True)
+            (self.root / "home").mkdir(parents=True)
+            (self.root / "data").mkdir()
+            life = Life(day, self.root)
+            life.disk.tables[str(self.root / "data/landing")] = ""
+        else:
+            life = self._life(day, self._base(day.world))
+        end = self._lived(life)
+        assert not end.violations and any(note.endswith(": applied") for note in end.notes), "\n".join(end.trace)
+        kept = Path(self._folder.name) / world
+        shutil.copytree(self.root, kept)
+        disk = {name: vars(life.disk)[name] for name in ("checkpoints", "tables", "sink", "aside", "ids")}
+        names = ("generation", "alive", "session_id", "queries", "gone", "tables", "views", "runs_begun")
+        server = {name: vars(life.server)[name] for name in names}
+        return Base(kept, deepcopy(disk), deepcopy(server), life.baton.now)
+
+    def _lived(self, life: Life) -> LifeEnd:
+        log, heard = logging.getLogger("pipelines"), Unexpected(life.rules)
+        before = log.propagate, log.level
+        log.addHandler(heard)
+        log.propagate = False
+        log.setLevel(logging.INFO)
+        stack = threading.stack_size(512 * 1024)
+        try:
+            with lived(life.modules, life.server, life.disk, life.world_changes):
+                return life.live()
+        finally:
+            threading.stack_size(stack)
+            log.removeHandler(heard)
+            log.propagate = before[0]
+            log.setLevel(before[1])
+
+    def shrink(self, script: Script, rule: str, *, most: int = 200) -> Script:
+        """Return a script with as few events as still break a rule, and as little else."""
+        tried = 0
+
+        def fails(candidate: Script) -> bool:
+            nonlocal tried
+            tried += 1
+            return tried <= most and any(found.rule == rule for found in self.live(candidate).violations)
+
+        size = max(1, len(script.events) // 2)
+        while size:
+            n = 0
+            while n < len(script.events):
+                candidate = script.without(script.events[n : n + size])
+                if fails(candidate):
+                    script = candidate
+                else:
+                    n += size
+            size //= 2
+        for plainer in ({"stalls": 0.0}, {"switches": 0.02}, {"switches": 0.0}, {"calms": False}):
+            candidate = replace(script, **plainer)  # type: ignore[arg-type]  # Fields by name.
+            if candidate != script and fails(candidate):
+                script = candidate
+        return script
+
+
+@dataclass
+class Report:
+    """What many lives have shown."""
+
+    lives: int = 0
+    failed: dict[str, list[Script]] = field(default_factory=dict)
+    """By rule."""
+    details: dict[str, str] = field(default_factory=dict)
+    drawn: Counter[str] = field(default_factory=Counter)
+    passed: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    virtual_s: float = 0.0
+
+    def take(self, script: Script, end: LifeEnd) -> None:
+        self.lives += 1
+        self.drawn += end.drawn
+        self.passed += end.passed
+        self.notes += end.notes
+        self.virtual_s += end.virtual_s
+        if end.violations:
+            self.failed.setdefault(end.rule, []).append(script)
+            self.details.setdefault(end.rule, end.violations[0].detail)
+
+
+def live_many(lives: Lives, seeds: Any, *, until: Callable[[Report], bool] = lambda report: False) -> Report:
+    """Live a life of each seed, or until enough is known."""
+    report = Report()
+    for seed in seeds:
+        script = draw(seed)
+        report.take(script, lives.live(script))
+        if until(report):
+            break
+    return report

@@ -1,0 +1,162 @@
+"""The agent's modules over a life: what they call `threading`, `queue`, `time` and `Future` is the life's.
+
+Whatever a module of the agent imports under those names, or from them, is replaced while a life is lived; a lock that a
+module holds is renewed with each agent, as in a new process.
+"""
+
+import concurrent.futures
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from modelled_files import Disk, LivedJournal
+from modelled_pool import (
+    ModelledAnalysis,
+    ModelledEvents,
+    ModelledLocalPool,
+    ModelledQueries,
+    ModelledSession,
+    ModelledTables,
+    NoOpenBatches,
+    NoUpkeep,
+)
+from modelled_server import Handle, Server
+from virtual_primitives import VirtualModules
+
+from core.model.errors import TryAgain
+from pipelines.agent import daemon, pool_supervisor, registry_records, world_identity
+from pipelines.agent.context import AgentContext
+from pipelines.agent.pool_supervisor import PoolSupervisor
+from pipelines.agent.requests import adoption
+from pipelines.spark import streaming_queries
+
+PREFIXES = ("pipelines.agent", "pipelines.spark.", "state.emergency_journal")
+_REAL: dict[int, str] = {
+    id(found): name
+    for name, found in {
+        "threading": threading, "queue": queue, "time": time, "Thread": threading.Thread, "Lock": threading.Lock,
+        "RLock": threading.RLock, "Event": threading.Event, "Condition": threading.Condition,
+        "Future": concurrent.futures.Future, "wait": concurrent.futures.wait, "monotonic": time.monotonic,
+        "sleep": time.sleep,
+    }.items()
+}  # fmt: skip
+_LOCK = type(threading.Lock())
+
+
+def _agent_modules() -> list[ModuleType]:
+    return [module for name, module in sorted(sys.modules.items()) if name.startswith(PREFIXES) and module]
+
+
+def _stand_ins(modules: VirtualModules) -> dict[str, Any]:
+    threads = modules.threading
+    return {
+        "threading": threads, "queue": modules.queue, "time": modules.time, "Thread": threads.Thread,
+        "Lock": threads.Lock, "RLock": threads.RLock, "Event": threads.Event, "Condition": threads.Condition,
+        "Future": modules.future, "wait": modules.wait, "monotonic": modules.time.monotonic,
+        "sleep": modules.time.sleep,
+    }  # fmt: skip
+
+
+_PLACES = [
+    (module, attribute, _REAL[id(value)])
+    for module in _agent_modules()
+    for attribute, value in vars(module).items()
+    if id(value) in _REAL
+]
+_LOCKS = [
+    (module, attribute) for module in _agent_modules() for attribute, value in vars(module).items()
+    if isinstance(value, _LOCK)
+]  # fmt: skip
+
+
+def refresh_locks(modules: VirtualModules) -> None:
+    """Give every module that holds a lock a new one: another process begins."""
+    for module, attribute in _LOCKS:
+        setattr(module, attribute, modules.threading.Lock())
+
+
+class _NoSocket:
+    """Operators of a life ask the command handler itself."""
+
+    def __init__(self, *args: Any) -> None:
+        return
+
+    def open(self) -> None:
+        return
+
+    close = open
+
+
+@contextmanager
+def lived(modules: VirtualModules, server: Server, disk: Disk, changes: Any) -> Iterator[None]:
+    """Have the agent's modules work over a life; `changes` gives what each agent's context gets."""
+    stand_ins = _stand_ins(modules)
+    before: list[tuple[Any, str, Any]] = []
+
+    def put(owner: Any, attribute: str, value: Any) -> None:
+        before.append((owner, attribute, vars(owner)[attribute]))
+        setattr(owner, attribute, value)
+
+    for module, attribute, name in _PLACES:
+        put(module, attribute, stand_ins[name])
+    for module, attribute in _LOCKS:
+        put(module, attribute, modules.threading.Lock())
+    put(streaming_queries, "StreamingQuery", _handle_of(server))
+    put(streaming_queries, "ListenerEvents", ModelledEvents)
+    put(streaming_queries, "OpenBatches", NoOpenBatches)
+    session = type("LivedSession", (ModelledSession,), {"server": server})
+    pool = type("LivedPool", (ModelledLocalPool,), {"server": server})
+    journal = type("LifeJournal", (LivedJournal,), {"disk": disk})
+    for attribute, value in (
+        ("LocalPool", pool), ("Session", session), ("SparkQueries", ModelledQueries), ("SparkTables", ModelledTables),
+        ("SparkAnalysis", ModelledAnalysis), ("SparkUpkeep", NoUpkeep),
+    ):  # fmt: skip
+        put(pool_supervisor, attribute, value)
+    put(daemon, "PoolSupervisor", partial(PoolSupervisor, monotonic=modules.time.monotonic))
+    put(daemon, "SocketServer", _NoSocket)
+    put(daemon, "EmergencyJournal", journal)
+    put(daemon, "AgentContext", _context(changes))
+    put(adoption, "server_over", lambda data: None)
+    for owner, noun in ((registry_records, "record"), (world_identity, "mark")):
+        for verb in ("read", "write"):
+            name = f"{verb}_{noun}"
+            put(owner, name, _on_disk(disk, vars(owner)[name], writes=verb == "write"))
+    try:
+        yield
+    finally:
+        for owner, attribute, value in reversed(before):
+            setattr(owner, attribute, value)
+
+
+def _context(changes: Any) -> Any:
+    def made(**fields: Any) -> AgentContext:
+        return AgentContext(**(fields | changes()))
+
+    return made
+
+
+def _handle_of(server: Server) -> Any:
+    def handle(spark: Any, id: str, run_id: str, name: str) -> Handle:
+        return Handle(server, spark.streams.session.generation, id, run_id, name)
+
+    return handle
+
+
+def _on_disk(disk: Disk, act: Any, *, writes: bool) -> Any:
+    def acted(*args: Any) -> Any:
+        disk.baton.point()
+        if disk.away_until > disk.baton.now:
+            raise TryAgain("the data folder cannot be reached: Input/output error")
+        if writes and disk.full_until > disk.baton.now:
+            raise TryAgain("the disk is full: No space left on device")
+        found = act(*args)
+        disk.baton.point()
+        return found
+
+    return acted
