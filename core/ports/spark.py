@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
+from core.model.errors import EngineRefused
 
 NEWEST_WRITER = 2
 """The version of the code that upserts, for what is deployed from now on."""
@@ -75,10 +76,20 @@ def unheard() -> None:
     """Hear nothing of a call, where nobody measures it."""
 
 
+class AnotherQuery(EngineRefused):
+    """A query runs under the name of one that was to be started, and is not the one."""
+
+
 class Queries(Protocol):
     """Streaming queries of the operating session; each call raises PoolUnreachable or EngineRefused."""
 
-    def start(self, start: QueryStart) -> ReportedQuery: ...
+    def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
+        """Start a query, or find it running.
+
+        One of its name is it if its run is `run_id`, or if it is known to have been started with an equal `start`.
+        Raises AnotherQuery where it is not: that runs what somebody else, or an earlier start, has asked for.
+        """
+
     def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
         """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call.
 

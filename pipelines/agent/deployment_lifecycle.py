@@ -8,8 +8,8 @@ from typing import Any
 from core.changes.pinned_settings import pool_at_start
 from core.model.errors import EngineRefused, HeadgateError, Refused
 from core.model.names import query_name
-from core.model.states import State, WantedState
-from core.ports.spark import QueryStart, ReportedQuery, unheard
+from core.model.states import ALIVE, State, WantedState
+from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
 from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, upsert_of, upserts
@@ -107,8 +107,15 @@ def _started(world: AgentContext, deployment: Deployment, stops: int) -> Reporte
     """
     with world.locks.starting((deployment.table, deployment.version)):
         _refuse_stopped(world, deployment, stops)
-        pool = world.pool.connection()
-        query = pool.call(WRITE_CALL_S, pool.queries.start, _start_of(world, deployment))
+        pool, asked = world.pool.connection(), (_start_of(world, deployment), deployment.run_id)
+        try:
+            query = pool.call(WRITE_CALL_S, pool.queries.start, *asked)
+        except AnotherQuery as error:
+            log.warning("%s: it is stopped", error.summary)
+            stop(world, deployment)
+            # It may have written on since these were compared.
+            check_checkpoint(world, deployment)
+            query = pool.call(WRITE_CALL_S, pool.queries.start, *asked)
         if world.locks.stops((deployment.table, deployment.version)) == stops:
             return query
         stop(world, deployment)
@@ -161,6 +168,21 @@ def fail(world: AgentContext, deployment: Deployment, error_class: str, error: s
     world.event("exception", error_class or "failed", about=about, detail=error, fingerprint=error_class)
     if deployment.state != State.FAILED:
         world.event("state", f"{deployment.state} → {State.FAILED}", about=about)
+
+
+def say_why(world: AgentContext, deployment: Deployment, why: str) -> None:
+    """Record why a statement is not as it is wanted, unless it has changed since it was read; it is tried again."""
+    about = (deployment.table, deployment.version)
+    wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
+    lost = wanted and deployment.state in ALIVE | {State.UNKNOWN}
+    state = State.DEGRADED if lost else State(deployment.state)
+    if (deployment.state, deployment.error) == (state, why):
+        return
+    since = deployment.state_since if deployment.state == state else world.clock()
+    changes = {"state": state, "state_since": since, "error": why, "error_class": ""}
+    if world.ledger.observe_deployment(deployment, **changes):
+        log.warning("%s: %s", query_name(*about), why)
+        world.event("state", state_change(deployment.state, state), about=about, detail=why)
 
 
 def _refuse_other_python(world: AgentContext, deployment: Deployment) -> None:

@@ -10,36 +10,37 @@ from core.model.names import TableName, query_name, split_query
 from core.model.states import ALIVE, State, WantedState
 from core.ports.spark import ReportedQuery
 from pipelines.agent.bounded_threads import in_threads
-from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deleted_keys import keep_deleted_keys
 from pipelines.agent.deployment_compiler import upserts
-from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, state_change, stop
-from pipelines.agent.filled_catalogs import fill, point_together, register_together
+from pipelines.agent.deployment_lifecycle import (
+    fail,
+    mark_stopped,
+    refuse_other_checkpoint,
+    say_why,
+    start,
+    state_change,
+    stop,
+)
 from pipelines.agent.full_disks import has_space
+from pipelines.agent.kept_catalog import ACTS_AT_ONCE, KeptCatalog
 from pipelines.agent.late_queries import readable, waits, why_late
 from pipelines.agent.passing_ends import PassingEnds
-from pipelines.agent.replaced_tables import NOT_IN_CATALOG, why_ended
+from pipelines.agent.replaced_tables import why_ended
 from pipelines.agent.schema_tracking import goes_on
 from pipelines.agent.statement_locks import stops_of
-from pipelines.agent.table_identities import refuse_other_tables, register_again, why_folder_gone
-from pipelines.agent.version_tables import pointer_of
+from pipelines.agent.table_identities import refuse_other_tables, why_folder_gone
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
 from state.table_acts import TableAct
 
 log = logging.getLogger(__name__)
 
-ACTS_AT_ONCE = 8
-"""Starts, stops and tables of a catalog at one time: a pool of two cores is busy with so many."""
-
 UNKNOWN_TOLD = 10
 """Queries that the registry does not know of which one round tells."""
 
 _LONGEST_NAME = 140
 """Characters of a query's name, more than one of ours has."""
-
-REGISTER_EVERY_S = 10.0
-"""Between two tries of a table that the catalog has refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,83 +69,19 @@ class Reconciler:
     emergency: EmergencyJournal
     _over: dict[str, ReportedQuery] = field(default_factory=dict)
     """Queries that have ended, until a round has acted on it: the pool reports each end once."""
-    _unregistered: dict[tuple[TableName, int], str] = field(default_factory=dict)
-    """Versions whose table the pool's catalog has refused, with the reason."""
-    _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
-    """Versions whose pointer it has refused."""
-    _register_at: float = 0.0
     _passing_ends: PassingEnds = field(default_factory=PassingEnds)
+    catalog: KeptCatalog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.catalog = KeptCatalog(self.world)
 
     def restore(self, pool: PoolConnection) -> None:
-        """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays.
-
-        A table that is refused is marked with the error and tried again by later rounds.
-        """
-        deployments = self.world.ledger.deployments()
-        for deployment in deployments:
+        """Return the pool the catalog of the registry, and have it tell of the ends of queries that ran before."""
+        for deployment in self.world.ledger.deployments():
             if deployment.run_id:
                 name = query_name(deployment.table, deployment.version)
                 pool.queries.expect(name, deployment.query_id, deployment.run_id)
-        self._unregistered.clear()
-        self._unpointed.clear()
-        fill(ACTS_AT_ONCE, deployments, partial(register_together, self.world, pool), partial(self._register, pool))
-        pointed = [deployment for deployment in deployments if self._has_pointer(deployment)]
-        fill(ACTS_AT_ONCE, pointed, partial(point_together, self.world, pool), partial(self._point, pool))
-        self._register_at = self.world.monotonic() + REGISTER_EVERY_S
-
-    def _register(self, pool: PoolConnection, deployment: Deployment) -> None:
-        key = (deployment.table, deployment.version)
-        try:
-            register_again(self.world, pool, deployment)
-        except PoolUnreachable:
-            raise
-        except HeadgateError as error:
-            self._unregistered[key] = error.summary
-            self._say_why(deployment, f"{NOT_IN_CATALOG}: {error.summary}")
-        else:
-            if self._unregistered.pop(key, ""):
-                self.world.ledger.observe_deployment(deployment, error="", error_class="")
-
-    def _has_pointer(self, deployment: Deployment) -> bool:
-        # In doubt an older ledger would point readers of a pool that others use as well to an older version.
-        served = deployment.active and not deployment.external and not self.world.identity.doubt
-        return served and (deployment.table, deployment.version) not in self._unregistered
-
-    def _point(self, pool: PoolConnection, deployment: Deployment) -> None:
-        key = (deployment.table, deployment.version)
-        if not self._has_pointer(deployment):
-            return
-        try:
-            pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(self.world.layout, deployment))
-        except EngineRefused as error:
-            self._unpointed.add(key)
-            self._say_why(deployment, f"its pointer is not in the pool's catalog: {error.summary}")
-        else:
-            self._unpointed.discard(key)
-
-    def _register_again(self, deployments: tuple[Deployment, ...]) -> None:
-        """Try the tables once more that the catalog has refused, and pointers that a swap has left anywhere."""
-        adrift = {(d.table, d.version) for d in deployments if d.active and d.table in self.world.adrift}
-        self.world.adrift.difference_update(table for table, _ in adrift)
-        self._unpointed |= adrift
-        lacking = self._unpointed | self._unregistered.keys()
-        if not lacking or self.world.monotonic() < self._register_at:
-            return
-        self._register_at = self.world.monotonic() + REGISTER_EVERY_S
-        refused = [d for d in deployments if (d.table, d.version) in lacking]
-        in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.world.pool.connection()), refused)
-
-    def _register_once_more(self, pool: PoolConnection, deployment: Deployment) -> None:
-        """Try one table, unless somebody acts on any version of it: a swap moves the same pointer."""
-        versions = [(found.table, found.version) for found in self.world.ledger.versions(deployment.table)]
-        try:
-            with self.world.locks.holding(*versions, by="the reconciler", wait_s=0):
-                now = self.world.ledger.deployment(deployment.table, deployment.version)
-                if now is not None and not now.deleted:
-                    self._register(pool, now)
-                    self._point(pool, now)
-        except Busy:
-            return
+        self.catalog.restore(pool)
 
     def apply_emergencies(self) -> None:
         """Apply the intents that the ledger could not record, before anything is reconciled."""
@@ -169,14 +106,14 @@ class Reconciler:
         deployments = before.deployments
         active = {query.name: query for query in queries if query.active}
         self._over.update((query.name, query) for query in ended)
-        self._register_again(deployments)
+        self.catalog.try_again(deployments)
         differing: list[Deployment] = []
         for deployment in deployments:
             key = (deployment.table, deployment.version)
             if deployment.external or key in before.held:
                 continue
             query = active.get(query_name(*key))
-            if query is None or deployment.wanted == WantedState.STOPPED:
+            if query is None or query.run_id != deployment.run_id or deployment.wanted == WantedState.STOPPED:
                 differing.append(deployment)
             else:
                 self._apart(deployment, partial(self._running, deployment, query))
@@ -186,16 +123,16 @@ class Reconciler:
         self._over = {name: query for name, query in self._over.items() if name in known}
 
     def _differs(self, active: Mapping[str, ReportedQuery], stops: Mapping[str, int], deployment: Deployment) -> None:
-        name = query_name(deployment.table, deployment.version)
-        if name in active:
-            self._apart(deployment, partial(self._stop_again, deployment))
-            return
-        over = self._over.get(name)
-        if over is not None and over.run_id != deployment.run_id:
-            over = None
-        self._apart(
-            deployment, partial(self._absent, deployment, over, stops_of(stops, (deployment.table, deployment.version)))
-        )
+        key = (deployment.table, deployment.version)
+        query, over = active.get(query_name(*key)), self._over.get(query_name(*key))
+        if query is not None and deployment.wanted == WantedState.STOPPED:
+            act = partial(self._stop_again, deployment)
+        elif query is not None:
+            act = partial(self._unrecorded, deployment, query, stops_of(stops, key))
+        else:
+            over = over if over is not None and over.run_id == deployment.run_id else None
+            act = partial(self._absent, deployment, over, stops_of(stops, key))
+        self._apart(deployment, act)
 
     def _apart(self, deployment: Deployment, act: Callable[[], None]) -> None:
         """Carry out what a round does about one statement; what fails is said of that statement.
@@ -218,27 +155,15 @@ class Reconciler:
         except (Busy, PoolUnreachable, LedgerUnavailable):
             raise
         except HeadgateError as error:
-            self._say_why(deployment, error.summary)
+            say_why(self.world, deployment, error.summary)
         except Exception as error:
             name = query_name(deployment.table, deployment.version)
             log.exception("%s could not be reconciled", name)
-            self._say_why(
-                deployment, f"the agent failed unexpectedly on it ({type(error).__name__}); see headgate logs agent"
+            say_why(
+                self.world,
+                deployment,
+                f"the agent failed unexpectedly on it ({type(error).__name__}); see headgate logs agent",
             )
-
-    def _say_why(self, deployment: Deployment, why: str) -> None:
-        """Record why a statement is not as it is wanted; it is tried again."""
-        key = (deployment.table, deployment.version)
-        wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
-        lost = wanted and deployment.state in ALIVE | {State.UNKNOWN}
-        state = State.DEGRADED if lost else State(deployment.state)
-        if (deployment.state, deployment.error) == (state, why):
-            return
-        since = deployment.state_since if deployment.state == state else self.world.clock()
-        changes = {"state": state, "state_since": since, "error": why, "error_class": ""}
-        if self.world.ledger.observe_deployment(deployment, **changes):
-            log.warning("%s: %s", query_name(*key), why)
-            self._event(deployment, state, why)
 
     def _running(self, deployment: Deployment, query: ReportedQuery) -> None:
         late = why_late(self.world, deployment, query)
@@ -248,14 +173,26 @@ class Reconciler:
         if deployment.state != state and not (deployment.state == State.RUNNING and state == State.STARTING):
             changes = {"state": state, "state_since": self.world.clock(), "error": late, "error_class": ""}
             self._event(deployment, state, late)
-        if deployment.query_id != query.id or deployment.run_id != query.run_id:
-            changes |= {"query_id": query.id, "run_id": query.run_id}
         if not deployment.checkpoint_id and (found := readable(self.world, deployment)) and found.id:
             changes |= {"checkpoint_id": found.id}
         if deployment.error and state == State.RUNNING:
             changes |= {"error": "", "error_class": ""}
         if changes:
             self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
+
+    def _unrecorded(self, deployment: Deployment, query: ReportedQuery, stops: int) -> None:
+        """Have a query end whose run nobody has recorded: it may run an earlier text, or on another checkpoint.
+
+        Whoever asked for it was killed, or had given it up before it came. A start that this agent is known to have
+        made, of what the ledger has, is recorded, and goes on.
+        """
+        said = "a query was active under a run that nobody has recorded"
+        if deployment.state == State.FAILED:
+            stop(self.world, deployment)
+            about = (deployment.table, deployment.version)
+            self.world.event("state", f"{said}: it was stopped", about=about)
+            return
+        self._start_again(deployment, stops, f"{said}: stopped, and started from its checkpoint", late=query.run_id)
 
     def _absent(self, deployment: Deployment, over: ReportedQuery | None, stops: int) -> None:
         """A query that should be there and is not: failed with its error, or lost with its session: started again."""
@@ -304,14 +241,19 @@ class Reconciler:
             self.world.event("exception", what, about=key, detail=over.error, fingerprint=what)
         return bool(what)
 
-    def _start_again(self, deployment: Deployment, stops: int, said: str = "restarted from its checkpoint") -> None:
+    def _start_again(
+        self, deployment: Deployment, stops: int, said: str = "restarted from its checkpoint", late: str = ""
+    ) -> None:
         """Its session is gone: go on from the checkpoint. One that ended with `headgate down` has lost nothing.
 
-        Raises TryAgain for what the next round may reach.
+        `late` is the run of a query that is there, which may be the one. Raises TryAgain for what the next round may
+        reach.
         """
         self._refuse_without_tables(deployment)
         try:
-            start(self.world, deployment, stops=stops)
+            if start(self.world, deployment, stops=stops).run_id == late:
+                self._event(deployment, State.STARTING, "the pool has answered its start late")
+                return
             if deployment.state == State.STOPPED or deployment.run_id in self.world.paused:
                 again = ": the environment is up again" if deployment.state == State.STOPPED else ""
                 self.world.paused.discard(deployment.run_id)
@@ -329,7 +271,7 @@ class Reconciler:
     def _refuse_without_tables(self, deployment: Deployment) -> None:
         """Raise TryAgain while the catalog lacks a table that a statement writes or reads."""
         for key in ((deployment.table, deployment.version), *((b.parent, b.version) for b in deployment.bindings)):
-            if why := self._unregistered.get(key):
+            if why := self.catalog.refused(key):
                 name = self.world.layout.catalog_name(*key)
                 raise TryAgain(f"it waits for {name}, which is not in the pool's catalog: {why}")
 
@@ -366,12 +308,34 @@ class Reconciler:
             self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unknown(self, active: dict[str, ReportedQuery], deployments: tuple[Deployment, ...]) -> None:
-        """Queries in our session that the registry does not know are said, never stopped."""
-        known = {query_name(d.table, d.version) for d in deployments}
-        for name in sorted(set(active) - known)[:UNKNOWN_TOLD]:
+        """Queries in our session that the registry does not know are said, never stopped; those of deleted versions
+        are."""
+        unknown = sorted(set(active) - {query_name(d.table, d.version) for d in deployments})
+        if not unknown:
+            return
+        registered = {query_name(d.table, d.version): d for d in self.world.ledger.deployments(include_deleted=True)}
+        for name in unknown:
+            if name in registered and registered[name].deleted:
+                self._end_deleted(registered[name])
+        for name in [name for name in unknown if name not in registered][:UNKNOWN_TOLD]:
             shown = name[:_LONGEST_NAME]
             summary = f"query {shown!r} is running in our session but is not in the registry"
             self.world.event("pool", summary, about=split_query(name) or ("", 0), fingerprint=f"unknown {shown}")
+
+    def _end_deleted(self, deployment: Deployment) -> None:
+        """Stop the query of a version that was deleted, which a late start has made over a table that is gone."""
+        key = (deployment.table, deployment.version)
+        try:
+            with self.world.locks.holding(key, by="the reconciler", wait_s=0):
+                now = self.world.ledger.deployment(*key)
+                if now is not None and now.deleted:
+                    stop(self.world, now)
+                    said = "a query of a version that was deleted was active: it was stopped"
+                    self.world.event("state", said, about=key)
+        except (PoolUnreachable, LedgerUnavailable):
+            raise
+        except HeadgateError as error:
+            log.warning("%s, which was deleted, is not stopped: %s", query_name(*key), error.summary)
 
     def _event(self, deployment: Deployment, state: State, detail: str) -> None:
         about = (deployment.table, deployment.version)

@@ -4,11 +4,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from core.model.errors import Busy
 from core.model.names import TableName, query_name
+from pipelines.spark.call_deadlines import MissedDeadline
 
 Version = tuple[TableName, int]
 
@@ -30,6 +34,8 @@ class StatementLocks:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._holds: dict[Version, _Hold] = {}
+        self._owed: dict[Version, set[Future[Any]]] = {}
+        """Calls to the pool that nobody has heard the end of: what they were made for may still happen."""
         self._deleting: set[Version] = set()
         self._starting: set[Version] = set()
         self._stops: Counter[str] = Counter()
@@ -41,13 +47,19 @@ class StatementLocks:
         """Hold versions for a block that starts, stops or moves them; a thread may hold one again inside.
 
         Raises Busy, naming who holds the version, after `wait_s`. Versions are taken in order, so that two holders of
-        several never wait for each other.
+        several never wait for each other. Where the block ends with a call that missed its deadline they stay held
+        until that call is over: whoever comes next finds what it has done.
         """
         with ExitStack() as held:
             for version in sorted(set(versions)):
                 self._take(version, by, wait_s)
                 held.callback(self._release, version)
-            yield
+            try:
+                yield
+            except MissedDeadline as error:
+                if error.work is not None:
+                    self._owe(versions, error.work)
+                raise
 
     @contextmanager
     def deleting(self, version: Version) -> Iterator[None]:
@@ -80,14 +92,14 @@ class StatementLocks:
                 self._starting.discard(version)
 
     def is_starting(self, version: Version) -> bool:
-        """Return whether a start is under way that may not have seen a stop yet."""
+        """Return whether a start is under way that may not have seen a stop yet, or whose end nobody has heard of."""
         with self._changed:
-            return version in self._starting
+            return version in self._starting or version in self._owed
 
     def held(self) -> frozenset[Version]:
         """Return the versions that somebody acts on right now."""
         with self._changed:
-            return frozenset(self._holds)
+            return frozenset(self._holds) | self._owed.keys()
 
     def stop(self, names: Iterable[str]) -> None:
         """Announce an operator's stop, before anything is written: whoever starts a version looks here afterwards."""
@@ -120,15 +132,34 @@ class StatementLocks:
     def _take(self, version: Version, by: str, wait_s: float) -> None:
         me, ends_at = threading.get_ident(), time.monotonic() + wait_s
         with self._changed:
-            while (hold := self._holds.get(version)) is not None and hold.thread != me:
+            while (why := self._why_taken(version, me)) is not None:
                 left = ends_at - time.monotonic()
                 if left <= 0:
-                    raise Busy(f"{query_name(*version)} is held by {hold.by}", remedy="try again in a moment")
+                    raise Busy(f"{query_name(*version)} {why}", remedy="try again in a moment")
                 self._changed.wait(left)
+            hold = self._holds.get(version)
             if hold is None:
                 self._holds[version] = _Hold(me, by)
             else:
                 hold.depth += 1
+
+    def _why_taken(self, version: Version, me: int) -> str | None:
+        if version in self._owed:
+            return "waits for the end of a call that the pool has not answered in time"
+        hold = self._holds.get(version)
+        return None if hold is None or hold.thread == me else f"is held by {hold.by}"
+
+    def _owe(self, versions: Iterable[Version], work: Future[Any]) -> None:
+        with self._changed:
+            for version in versions:
+                self._owed.setdefault(version, set()).add(work)
+        work.add_done_callback(partial(self._settled, frozenset(versions)))
+
+    def _settled(self, versions: Iterable[Version], work: Future[Any]) -> None:
+        with self._changed:
+            left = {version: self._owed.pop(version, set()) - {work} for version in versions}
+            self._owed.update((version, works) for version, works in left.items() if works)
+            self._changed.notify_all()
 
     def _release(self, version: Version) -> None:
         with self._changed:

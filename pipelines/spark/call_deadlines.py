@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from core.model.errors import PoolUnreachable
 
@@ -41,7 +41,8 @@ def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
 
     threading.Thread(target=run, name="deadline", daemon=True).start()
     if not wait((work,), seconds).done:
-        raise MissedDeadline(f"no answer within {seconds:.3g} s", remedy="the call is retried; see the pool's log")
+        summary = f"no answer within {seconds:.3g} s"
+        raise MissedDeadline(summary, remedy="the call is retried; see the pool's log", work=work)
     return work.result()
 
 
@@ -51,8 +52,27 @@ def remaining() -> float | None:
     return None if end is None else max(0.0, end - time.monotonic())
 
 
+@contextmanager
+def lingering(seconds: float) -> Iterator[None]:
+    """Let the calls of a block wait so much longer for their answers than their caller does.
+
+    What a call that is left behind has changed is worth knowing, even too late for whoever made it.
+    """
+    end = getattr(_ends, "at", None)
+    _ends.at = None if end is None else end + seconds
+    try:
+        yield
+    finally:
+        _ends.at = end
+
+
 class MissedDeadline(PoolUnreachable):
     """The call was sent and no answer came in time: it may still take effect."""
+
+    def __init__(self, summary: str, *, remedy: str = "", work: "Future[Any] | None" = None) -> None:
+        super().__init__(summary, remedy=remedy)
+        self.work = work
+        """The call that was left behind; None where nobody waits for its answer any more."""
 
 
 class CircuitState(StrEnum):

@@ -13,7 +13,8 @@ from pyspark.sql.connect.plan import SQL
 from pyspark.sql.connect.streaming.query import StreamingQuery
 
 from core.model.errors import Busy, EngineRefused, PoolUnreachable
-from core.ports.spark import QueryStart, ReportedQuery, unheard
+from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
+from pipelines.spark.call_deadlines import lingering
 from pipelines.spark.error_translation import error_class, first_line
 from pipelines.spark.listener_events import ListenerEvents
 from pipelines.spark.open_batches import OpenBatches
@@ -23,6 +24,9 @@ from pipelines.spark.upsert_writers import upsert_writer
 
 STOP_S = 30.0
 """Longest wait for a query to be gone after its stop, where the caller has no deadline of its own."""
+
+LINGER_S = 60.0
+"""How much longer than its caller a start waits for its answer: without it nobody knows what the query runs."""
 
 _DEAF_S = 5.0
 """A list that comes so long after the one before says that the pool, or we, stood still in between."""
@@ -43,27 +47,39 @@ class SparkQueries:
         self._batches = OpenBatches(session)
         self._lock = threading.Lock()
         self._known: dict[str, tuple[str, str]] = {}
+        self._started: dict[str, QueryStart] = {}
+        """What each run was started with, as far as this connection has started it."""
         self._ended: list[ReportedQuery] = []
         self._asked: dict[str, float] = {}
         self._python_fits = False
         self._beginning_writer = threading.Lock()
         self._answered_at = time.monotonic()
 
-    def start(self, start: QueryStart) -> ReportedQuery:
-        """Start a query, or find the one with this name running.
+    def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
+        """Start a query, or find the one with this name running as `run_id`, or as this connection has started it.
 
-        It is looked for only where Spark refuses the start: of many statements each start would list all others.
+        It is looked for only where Spark refuses the start: of many statements each start would list all others. A name
+        says nothing of text and checkpoint: for one that was started in another way AnotherQuery is raised.
         """
         try:
-            query = self.launch(start)
-        except EngineRefused:
+            with lingering(LINGER_S):
+                return self._begun(start)
+        except EngineRefused as error:
             with spark_errors():
                 running = self._find(start.name)
             if running is None:
                 raise
+            with self._lock:
+                is_it = running.runId == run_id or self._started.get(running.runId) == start
+            if not is_it:
+                raise AnotherQuery(f"{start.name} runs, started by another agent or in another way") from error
             return ReportedQuery(name=start.name, id=running.id, run_id=running.runId, active=True)
+
+    def _begun(self, start: QueryStart) -> ReportedQuery:
+        query = self.launch(start)
         with self._lock:
             self._known[query.runId] = (start.name, query.id)
+            self._started[query.runId] = start
         return ReportedQuery(name=start.name, id=query.id, run_id=query.runId, active=True)
 
     def launch(self, start: QueryStart) -> StreamingQuery:
@@ -128,6 +144,8 @@ class SparkQueries:
 
     def active(self) -> tuple[ReportedQuery, ...]:
         """List the session's queries: one call for all, and one for each that has reported nothing yet."""
+        with self._lock:
+            started = frozenset(self._started)
         with spark_errors():
             listed = self._manager.active
             now = time.monotonic()
@@ -141,6 +159,8 @@ class SparkQueries:
         with self._lock:
             gone = {run_id: known for run_id, known in self._known.items() if run_id not in run_ids}
             self._known = {query.run_id: (query.name, query.id) for query in found}
+            # What was started since the list was made stays.
+            self._started = {run: start for run, start in self._started.items() if run in run_ids or run not in started}
             self._asked = {run_id: at for run_id, at in self._asked.items() if run_id in run_ids}
         for run_id, (name, id) in gone.items():
             self._mourn(name, id, run_id)

@@ -10,8 +10,7 @@ from core.ports.storage import VersionFolders
 from core.run.state_machine import GateOpened, RunEvidence, StepFailed
 from pipelines.agent.deployment_lifecycle import stop
 from pipelines.agent.runs.open_run import OpenRun
-from pipelines.agent.runs.starting_steps import PENDING, take_over_texts
-from pipelines.agent.runs.trash_moves import archive_former
+from pipelines.agent.runs.starting_steps import PENDING, begin_moved, take_over_texts
 from state.row_types import Deployment
 
 _OLDER = "rows that earlier texts wrote"
@@ -30,8 +29,7 @@ def rewrite(run: OpenRun, step: Step) -> RunEvidence:
         except HeadgateError:
             run.start_unless_stopped(step, lambda found: None)
             raise
-    archive_former(run.world, run.deployed(step))
-    begun = run.start_unless_stopped(step, lambda found: None)
+    begun = begin_moved(run, step)
     return begun if isinstance(begun, StepFailed) else GateOpened(step.n, PENDING)
 
 

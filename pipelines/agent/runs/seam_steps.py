@@ -16,8 +16,7 @@ from core.run.state_machine import GateOpened, RunEvidence, StepFailed
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import stop, written_batch
 from pipelines.agent.runs.open_run import OpenRun
-from pipelines.agent.runs.starting_steps import PENDING, take_over_texts
-from pipelines.agent.runs.trash_moves import archive_former
+from pipelines.agent.runs.starting_steps import PENDING, begin_moved, take_over_texts
 from pipelines.agent.runs.version_histories import version_histories
 from state.row_types import Deployment
 
@@ -131,8 +130,7 @@ def _move(run: OpenRun, step: Step, deployment: Deployment, place: SeamPlace) ->
 
 def _begun(run: OpenRun, step: Step) -> RunEvidence:
     run.waits.pop(step.n, None)
-    archive_former(run.world, run.deployed(step))
-    begun = run.start_unless_stopped(step, lambda found: None)
+    begun = begin_moved(run, step)
     return begun if isinstance(begun, StepFailed) else GateOpened(step.n, f"{run.seams.get(step.n, '')}{PENDING}")
 
 

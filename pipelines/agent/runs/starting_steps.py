@@ -17,6 +17,7 @@ from pipelines.agent.deployment_lifecycle import stop
 from pipelines.agent.inputs_with_logs import refuse_input_unlike
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.paused_readers import paused_readers
+from pipelines.agent.runs.trash_moves import archive_former
 from pipelines.agent.table_identities import takes_changes
 from state.row_types import Deployment
 
@@ -99,6 +100,16 @@ def restart(run: OpenRun, step: Step) -> RunEvidence:
     seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
     run.seams[step.n] = f"{seam}; "
     return GateOpened(step.n, f"{seam}; {PENDING}")
+
+
+def begin_moved(run: OpenRun, step: Step) -> Deployment | StepFailed:
+    """Start a version on the checkpoint that the ledger has it go on from, then move those before into the trash.
+
+    In this order: while a query has its name, Spark refuses a start on one of those that comes late.
+    """
+    begun = run.start_unless_stopped(step, lambda found: None)
+    archive_former(run.world, run.deployed(step))
+    return begun
 
 
 def look_for_proof(run: OpenRun, step: Step) -> RunEvidence:

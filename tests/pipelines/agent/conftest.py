@@ -3,7 +3,9 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -19,6 +21,7 @@ from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.observed.log_history import LogHistory
 from core.ports.spark import (
     Analysis,
+    AnotherQuery,
     CatalogTable,
     FileView,
     Pointer,
@@ -48,6 +51,7 @@ from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.runs.run_lane import RunDriver
+from pipelines.spark.call_deadlines import MissedDeadline
 from state.ledger import create_or_open
 
 P = ParamSpec("P")
@@ -97,6 +101,24 @@ class ScriptedPool:
     """Each clone: its name, the folder and version of what it is a clone of, and its own folder."""
     recorded: dict[str, tuple[str, int]] = field(default_factory=dict)
     """What logs were told that they have: by query the folder of the table and the batch."""
+    late: list[str] = field(default_factory=list)
+    """Methods of ports of which the next call misses its deadline: it waits in `overdue`."""
+    overdue: list["LateCall"] = field(default_factory=list)
+    known: dict[str, QueryStart] = field(default_factory=dict)
+    """Runs that the connection has started, each with what it was asked for."""
+
+    def begin(self, start: QueryStart) -> str:
+        """Begin a query as Spark does: under a run of its own, which it returns, unless its name is taken."""
+        if start.name in self.running:
+            raise EngineRefused(f"{start.name} is active")
+        self.starts.append(start.name)
+        self.running[start.name] = start
+        return self.run_of(start.name)
+
+    def run_of(self, name: str) -> str:
+        """Return the run of a query: one that a test has put there is in its first."""
+        begun = self.starts.count(name)
+        return f"run {begun} of {name}" if begun > 1 else f"run of {name}"
 
     def connection(self) -> PoolConnection:
         if not self.restored:
@@ -110,6 +132,32 @@ class ScriptedPool:
         return False
 
 
+class LateCall:
+    """A call that has missed its deadline, and whose effect is yet to come: a test says when, and who hears of it."""
+
+    def __init__(self, pool: ScriptedPool, effect: Callable[[], Any], start: QueryStart | None) -> None:
+        self.work: Future[Any] = Future()
+        self._pool, self._effect, self._start = pool, effect, start
+
+    def arrive(self) -> None:
+        """Take effect, and have the call that was left behind end with it."""
+        try:
+            self.work.set_result(self._effect())
+        except HeadgateError as error:
+            self.work.set_exception(error)
+
+    def give_up(self) -> None:
+        """Have the call end without an answer: its effect may come all the same."""
+        self.work.set_exception(MissedDeadline("the pool did not answer in time"))
+
+    def arrive_unheard(self) -> None:
+        """Take effect on the pool, of which nobody is told: a start is refused where its name is taken by then."""
+        if self._start is None:
+            self._effect()
+        elif self._start.name not in self._pool.running:
+            self._pool.begin(self._start)
+
+
 class _Connection:
     def __init__(self, pool: ScriptedPool) -> None:
         self._pool = pool
@@ -121,6 +169,11 @@ class _Connection:
     def call(self, seconds: float, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._pool.reachable:
             raise PoolUnreachable("the pool is silent")
+        if (name := getattr(fn, "__name__", "")) in self._pool.late:
+            self._pool.late.remove(name)
+            start = next((arg for arg in args if isinstance(arg, QueryStart)), None)
+            self._pool.overdue.append(LateCall(self._pool, partial(fn, *args, **kwargs), start))
+            raise MissedDeadline("no answer within 20 s", work=self._pool.overdue[-1].work)
         return fn(*args, **kwargs)
 
 
@@ -128,13 +181,18 @@ class _Connection:
 class _Queries:
     pool: ScriptedPool
 
-    def start(self, start: QueryStart) -> ReportedQuery:
+    def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
         if start.name in self.pool.refuse:
             raise self.pool.refuse[start.name]
-        if start.name not in self.pool.running:
-            self.pool.starts.append(start.name)
-            self.pool.running[start.name] = start
-        return self._query(start.name)
+        if start.name in self.pool.running:
+            found = self._query(start.name)
+            if found.run_id == run_id or self.pool.known.get(found.run_id) == start:
+                return found
+            raise AnotherQuery(f"{start.name} runs, started in another way")
+        self.pool.begin(start)
+        found = self._query(start.name)
+        self.pool.known[found.run_id] = start
+        return found
 
     def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
         calling()
@@ -161,7 +219,7 @@ class _Queries:
         return replace(query, **self.pool.shown)
 
     def _query(self, name: str) -> ReportedQuery:
-        known = ReportedQuery(name, f"id of {name}", f"run of {name}", True, progress={"batchId": 1})
+        known = ReportedQuery(name, f"id of {name}", self.pool.run_of(name), True, progress={"batchId": 1})
         return replace(known, **self.pool.told)
 
 

@@ -70,13 +70,13 @@ def test_a_start_that_has_to_wait_leaves_what_it_failed_with_and_is_tried_again(
     world.files.folders |= {row.folder: {"run": ""}, row.checkpoint: {"run": ""}}
     free(monkeypatch, 10**11)
     reconciler = Reconciler(world, EmergencyJournal(tmp_path / "emergency"))
-    reconciler._unregistered[TableName("t"), 1] = "its log is gone"
-    reconciler._register_at = world.monotonic() + 60
+    reconciler.catalog._unregistered[TableName("t"), 1] = "its log is gone"
+    reconciler.catalog._register_at = world.monotonic() + 60
     for state in (State.FAILED, State.STARTING):
         reconciler.round(BeforeRound.of(world), (), ())
         after = world.ledger.deployment(TableName("t"), 1)
         assert after.state == state and (after.error_class == DISK_FULL) is (state == State.FAILED)
-        reconciler._unregistered.clear()
+        reconciler.catalog._unregistered.clear()
 
 
 def test_a_statement_that_ended_on_a_full_disk_is_started_again_once_there_is_space_and_not_for_ever(

@@ -23,8 +23,9 @@ from pipelines.agent import bounded_threads, deployment_lifecycle
 from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import SENT, WAITS
+from pipelines.agent.kept_catalog import ACTS_AT_ONCE
 from pipelines.agent.measurements.lag_collector import LagCollector
-from pipelines.agent.reconciler import ACTS_AT_ONCE, BeforeRound, Reconciler
+from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.spark import call_deadlines
 from pipelines.spark.call_deadlines import CircuitBreaker, MissedDeadline
 from pipelines.spark.session import Session
@@ -47,7 +48,8 @@ def reconciler(world: AgentContext, tmp_path: Path) -> Reconciler:
 
 def deploy(world: AgentContext, *tables: str, **changed: Any) -> None:
     for table in tables:
-        world.ledger.put_deployment(deployment_row(table, **({"query_id": "q", "run_id": "r"} | changed)))
+        runs_as = {"query_id": "q", "run_id": f"run of {table}@v1"}
+        world.ledger.put_deployment(deployment_row(table, **(runs_as | changed)))
         world.files.prepare(f"/c/{table}__v1", {})
 
 
@@ -230,7 +232,7 @@ def test_an_end_that_met_a_held_version_is_not_forgotten(
     world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(world, "a")
-    ended = ReportedQuery("a@v1", "q", "r", False, error_class="DIVIDE_BY_ZERO", error="Division by zero.")
+    ended = ReportedQuery("a@v1", "q", "run of a@v1", False, error_class="DIVIDE_BY_ZERO", error="Division by zero.")
     with world.locks.holding((BAD, 1), by="a test"):
         reconcile(reconciler, ended)
     reconcile(reconciler)

@@ -64,8 +64,8 @@ class Field:
         )
         return physical
 
-    def start(self, name: str, select: str, *, trigger: str = "0 seconds") -> ReportedQuery:
-        """Start the query that fills a table; its checkpoint is made with it."""
+    def start(self, name: str, select: str, *, trigger: str = "0 seconds", run_id: str = "") -> ReportedQuery:
+        """Start the query that fills a table, or find it as `run_id`; its checkpoint is made with it."""
         physical = f"{name}_{self.mark}__v1"
         self.files.prepare(self.checkpoint(name), {"table": name})
         return self.queries.start(
@@ -77,7 +77,8 @@ class Field:
                 self.checkpoint(name),
                 trigger,
                 partitioned_by=self.parts.get(name, ()),
-            )
+            ),
+            run_id,
         )
 
     def query(self, name: str) -> str:

@@ -6,13 +6,29 @@ import time
 import pytest
 
 from core.model.errors import EngineRefused, PoolUnreachable
-from pipelines.spark.call_deadlines import CircuitBreaker, CircuitState, MissedDeadline, call, remaining
+from pipelines.spark.call_deadlines import CircuitBreaker, CircuitState, MissedDeadline, call, lingering, remaining
 
 
 def test_a_call_gives_the_result_and_raises_what_was_raised() -> None:
     assert call(5, lambda a, b: a + b, 1, b=2) == 3
     with pytest.raises(EngineRefused, match="no such table"):
         call(5, _raise, EngineRefused("no such table"))
+
+
+def test_a_call_that_lingers_has_more_time_than_its_caller_who_can_wait_for_its_end() -> None:
+    over = threading.Event()
+
+    def late() -> float | None:
+        with lingering(60):
+            over.wait(30)
+            return remaining()
+
+    with pytest.raises(MissedDeadline) as missed:
+        call(0.01, late)
+    work = missed.value.work
+    assert work is not None and not work.done()
+    over.set()
+    assert work.result(30) > 1
 
 
 def test_a_call_that_never_returns_is_left_behind() -> None:

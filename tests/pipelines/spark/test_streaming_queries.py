@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from core.model.errors import EngineRefused
-from core.ports.spark import QueryStart
+from core.ports.spark import AnotherQuery, QueryStart
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session
 from pipelines.spark.streaming_queries import SparkQueries
@@ -57,6 +57,19 @@ def test_a_second_start_by_name_finds_the_first(ground: Any) -> None:
     first = ground.start("t", f"SELECT a, b FROM STREAM {ground.source}")
     assert ground.start("t", f"SELECT a, b FROM STREAM {ground.source}").run_id == first.run_id
     assert len(ground.mine()) == 1
+
+
+def test_a_query_that_was_started_in_another_way_or_by_nobody_known_is_not_the_one_asked_for(ground: Any) -> None:
+    ground.table("t")
+    select = f"SELECT a, b FROM STREAM {ground.source}"
+    first = ground.start("t", select)
+    with pytest.raises(AnotherQuery):
+        ground.start("t", f"{select} WHERE a > 1")
+    ground.queries = SparkQueries(ground.session)
+    with pytest.raises(AnotherQuery):
+        ground.start("t", select)
+    assert ground.start("t", select, run_id=first.run_id).run_id == first.run_id
+    assert [query.run_id for query in ground.mine().values()] == [first.run_id]
 
 
 def test_a_stopped_query_is_gone_and_its_checkpoint_does_not_move(ground: Any) -> None:
@@ -139,7 +152,7 @@ def test_a_killed_client_leaves_its_queries_and_the_next_one_finds_them(
     script = tmp_path / "client.py"
     script.write_text(
         "import os, signal\n"
-        "from core.ports.spark import QueryStart\n"
+        "from core.ports.spark import AnotherQuery, QueryStart\n"
         "from pipelines.spark.session import Session\n"
         "from pipelines.spark.streaming_queries import SparkQueries\n"
         f"session = Session({pool.url!r}, {pool.token!r}, {session_id!r})\n"

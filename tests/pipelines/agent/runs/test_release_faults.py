@@ -74,7 +74,7 @@ def test_pointers_that_a_silent_pool_kept_from_going_back_go_back_when_it_answer
     reconciler = Reconciler(world, EmergencyJournal(tmp_path / "e.jsonl"))
     for _ in range(3):
         reconciler.round(BeforeRound.of(world), pool.connection().queries.active(), ())
-        reconciler._register_at = 0.0
+        reconciler.catalog._register_at = 0.0
     assert pool.views == BEFORE == serving(world)
 
 

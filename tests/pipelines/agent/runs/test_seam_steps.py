@@ -13,6 +13,7 @@ from core.model.actions import StepKind
 from core.model.names import TableName as T
 from core.observed.aligned_positions import BatchHistory, BatchPosition, Unaligned
 from core.plan.request import PlanRequest, StrategyChoice
+from core.ports.spark import QueryStart
 from core.run.state_machine import GateOpened, GatePolled, OperatorControl, StepFailed
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
@@ -113,6 +114,33 @@ def test_it_reads_on_as_before_where_it_came_further_until_it_was_stopped(
     assert drive(old, submit(old, plan(old, UPPER, SEAM_B))) == "failed"
     assert stopped and pool.running["b@v1"].checkpoint == old.layout.checkpoint_folder(T("b"), 1)
     assert row(old, "b", 1).bindings[0].version == 1 and not old.files.seeded  # type: ignore[attr-defined]  # A double's.
+
+
+@dataclass
+class ArrivesAt:
+    """A start that another agent has asked for, and that comes at a fault point of this one."""
+
+    label: str
+    pool: Any
+    start: QueryStart
+
+    def pass_by(self, label: str) -> None:
+        if label == self.label:
+            assert self.pool.begin(self.start)
+
+
+@pytest.mark.parametrize("label", ["seam stop b", "seam seed b", "seam move b"])
+def test_a_start_on_the_old_checkpoint_that_comes_late_does_not_go_on_below_the_new_one(
+    label: str, old: AgentContext, pool: Any
+) -> None:
+    have_read(old, reads("1:x"), reads("1:x"), reads("1:w"))
+    late = ArrivesAt(label, pool, pool.running["b@v1"])
+    assert deploy(replace(old, faults=late), pool, UPPER, SEAM_B) == "done"  # type: ignore[arg-type]  # A double.
+    b = row(old, "b", 1)
+    assert b.checkpoint.endswith(".a__v2.0") and pool.running["b@v1"].checkpoint == b.checkpoint
+    assert pool.running["b@v1"].select == b.compiled
+    aside: dict[str, str] = old.files.aside  # type: ignore[attr-defined]  # A double's.
+    assert late.start.checkpoint in aside.values()
 
 
 @dataclass

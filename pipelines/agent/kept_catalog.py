@@ -1,0 +1,107 @@
+"""The pool's catalog as the registry has it: tables and pointers are put there, and tried again where refused.
+
+Tables come before pointers. What is done about one of them holds up no other.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from core.model.errors import Busy, EngineRefused, HeadgateError, PoolUnreachable
+from core.model.names import TableName
+from pipelines.agent.bounded_threads import in_threads
+from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.deployment_lifecycle import say_why
+from pipelines.agent.filled_catalogs import fill, point_together, register_together
+from pipelines.agent.replaced_tables import NOT_IN_CATALOG
+from pipelines.agent.table_identities import register_again
+from pipelines.agent.version_tables import pointer_of
+from state.row_types import Deployment
+
+ACTS_AT_ONCE = 8
+"""Starts, stops and tables of a catalog at one time: a pool of two cores is busy with so many."""
+
+REGISTER_EVERY_S = 10.0
+"""Between two tries of a table that the catalog has refused."""
+
+
+@dataclass(slots=True)
+class KeptCatalog:
+    """What of the registry the catalog of the pool lacks."""
+
+    world: AgentContext
+    _unregistered: dict[tuple[TableName, int], str] = field(default_factory=dict)
+    """Versions whose table the pool's catalog has refused, with the reason."""
+    _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
+    """Versions whose pointer it has refused."""
+    _register_at: float = 0.0
+
+    def refused(self, version: tuple[TableName, int]) -> str:
+        """Return why the table of a version is not in the catalog; empty where it was not refused."""
+        return self._unregistered.get(version, "")
+
+    def restore(self, pool: PoolConnection) -> None:
+        """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays.
+
+        A table that is refused is marked with the error and tried again by later rounds.
+        """
+        deployments = self.world.ledger.deployments()
+        self._unregistered.clear()
+        self._unpointed.clear()
+        fill(ACTS_AT_ONCE, deployments, partial(register_together, self.world, pool), partial(self._register, pool))
+        pointed = [deployment for deployment in deployments if self._has_pointer(deployment)]
+        fill(ACTS_AT_ONCE, pointed, partial(point_together, self.world, pool), partial(self._point, pool))
+        self._register_at = self.world.monotonic() + REGISTER_EVERY_S
+
+    def _register(self, pool: PoolConnection, deployment: Deployment) -> None:
+        key = (deployment.table, deployment.version)
+        try:
+            register_again(self.world, pool, deployment)
+        except PoolUnreachable:
+            raise
+        except HeadgateError as error:
+            self._unregistered[key] = error.summary
+            say_why(self.world, deployment, f"{NOT_IN_CATALOG}: {error.summary}")
+        else:
+            if self._unregistered.pop(key, ""):
+                self.world.ledger.observe_deployment(deployment, error="", error_class="")
+
+    def _has_pointer(self, deployment: Deployment) -> bool:
+        # In doubt an older ledger would point readers of a pool that others use as well to an older version.
+        served = deployment.active and not deployment.external and not self.world.identity.doubt
+        return served and (deployment.table, deployment.version) not in self._unregistered
+
+    def _point(self, pool: PoolConnection, deployment: Deployment) -> None:
+        key = (deployment.table, deployment.version)
+        if not self._has_pointer(deployment):
+            return
+        try:
+            pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(self.world.layout, deployment))
+        except EngineRefused as error:
+            self._unpointed.add(key)
+            say_why(self.world, deployment, f"its pointer is not in the pool's catalog: {error.summary}")
+        else:
+            self._unpointed.discard(key)
+
+    def try_again(self, deployments: tuple[Deployment, ...]) -> None:
+        """Try the tables once more that the catalog has refused, and pointers that a swap has left anywhere."""
+        adrift = {(d.table, d.version) for d in deployments if d.active and d.table in self.world.adrift}
+        self.world.adrift.difference_update(table for table, _ in adrift)
+        self._unpointed |= adrift
+        lacking = self._unpointed | self._unregistered.keys()
+        if not lacking or self.world.monotonic() < self._register_at:
+            return
+        self._register_at = self.world.monotonic() + REGISTER_EVERY_S
+        refused = [d for d in deployments if (d.table, d.version) in lacking]
+        in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.world.pool.connection()), refused)
+
+    def _register_once_more(self, pool: PoolConnection, deployment: Deployment) -> None:
+        """Try one table, unless somebody acts on any version of it: a swap moves the same pointer."""
+        versions = [(found.table, found.version) for found in self.world.ledger.versions(deployment.table)]
+        try:
+            with self.world.locks.holding(*versions, by="the reconciler", wait_s=0):
+                now = self.world.ledger.deployment(deployment.table, deployment.version)
+                if now is not None and not now.deleted:
+                    self._register(pool, now)
+                    self._point(pool, now)
+        except Busy:
+            return
