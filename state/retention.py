@@ -31,13 +31,15 @@ AUDIT_D = 400
 """Until entries leave the ledger for an archive: the last year can be looked at whole."""
 AUDIT_KEPT = 100_000
 """The newest, of those that are not too old."""
-AUDIT_PART = 1_000
+AUDIT_PART = 10_000
 """Entries that are archived in one round: one file that is synced, one transaction."""
 
 _PART = 200
 """Rows that are removed in one transaction."""
 _PLANS_PART = 4
 """Plans, which may have megabytes each."""
+_COMMANDS_PART = 1_000
+"""What a caller gets stored who repeats everything he may send goes as fast as it comes."""
 _PARTS = 10
 """Transactions for each rule in one round."""
 _PAGES = 1000
@@ -57,7 +59,7 @@ _RULES: tuple[tuple[float, int, str], ...] = (
     ),
     (
         COMMANDS_D,
-        _PART,
+        _COMMANDS_PART,
         "DELETE FROM command WHERE id IN (SELECT id FROM command ORDER BY id LIMIT :most) AND (at < :before OR id <= "
         f"(SELECT id FROM command ORDER BY id DESC LIMIT 1 OFFSET {COMMANDS_KEPT}))",
     ),

@@ -19,10 +19,11 @@ class StagedReads(LedgerReads):
 class StagedWrites(StagedReads, LedgerWrites):
     """Writes of what is staged."""
 
-    def stage(self, staged: StagedRow) -> None:
-        """Stage a table for its actor and folder; a second time replaces the verb."""
+    def stage(self, staged: Iterable[StagedRow]) -> None:
+        """Stage tables, each for its actor and folder, all or none; a second time replaces the verb."""
         with self._transaction() as connection:
-            upsert(connection, "staged", values_by_column(staged), key=("actor", "folder", "table"))
+            for one in staged:
+                upsert(connection, "staged", values_by_column(one), key=("actor", "folder", "table"))
 
     def unstage(self, actor: str, folder: str, tables: Iterable[TableName]) -> None:
         """Remove tables from what an actor staged in a folder."""

@@ -12,6 +12,22 @@ def escape_control_characters(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def escape_surrogates(text: str, *, backslash: str = "\\") -> str:
+    r"""Write what UTF-8 cannot hold in ASCII: bytes of a file name as `\xff`, other halves of a pair as `\ud800`.
+
+    Python reads a name that is not UTF-8 with such halves in place of its bytes (PEP 383).
+    """
+
+    def escaped(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return f"{backslash}x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"{backslash}u{code:04x}"
+
+    return text if text.isascii() else _SURROGATE.sub(escaped, text)
+
+
 _LONGEST = 300
 """Characters of one cell or sentence."""
 

@@ -192,7 +192,7 @@ class Agent:
 
     def _beat(self) -> None:
         self._ledger.heartbeat(self._world.clock())
-        self._commands.tell_refused()
+        self._commands.tell_repeated()
 
     def _keep_house(self) -> None:
         now = checked_now(self._world)

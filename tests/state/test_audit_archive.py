@@ -114,7 +114,7 @@ def test_the_audit_goes_on_when_all_of_it_was_archived(ledger: Ledger, path: Pat
 
 
 def test_bounds_are_those_that_the_documents_say() -> None:
-    assert (AUDIT_D, AUDIT_KEPT, AUDIT_PART) == (400, 100_000, 1_000)
+    assert (AUDIT_D, AUDIT_KEPT, AUDIT_PART) == (400, 100_000, 10_000)
 
 
 def test_an_entry_that_no_archive_holds_cannot_be_deleted(ledger: Ledger, path: Path) -> None:

@@ -137,7 +137,7 @@ def test_unknown_field_or_version_is_a_bug_and_says_so(ledger: Ledger, deploymen
 
 def test_staged_tables_belong_to_their_actor_and_folder(ledger: Ledger) -> None:
     for actor, folder, table in (("ana", "/p", "a"), ("ana", "/p", "b"), ("bob", "/p", "a"), ("ana", "/q", "a")):
-        ledger.stage(StagedRow(actor, folder, TableName(table), "deploy", 1.0))
+        ledger.stage([StagedRow(actor, folder, TableName(table), "deploy", 1.0)])
     ledger.unstage("ana", "/p", [TableName("a"), TableName("z")])
     assert [(s.actor, s.folder, s.table) for s in ledger.staged()] == [
         ("ana", "/p", "b"), ("ana", "/q", "a"), ("bob", "/p", "a"),

@@ -145,7 +145,7 @@ def test_versions_whose_files_are_gone_are_forgotten_but_for_the_newest(ledger: 
 
 def test_what_was_staged_long_ago_is_unstaged(ledger: Ledger) -> None:
     for name, age_d in (("old", STAGED_D + 1), ("new", STAGED_D - 1)):
-        ledger.stage(StagedRow("ana", "/p", TableName(name), "deploy", NOW - age_d * DAY_S))
+        ledger.stage([StagedRow("ana", "/p", TableName(name), "deploy", NOW - age_d * DAY_S)])
     forget_all(ledger)
     assert [row.table for row in ledger.staged()] == ["new"]
 

@@ -126,7 +126,7 @@ def test_event_command_audit_and_staged_come_back_whole(ledger: Ledger) -> None:
     (kept,) = ledger.audits()
     assert kept == replace(audit, id=number, hash=kept.hash) and kept.hash
     staged = StagedRow("ana", "/p", ORDERS, "deploy", 1.0)
-    ledger.stage(staged)
+    ledger.stage([staged])
     assert ledger.staged() == (staged,)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from core.ipc import framing
 from core.ipc.framing import PROGRAM_VERSION
-from core.model.errors import AgentUnreachable, HeadgateError, TryAgain, VersionMismatch, error_from_json
+from core.model.errors import AgentUnreachable, HeadgateError, TryAgain, UsageError, VersionMismatch, error_from_json
 from state.audit_log import op_words
 
 CONNECT_S = 2.0
@@ -65,13 +65,17 @@ class AgentClient:
 
         `confirm` is the text that the act's confirmation level asks for; `line` the command that does the same.
         """
+        try:
+            request = framing.encode_frame({"id": 1, "op": op, "args": args or {}, "confirm": confirm, "line": line})
+        except framing.BadFrame as error:
+            raise UsageError(f"{op_words(op)}: {error}", remedy="name fewer tables at a time") from error
         patience_s = DEADLINES_S.get(op, 30.0)
         ends_at = time.monotonic() + patience_s
         with self._connect() as connection:
             try:
                 self._greet(connection, op)
-                request = {"id": 1, "op": op, "args": args or {}, "confirm": confirm, "line": line}
-                _send(connection, request, ends_at)
+                connection.settimeout(_left(ends_at))
+                connection.sendall(request)
                 answer = _receive(connection, ends_at)
             except TimeoutError as error:
                 raise TryAgain(

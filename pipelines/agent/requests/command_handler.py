@@ -1,7 +1,7 @@
 """What the agent can be asked: each command is checked, recorded, carried out and recorded again."""
 
 import json
-import logging
+import math
 import re
 import time
 from collections.abc import Callable
@@ -13,21 +13,18 @@ from core.changes.upgrade_proof import proof_key
 from core.model.errors import (
     EngineRefused,
     HeadgateError,
-    LedgerUnavailable,
-    PoolUnreachable,
     Refused,
     UsageError,
 )
 from core.model.names import parse_statement_name, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
 from core.run.state_machine import OperatorControl
-from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import RAN, RESTED, ActOutcome, FastLane
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.adoption import Adoption
+from pipelines.agent.requests.command_log import CommandLog, cut
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
-from pipelines.agent.requests.refused_calls import RefusedCalls
 from pipelines.agent.requests.release_words import check_word
 from pipelines.agent.requests.retries import journal_retry, why_not_skipped
 from pipelines.agent.requests.socket_server import Caller
@@ -35,10 +32,7 @@ from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_continued
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.agent.table_identities import refuse_gone
-from pipelines.spark import call_deadlines
-from state.row_types import CommandRow, RunRow, StagedRow
-
-log = logging.getLogger(__name__)
+from state.row_types import RunRow, StagedRow
 
 PEEK_ROWS = 1000
 """Rows of a peek at most."""
@@ -57,9 +51,8 @@ FOLDER_LIMIT = 4096
 TABLES_LIMIT = 10_000
 """Tables that are staged at once."""
 
-NOTE_S = 0.5
-"""How long an answer waits for its row in the command log."""
-
+LONGEST_S = 300.0
+"""How long Spark is asked or tables are measured at most, whatever the asker says."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _LONGEST_SHOWN = 300
@@ -94,7 +87,8 @@ class CommandHandler:
         self._plans = SubmittedPlans(world, runs)
         adoption = Adoption(world)
         self._analyses = SparkAnalysisCache(world)
-        self._refused = RefusedCalls(world.monotonic)
+        self._log = CommandLog(world)
+        self.tell_repeated = self._log.tell_repeated
         self._answer_by_op: dict[str, _Answer] = {
             "status": self._status,
             "stop": partial(self._act_on_statements, "stop", acts.stop),
@@ -124,11 +118,12 @@ class CommandHandler:
 
         All are admitted; what does more than look is recorded with its outcome.
         """
-        op, args = str(request.get("op", "")), request.get("args") or {}
-        answer = self._answer_by_op.get(op)
-        if answer is None or not isinstance(args, dict):
+        op, args = request.get("op", ""), request.get("args") or {}
+        confirm, line = request.get("confirm") or "", request.get("line") or ""
+        answer = self._answer_by_op.get(op) if isinstance(op, str) else None
+        if answer is None or not (isinstance(args, dict) and isinstance(confirm, str) and isinstance(line, str)):
             raise UsageError(
-                f"the agent does not know the command {cut(op, 40)!r}", remedy="restart the agent after an upgrade"
+                f"the agent does not know the command {cut(str(op), 40)!r}", remedy="restart the agent after an upgrade"
             )
         if op in ("status", "peek", "measure", "adoption"):
             self._admit_look(caller, request, args)
@@ -137,53 +132,22 @@ class CommandHandler:
         outcome, detail = "failed", "the agent failed to execute it"
         try:
             self._policies.admit(caller, op, args)
-            result = answer(caller, args, str(request.get("confirm") or ""))
+            result = answer(caller, args, confirm)
             outcome, detail = _outcome(op, result), json.dumps(result, default=str)
             return result
         except HeadgateError as error:
             outcome, detail = ("refused" if isinstance(error, Refused) else "failed"), error.summary
             raise
         finally:
-            self._note(caller, request, outcome, detail, int((time.monotonic() - began) * 1000))
+            self._log.note(caller, request, outcome, detail, int((time.monotonic() - began) * 1000))
 
     def _admit_look(self, caller: Caller, request: dict[str, Any], args: dict[str, Any]) -> None:
         """Admit what only looks; it is recorded where the policy refuses it."""
         try:
             self._policies.admit(caller, str(request["op"]), args)
         except Refused as error:
-            self._note(caller, request, "refused", error.summary, 0)
+            self._log.note(caller, request, "refused", error.summary, 0)
             raise
-
-    def tell_refused(self) -> None:
-        """Store how many refusals were counted without being stored."""
-        for caller, op, count in self._refused.take_over():
-            subject = f"{count:,} more within a minute"
-            self._record(CommandRow(0, self._world.clock(), caller, op, subject, "", "refused"))
-
-    def _note(self, caller: Caller, request: dict[str, Any], outcome: str, detail: str, took_ms: int) -> None:
-        """Write a row of the command log and one of the audit, of bounded fields; many refusals are counted instead."""
-        if outcome in ("refused", "failed") and not self._refused.is_stored(caller.name, str(request["op"])):
-            return
-        now, act, subject = self._world.clock(), cut(_act(request), 40), cut(_subject(request), 500)
-        line, detail = cut(str(request.get("line") or ""), 2000), cut(detail, 500)
-        plan_hash = cut(str((request.get("args") or {}).get("hash", "")), 64)
-        self._record(
-            CommandRow(0, now, caller.name, act, subject, line, outcome, detail, now, took_ms),
-            plan_hash=plan_hash,
-            confirmation=cut(str(request.get("confirm") or ""), 200),
-        )
-
-    def _record(self, command: CommandRow, **more: str) -> None:
-        """Write a command and its audit entry; a ledger that is locked or full delays no stop by it."""
-
-        def write() -> None:
-            self._world.ledger.add_command(command)
-            self._world.audit(command.actor, command.op, command.subject, outcome=command.outcome, **more)
-
-        try:
-            call_deadlines.call(NOTE_S, write)
-        except (LedgerUnavailable, PoolUnreachable) as error:
-            log.warning("not recorded: %s %s by %s: %s", command.op, command.subject, command.actor, error.summary)
 
     def _status(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         facts = self._world.ledger.facts()
@@ -230,7 +194,7 @@ class CommandHandler:
         if row.state in ("done", "cancelled"):
             raise Refused(f"run {row.id} is {row.state}", remedy="make a new plan")
         refuse_continued(row)
-        step = int(args.get("step") or 0)
+        step = _whole(args, "step", 0)
         if act == "skip" and (why := why_not_skipped(self._world, row, step)):
             raise Refused(
                 f"step {step} cannot be skipped: {why}",
@@ -276,9 +240,14 @@ class CommandHandler:
                 f"{len(tables):,} tables of a folder with {len(folder):,} characters cannot be staged",
                 remedy=f"stage at most {TABLES_LIMIT:,} tables",
             )
-        for table in tables:
-            staged = StagedRow(caller.name, folder, table, verb, self._world.clock())
-            self._world.ledger.stage(staged)
+        theirs = {(mark.folder, mark.table) for mark in self._world.ledger.staged() if mark.actor == caller.name}
+        if len(theirs | {(folder, table) for table in tables}) > TABLES_LIMIT:
+            raise Refused(
+                f"{caller.name} has {len(theirs):,} tables staged in all project folders, of at most {TABLES_LIMIT:,}",
+                remedy="headgate unstage what is no longer wanted",
+            )
+        now = self._world.clock()
+        self._world.ledger.stage(StagedRow(caller.name, folder, table, verb, now) for table in tables)
         return {"staged": tables}
 
     def _unstage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
@@ -296,10 +265,10 @@ class CommandHandler:
         deployment = self._world.serving(table)
         if deployment is None:
             raise UsageError(f"{table} is not deployed", remedy="headgate ls shows what is deployed")
-        version = int(args.get("version") or deployment.version)
+        version = _whole(args, "version", deployment.version)
         whole = deployment.active and deployment.before_ddl and not args.get("version")
         name = self._world.layout.pointer_name(table) if whole else self._world.layout.catalog_name(table, version)
-        limit = max(1, min(int(args.get("limit") or 20), PEEK_ROWS))
+        limit = max(1, min(_whole(args, "limit", 20), PEEK_ROWS))
         pool = self._world.pool.connection()
         looked_at = self._world.ledger.deployment(table, version)
         if looked_at is None:
@@ -349,18 +318,10 @@ class CommandHandler:
         return {"ending": True}
 
 
-def cut(text: str, most: int) -> str:
-    """Return a text of at most so many characters; one that is longer says how long it is."""
-    if len(text) <= most:
-        return text
-    end = f"… ({len(text):,} characters)"
-    return text[: most - len(end)] + end
-
-
 def _outcome(op: str, result: dict[str, Any]) -> str:
     """Return the one word of what came of a request: what has only begun is not done."""
     said = {str(one["outcome"]) for one in result.get("statements") or ()}
-    if said and said <= {RAN, RESTED}:
+    if (said and said <= {RAN, RESTED}) or result.get("changed") is False:
         return "unchanged"
     if result.get("act") == "ack":
         return "done"
@@ -370,24 +331,18 @@ def _outcome(op: str, result: dict[str, Any]) -> str:
 def _seconds(args: dict[str, Any], default: float) -> float:
     seconds = args.get("seconds", default)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise UsageError(f"{seconds!r} is not a number of seconds", remedy="give seconds as a number")
-    return float(seconds)
+        raise UsageError(f"{cut(repr(seconds), 40)} is not a number of seconds", remedy="give seconds as a number")
+    return min(float(seconds), LONGEST_S)
 
 
-def _act(request: dict[str, Any]) -> str:
-    """Return the name of the action: for a run command its own word, so that a retry differs from the run."""
-    op = str(request.get("op"))
-    return str((request.get("args") or {}).get("act") or op) if op == "run" else op
-
-
-def _subject(request: dict[str, Any]) -> str:
-    args = request.get("args") or {}
-    tables, questions = args.get("tables") or (args.get("table"),), args.get("questions")
-    if isinstance(questions, list):
-        return counted(len(questions), "statement")
-    named = " ".join(str(table) for table in tables if table)
-    return named or str(args.get("hash") or args.get("id") or "")[:12]
+def _whole(args: dict[str, Any], name: str, default: int) -> int:
+    number = args.get(name) or default
+    if not isinstance(number, int):
+        raise UsageError(f"{name} {cut(repr(number), 40)} is not a whole number", remedy=f"give {name} as a number")
+    return number
 
 
 def _plain(cell: object) -> object:
-    return cell if isinstance(cell, (int, float, str, bool, type(None))) else str(cell)
+    # JSON has no number for NaN and the infinities.
+    fits = isinstance(cell, (int, str, bool, type(None))) or (isinstance(cell, float) and math.isfinite(cell))
+    return cell if fits else str(cell)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from core.ipc import framing
-from core.model.errors import HeadgateError, Refused, TryAgain, VersionMismatch
+from core.model.errors import HeadgateError, Refused, TryAgain, UsageError, VersionMismatch
 from pipelines.agent.requests.connection_slots import ConnectionSlots, Slot
 
 log = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ class SocketServer:
                 caller = _caller(connection)
                 self._greet(connection)
                 while True:
-                    request = self._request(connection, HANDSHAKE_S if slot.for_stops else IDLE_S)
+                    request = self._readable(connection, HANDSHAKE_S if slot.for_stops else IDLE_S)
                     self._slots.answer(slot)
                     with self._under_way():
                         refused = slot.for_stops and not _stops(request)
@@ -173,6 +173,16 @@ class SocketServer:
                 log.debug("connection ended: %s", error)
             finally:
                 self._slots.leave(slot)
+
+    def _readable(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
+        """Read a request; one that cannot be read is refused, and ends its connection."""
+        try:
+            return self._request(connection, idle_s)
+        except framing.BadFrame as error:
+            refusal = UsageError(f"the agent cannot read this request: {error}", remedy="use the headgate program")
+            connection.settimeout(FRAME_S)
+            send_frame(connection, {"id": 0, "ok": False, "error": refusal.as_json()})
+            raise
 
     def _request(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
         """Read a request: its first byte may take its time, the rest may not."""

@@ -119,7 +119,7 @@ def test_unstage_answers_with_what_was_staged_by_this_caller_in_this_folder(
     world: AgentContext, commands: CommandHandler
 ) -> None:
     for actor, folder, table in (("alice", "/p", "a"), ("alice", "/q", "b"), ("bob", "/p", "c")):
-        world.ledger.stage(StagedRow(actor, folder, TableName(table), "deploy", 1.0))
+        world.ledger.stage([StagedRow(actor, folder, TableName(table), "deploy", 1.0)])
     answer = commands.handle(ALICE, {"op": "unstage", "args": {"folder": "/p", "tables": ["a", "b", "c", "d"]}})
     assert answer == {"unstaged": ["a"]}
     assert {(mark.actor, mark.table) for mark in world.ledger.staged()} == {("alice", "b"), ("bob", "c")}

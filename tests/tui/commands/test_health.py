@@ -24,8 +24,8 @@ def shop(ledger: Any, deployed: Any, measured: Any) -> Any:
     ledger.put_measurements(
         [measured("a", trend="draining", lag_rows=10, behind_s=3.0), measured("b", lag_rows=1500, behind_s=70.0)]
     )
-    ledger.stage(StagedRow("ana", "/shop", "b", "deploy", 1.0))
-    ledger.stage(StagedRow("ben", "/shop", "b", "deploy", 2.0))
+    ledger.stage([StagedRow("ana", "/shop", "b", "deploy", 1.0)])
+    ledger.stage([StagedRow("ben", "/shop", "b", "deploy", 2.0)])
     return ledger
 
 

@@ -58,7 +58,7 @@ def test_a_world_made_after_another_equals_one_made_anew(answers: ConsoleBackend
         if turn == 3:
             ledger.update_deployment(name_of(4), 1, state="failed", error_class="E", error="it failed")
         if turn == 4:
-            ledger.stage(StagedRow("alice", "/p", name_of(2), "deploy", 1.0))
+            ledger.stage([StagedRow("alice", "/p", name_of(2), "deploy", 1.0)])
         snapshot = answers.snapshot(snapshot)
         view = make_ledger_view(snapshot, view)
         assert view == make_ledger_view(snapshot)
@@ -179,7 +179,7 @@ def test_what_is_staged_as_held_makes_the_plan_hold(
 ) -> None:
     folder = place_of(tmp_path).folder
     for number, verb in enumerate(verbs):
-        ledger.stage(StagedRow("ana", folder, TableName(name_of(number)), verb, 1.0))
+        ledger.stage([StagedRow("ana", folder, TableName(name_of(number)), verb, 1.0)])
     requests: list[Any] = []
 
     def submit(service: Any, request: Any) -> Any:

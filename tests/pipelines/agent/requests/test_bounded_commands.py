@@ -1,19 +1,24 @@
 """What callers send is bounded before it is stored; what they are refused is counted, not stored one by one."""
 
+import os
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ledger_rows import deployment_row
+from ledger_rows import create_run, deployment_row, run_row
 
-from core.model.errors import HeadgateError
+from core.model.errors import HeadgateError, Refused, UsageError
+from core.model.names import TableName
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
-from pipelines.agent.requests.command_handler import CommandHandler, cut
-from pipelines.agent.requests.refused_calls import STORED, WINDOW_S, RefusedCalls
-from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.requests.command_handler import LONGEST_S, TABLES_LIMIT, CommandHandler, _seconds
+from pipelines.agent.requests.command_log import cut
+from pipelines.agent.requests.repeated_calls import STORED, WINDOW_S, RepeatedCalls
+from pipelines.agent.requests.socket_server import Caller, SocketServer, receive_frame, send_frame
 from state.emergency_journal import EmergencyJournal
 
 CALLER = Caller(pid=1, uid=0, login_uid=None)
@@ -79,17 +84,17 @@ def test_ten_refusals_in_a_minute_are_stored_and_of_the_rest_the_number(
     handler: CommandHandler, world: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    handler._refused = RefusedCalls(lambda: now[0])
+    handler._log._repeated = RepeatedCalls(lambda: now[0])
     for _ in range(500):
         refused(handler, op="apply", args={"hash": "none"})
     handler.handle(CALLER, {"op": "stop", "args": {"tables": ["a"]}, "confirm": "yes"})
-    handler.tell_refused()
+    handler.tell_repeated()
     assert len(world.ledger.commands(1000)) == STORED + 1, "the stop is stored, whatever is counted"
     now[0] = WINDOW_S + 1
-    handler.tell_refused()
-    handler.tell_refused()
+    handler.tell_repeated()
+    handler.tell_repeated()
     told, *_ = world.ledger.audits(1000)
-    assert (told.action, told.subject, told.outcome) == ("apply", "490 more within a minute", "refused")
+    assert (told.action, told.subject, told.outcome) == ("apply", "490 more within a minute", "failed")
     assert len(world.ledger.audits(1000)) == STORED + 2
     refused(handler, op="apply", args={"hash": "none"})
     assert len(world.ledger.audits(1000)) == STORED + 3, "another minute has begun"
@@ -98,3 +103,151 @@ def test_ten_refusals_in_a_minute_are_stored_and_of_the_rest_the_number(
 def test_a_text_that_fits_is_stored_as_it_is() -> None:
     assert cut("x" * 40, 40) == "x" * 40
     assert cut("x" * 1000, 40) == "x" * (40 - len("… (1,000 characters)")) + "… (1,000 characters)"
+
+
+UNCHANGING = {
+    "stop": {"op": "stop", "args": {"tables": ["a"]}, "confirm": "yes"},
+    "unstage": {"op": "unstage", "args": {"tables": ["a"], "folder": "/p"}},
+    "stage": {"op": "stage", "args": {"tables": ["a"], "folder": "/p"}},
+    "upgrade": {"op": "upgrade_shown", "args": {"old": "0" * 64, "new": "1" * 64, "table": "a", "shown": "x"}},
+}
+
+
+@pytest.mark.parametrize("request_", UNCHANGING.values(), ids=UNCHANGING.keys())
+def test_of_commands_that_change_nothing_ten_are_stored_in_a_minute(
+    request_: dict[str, Any], handler: CommandHandler, world: AgentContext
+) -> None:
+    world.ledger.update_deployment(TableName("a"), 1, wanted="stopped", state="stopped")
+    now = [0.0]
+    handler._log._repeated = RepeatedCalls(lambda: now[0])
+    for _ in range(300):
+        handler.handle(CALLER, request_)
+    now[0] = WINDOW_S + 1
+    handler.tell_repeated()
+    commands, audits = world.ledger.commands(1000), world.ledger.audits(1000)
+    assert len(commands) == len(audits) == STORED + 1
+    assert (audits[0].subject, audits[0].outcome) == ("290 more within a minute", audits[1].outcome)
+
+
+def test_a_word_to_a_run_that_is_repeated_is_counted_and_another_word_is_stored(
+    handler: CommandHandler, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_run(world.ledger, run_row("h", id="7f3a-1"))
+    told: list[str] = []
+    monkeypatch.setattr(handler, "_runs", SimpleNamespace(tell=lambda run, word: told.append(word.act)))
+    for _ in range(100):
+        handler.handle(CALLER, {"op": "run", "args": {"id": "7f3a-1", "act": "pause"}})
+    handler.handle(CALLER, {"op": "run", "args": {"id": "7f3a-1", "act": "cancel"}, "confirm": "7f3a"})
+    assert [row.op for row in world.ledger.commands(1000)] == ["cancel", *["pause"] * STORED]
+    assert told == ["pause"] * 100 + ["cancel"]
+
+
+def test_what_changes_something_else_each_time_is_stored_each_time(
+    handler: CommandHandler, world: AgentContext
+) -> None:
+    names = [f"t{number}" for number in range(3 * STORED)]
+    for name in names:
+        world.ledger.put_deployment(deployment_row(name))
+        handler.handle(CALLER, {"op": "stop", "args": {"tables": [name]}, "confirm": "yes"})
+    assert [row.subject for row in reversed(world.ledger.commands(1000))] == names
+
+
+def test_what_a_caller_has_staged_is_bounded_over_all_commands(handler: CommandHandler, world: AgentContext) -> None:
+    def stage(folder: str, count: int) -> None:
+        tables = [f"t{number}" for number in range(count)]
+        handler.handle(CALLER, {"op": "stage", "args": {"tables": tables, "folder": folder}})
+
+    stage("/p", TABLES_LIMIT)
+    stage("/p", TABLES_LIMIT)
+    with pytest.raises(Refused, match=f"has {TABLES_LIMIT:,} tables staged in all project folders") as refused:
+        stage("/q", 1)
+    assert "unstage" in refused.value.remedy and len(world.ledger.staged()) == TABLES_LIMIT
+
+
+@pytest.mark.parametrize("wrong", [{"tables": 5}, {"hash": [[1]]}, {"table": {"a": 1}}, {"questions": []}])
+def test_an_act_is_recorded_whatever_else_its_arguments_hold(
+    wrong: dict[str, Any], handler: CommandHandler, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_run(world.ledger, run_row("h", id="7f3a-1"))
+    monkeypatch.setattr(handler, "_runs", SimpleNamespace(tell=lambda run, word: None))
+    answer = handler.handle(CALLER, {"op": "run", "args": {"id": "7f3a-1", "act": "pause", **wrong}})
+    assert answer == {"run": "7f3a-1", "act": "pause"}
+    assert [row.outcome for row in world.ledger.commands()] == ["accepted"]
+
+
+def test_an_act_that_was_carried_out_and_cannot_be_recorded_is_not_told_as_failed(
+    handler: CommandHandler, world: AgentContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(row: object) -> int:
+        raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+
+    monkeypatch.setattr(world.ledger, "add_command", broken)
+    answer = handler.handle(CALLER, {"op": "stop", "args": {"tables": ["a"]}, "confirm": "yes"})
+    assert [one["table"] for one in answer["statements"]] == ["a"]
+    assert "not recorded: stop a by" in caplog.text
+
+
+@pytest.mark.parametrize("field", ["confirm", "line"])
+def test_a_field_that_is_no_text_is_refused_before_anything_is_done(
+    field: str, handler: CommandHandler, world: AgentContext
+) -> None:
+    refused(handler, op="stop", args={"tables": ["a"]}, **{"confirm": "yes", field: ["yes"]})
+    assert world.ledger.deployment(TableName("a"), 1).wanted == "running"  # type: ignore[union-attr]  # It is there.
+
+
+@pytest.mark.parametrize("seconds", [1e300, None, "7", True, [1]])
+def test_seconds_are_a_number_and_bounded(seconds: Any) -> None:
+    given = {"seconds": seconds}
+    if seconds == 1e300:
+        assert _seconds(given, 1.0) == LONGEST_S
+    else:
+        with pytest.raises(UsageError, match="is not a number of seconds"):
+            _seconds(given, 1.0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"op":"stop","args":{"tables":["a"]},"confirm":"yes","line":"\ud800"}',
+        rb'{"op":"stop","args":{"tables":["a"],"\ud800":1},"confirm":"yes"}',
+        rb'{"op":"stop","args":{"tables":["a"]},"confirm":"yes","line":"\xff"}'.replace(rb"\xff", b"\xff"),
+        b'{"op":"stop","args":{"tables":["a"]},"confirm":"yes","x":' + b"[" * 600 + b"]" * 600 + b"}",
+    ],
+    ids=["a value", "a key", "bytes", "deep"],
+)
+def test_what_could_not_be_recorded_is_refused_in_one_sentence_and_carries_nothing_out(
+    body: bytes, handler: CommandHandler, world: AgentContext, tmp_path: Path
+) -> None:
+    server = SocketServer(str(tmp_path / "s" / "agent.sock"), {}, handler.handle)
+    server.open()
+    try:
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.settimeout(60)
+            caller.connect(str(tmp_path / "s" / "agent.sock"))
+            send_frame(caller, {"hello": {}})
+            receive_frame(caller)
+            caller.sendall(len(body).to_bytes(4, "big") + body)
+            error = receive_frame(caller)["error"]
+    finally:
+        server.close()
+    assert error["class"] == "UsageError" and error["summary"].startswith(
+        "the agent cannot read this request: the message"
+    )
+    found = world.ledger.deployment(TableName("a"), 1)
+    assert found is not None and found.wanted == "running" and world.ledger.commands() == ()
+
+
+def test_an_answer_with_a_name_that_is_not_utf_8_arrives(world: AgentContext, tmp_path: Path) -> None:
+    name = os.fsdecode(b"/srv/caf\xe9")
+    server = SocketServer(str(tmp_path / "s" / "agent.sock"), {}, lambda caller, request: {"folder": name})
+    server.open()
+    try:
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.settimeout(60)
+            caller.connect(str(tmp_path / "s" / "agent.sock"))
+            send_frame(caller, {"hello": {}})
+            receive_frame(caller)
+            send_frame(caller, {"op": "status"})
+            assert receive_frame(caller)["result"] == {"folder": r"/srv/caf\xe9"}
+    finally:
+        server.close()

@@ -153,6 +153,7 @@ def test_a_request_of_deep_json_ends_its_connection_alone(
     send_frame(caller, {"hello": {}})
     receive_frame(caller)
     caller.sendall((200_000).to_bytes(4, "big") + b'{"a":' * 40_000)
+    assert "not valid JSON" in receive_frame(caller)["error"]["summary"]
     assert closed(caller) and not said
 
 

@@ -23,7 +23,7 @@ from pipelines.agent.measurements.table_statistics_collector import TableStatist
 from pipelines.agent.requests import socket_server
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.policy_enforcement import NEEDED, record_first
-from pipelines.agent.requests.refused_calls import STORED
+from pipelines.agent.requests.repeated_calls import STORED
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_lane import RunLane
 from state.emergency_journal import EmergencyJournal

@@ -1,0 +1,85 @@
+"""Records of commands: a row of the command log and one of the audit for each, of bounded fields.
+
+What was carried out is never told to have failed because it could not be recorded.
+"""
+
+import logging
+from typing import Any
+
+from core.model.errors import LedgerUnavailable, PoolUnreachable
+from core.text.wording import counted
+from pipelines.agent.context import AgentContext
+from pipelines.agent.requests.repeated_calls import CHANGES_NOTHING, RepeatedCalls
+from pipelines.agent.requests.socket_server import Caller
+from pipelines.spark import call_deadlines
+from state.row_types import CommandRow
+
+log = logging.getLogger(__name__)
+
+NOTE_S = 0.5
+"""How long an answer waits for its row in the command log."""
+
+
+class CommandLog:
+    """Writes the records of one agent's commands."""
+
+    def __init__(self, world: AgentContext) -> None:
+        self._world = world
+        self._repeated = RepeatedCalls(world.monotonic)
+
+    def note(self, caller: Caller, request: dict[str, Any], outcome: str, detail: str, took_ms: int) -> None:
+        """Record a request and what came of it; what repeats is counted instead."""
+        now, act, subject = self._world.clock(), cut(_act(request), 40), cut(_subject(request), 500)
+        repeats = act if request["op"] == "run" and outcome not in CHANGES_NOTHING else str(request["op"])
+        if not self._repeated.is_stored(caller.name, repeats, outcome, subject):
+            return
+        line, detail = cut(request.get("line") or "", 2000), cut(detail, 500)
+        plan_hash = cut(str((request.get("args") or {}).get("hash", "")), 64)
+        self._record(
+            CommandRow(0, now, caller.name, act, subject, line, outcome, detail, now, took_ms),
+            plan_hash=plan_hash,
+            confirmation=cut(request.get("confirm") or "", 200),
+        )
+
+    def tell_repeated(self) -> None:
+        """Record how many commands were counted without being recorded."""
+        for alike, count in self._repeated.take_over():
+            subject = f"{alike.subject}: {count:,} more within a minute".removeprefix(": ")
+            self._record(CommandRow(0, self._world.clock(), alike.caller, alike.op, subject, "", alike.outcome))
+
+    def _record(self, command: CommandRow, **more: str) -> None:
+        """Write a command and its audit entry; a ledger that is locked or full delays no stop by it."""
+
+        def write() -> None:
+            self._world.ledger.add_command(command)
+            self._world.audit(command.actor, command.op, command.subject, outcome=command.outcome, **more)
+
+        try:
+            call_deadlines.call(NOTE_S, write)
+        except (LedgerUnavailable, PoolUnreachable) as error:
+            log.warning("not recorded: %s %s by %s: %s", command.op, command.subject, command.actor, error.summary)
+        except Exception:
+            log.exception("not recorded: %s %s by %s", command.op, command.subject, command.actor)
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters; one that is longer says how long it is."""
+    if len(text) <= most:
+        return text
+    end = f"… ({len(text):,} characters)"
+    return text[: most - len(end)] + end
+
+
+def _act(request: dict[str, Any]) -> str:
+    """Return the name of the action: for a run command its own word, so that a retry differs from the run."""
+    op = str(request.get("op"))
+    return str((request.get("args") or {}).get("act") or op) if op == "run" else op
+
+
+def _subject(request: dict[str, Any]) -> str:
+    args = request.get("args") or {}
+    tables, questions = args.get("tables") or args.get("table") or (), args.get("questions")
+    if isinstance(questions, list):
+        return counted(len(questions), "statement")
+    named = " ".join(map(str, tables)) if isinstance(tables, list) else str(tables or "")
+    return named or str(args.get("hash") or args.get("id") or "")[:12]
