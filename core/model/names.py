@@ -10,7 +10,7 @@ TableName = NewType("TableName", str)
 
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,119}\Z")
 _VERSIONED = re.compile(r"(?P<table>.+)__v(?P<version>[1-9][0-9]*)\Z")
-_QUERY = re.compile(rf"(?P<table>{_TABLE.pattern[:-2]})@v(?P<version>[1-9][0-9]{{0,17}})\Z")
+_QUERY = re.compile(rf"(?P<table>{_TABLE.pattern[:-2]})@v(?P<version>0|[1-9][0-9]{{0,17}})\Z")
 _WHOLE = re.compile(r"0{0,40}[0-9]{1,18}\Z")
 
 
@@ -61,6 +61,6 @@ def split_physical(name: str) -> tuple[TableName, int] | None:
 
 
 def split_query(name: str) -> tuple[TableName, int] | None:
-    """Split `orders@v3` into (`orders`, 3); None when it is not one of our query names."""
+    """Split `orders@v3` into (`orders`, 3), `landed@v0` too, which is external; None when it is not one of our names."""
     found = _QUERY.match(name)
     return (TableName(found["table"]), int(found["version"])) if found else None
