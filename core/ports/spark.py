@@ -192,6 +192,9 @@ class Tables(Protocol):
         What could refuse one is looked at before the first is moved; `before` hears of each just before it moves.
         """
 
+    def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
+        """Return those of which the catalog has the view, over these tables and with these columns."""
+
     def unpoint(self, view: str) -> None: ...
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Column names and at most `limit` rows of a batch query, for `peek` and checks."""

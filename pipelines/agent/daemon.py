@@ -16,7 +16,8 @@ from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
 from core.project_files.manifest import Manifest
 from core.text.wording import without_numbers
-from pipelines.agent import replaced_tables
+from pipelines.agent import compared_pointers, replaced_tables
+from pipelines.agent.compared_pointers import ComparedPointers
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fast_lane import FastLane
@@ -142,6 +143,7 @@ class Agent:
                 # Apart as well, for the same reason as the identity.
                 ("records", ROUND_S, self._records.round),
                 ("replaced tables", replaced_tables.EVERY_S, ReplacedTables(self._world).round),
+                ("pointers", compared_pointers.EVERY_S, ComparedPointers(self._world).round),
                 ("housekeeping", THIN_S, self._keep_house),
             )
         ]

@@ -29,6 +29,7 @@ from pipelines.spark.declared_tables import (
     why_other_table,
     without_files,
 )
+from pipelines.spark.pointer_views import quoted, standing_views, view_of
 from pipelines.spark.session import UNTIMED_S, Session, spark_errors
 
 _OTHER_TABLE = "HEADGATE_OTHER_TABLE"
@@ -121,7 +122,7 @@ class SparkTables:
         return frozenset(statements)
 
     def _place(self, name: str, location: str) -> None:
-        self._run(f"ALTER TABLE {_quoted(name)} SET LOCATION {quoted_string_literal(location)}")
+        self._run(f"ALTER TABLE {quoted(name)} SET LOCATION {quoted_string_literal(location)}")
 
     def _made(self, name: str, ddl: str) -> bool:
         """Return whether a table was made that was not there: another client may have made it since."""
@@ -138,9 +139,9 @@ class SparkTables:
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add (name, type) columns that are not there yet."""
         there = {column.lower() for column in self._columns(name)}
-        new = [f"{_quoted(column)} {kind}" for column, kind in columns if column.lower() not in there]
+        new = [f"{quoted(column)} {kind}" for column, kind in columns if column.lower() not in there]
         if new:
-            self._run(f"ALTER TABLE {_quoted(name)} ADD COLUMNS ({', '.join(new)})")
+            self._run(f"ALTER TABLE {quoted(name)} ADD COLUMNS ({', '.join(new)})")
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
         """Widen (name, type) columns to their type where that is a wider one, which a property of the table allows."""
@@ -148,15 +149,15 @@ class SparkTables:
             there = {column.lower(): kind for column, kind in self._session.spark.sql(_rows_of(name)).dtypes}
         wider = [(column, kind) for column, kind in columns if is_wider(kind, there.get(column.lower(), ""))]
         if wider:
-            self._run(f"ALTER TABLE {_quoted(name)} SET TBLPROPERTIES ({quoted_string_literal(allowing)}='true')")
-            types = ", ".join(f"{_quoted(column)} TYPE {kind}" for column, kind in wider)
-            self._run(f"ALTER TABLE {_quoted(name)} ALTER COLUMN {types}")
+            self._run(f"ALTER TABLE {quoted(name)} SET TBLPROPERTIES ({quoted_string_literal(allowing)}='true')")
+            types = ", ".join(f"{quoted(column)} TYPE {kind}" for column, kind in wider)
+            self._run(f"ALTER TABLE {quoted(name)} ALTER COLUMN {types}")
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
         """Make a shallow clone of a Delta table's version, in one commit; one that holds files was made before."""
-        of, place = f"delta.{_quoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
+        of, place = f"delta.{quoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
         try:
-            self._run(f"CREATE OR REPLACE TABLE {_quoted(name)} SHALLOW CLONE {of} LOCATION {place}")
+            self._run(f"CREATE OR REPLACE TABLE {quoted(name)} SHALLOW CLONE {of} LOCATION {place}")
         except EngineRefused as error:
             if error.error_class != "DELTA_UNSUPPORTED_NON_EMPTY_CLONE":
                 raise
@@ -165,7 +166,7 @@ class SparkTables:
     def record_batch(self, location: str, query: str, batch: int) -> None:
         """Append no row to the Delta table in a folder, as a batch of a query: what it has already it skips."""
         with spark_errors():
-            record = self._session.spark.sql(f"SELECT * FROM delta.{_quoted(location)} WHERE false").write
+            record = self._session.spark.sql(f"SELECT * FROM delta.{quoted(location)} WHERE false").write
             record = record.format("delta").mode("append").option("txnAppId", query)
             record.option("txnVersion", str(batch)).save(location)
 
@@ -189,7 +190,7 @@ class SparkTables:
         self._drop(name)
 
     def _drop(self, name: str) -> None:
-        self._run(f"DROP TABLE IF EXISTS {_quoted(name)}")
+        self._run(f"DROP TABLE IF EXISTS {quoted(name)}")
         self._names().discard(name.lower())
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
@@ -217,10 +218,15 @@ class SparkTables:
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
         """Make in one request the views that are not there, and return their names; raises as `create_together`."""
         new = [pointer for pointer in pointers if pointer[0].lower() not in self._names()]
-        return self._run_together({pointer[0]: f"CREATE {_view(pointer)}" for pointer in new})
+        return self._run_together({pointer[0]: f"CREATE {view_of(pointer)}" for pointer in new})
+
+    def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
+        """Return the pointers whose view the catalog has with the very text that they are made with."""
+        with spark_errors():
+            return standing_views(self._session.spark, pointers)
 
     def _move(self, pointer: Pointer) -> None:
-        view, body = pointer[0], _view(pointer)
+        view, body = pointer[0], view_of(pointer)
         known = view.lower() in self._names()
         likely, otherwise = ("ALTER", "CREATE") if known else ("CREATE", "ALTER")
         try:
@@ -248,7 +254,7 @@ class SparkTables:
 
     def unpoint(self, view: str) -> None:
         """Drop the view; nothing when it is gone already."""
-        self._run(f"DROP VIEW IF EXISTS {_quoted(view)}")
+        self._run(f"DROP VIEW IF EXISTS {quoted(view)}")
         self._names().discard(view.lower())
 
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
@@ -291,7 +297,7 @@ class SparkTables:
             with spark_errors():
                 for row in self._session.spark.sql("SHOW TABLES").collect():
                     if row["tableName"].lower() in words and not row["isTemporary"]:
-                        session.spark.sql(f"REFRESH TABLE {_quoted(row['tableName'])}")
+                        session.spark.sql(f"REFRESH TABLE {quoted(row['tableName'])}")
                 for view in views:
                     _view_of_files(session, view)
                 frame = session.spark.sql(sql).limit(limit)
@@ -321,7 +327,7 @@ class SparkTables:
 
     def _is_view(self, name: str) -> bool:
         with spark_errors():
-            return bool(self._session.spark.catalog.tableExists(_quoted(name)))
+            return bool(self._session.spark.catalog.tableExists(quoted(name)))
 
     def _run(self, sql: str) -> None:
         with spark_errors():
@@ -336,7 +342,7 @@ class SparkTables:
         try:
             with spark_errors():
                 # Asked first, because the server logs a failed DESCRIBE with its stack trace.
-                if not self._session.spark.catalog.tableExists(_quoted(name)):
+                if not self._session.spark.catalog.tableExists(quoted(name)):
                     return None
                 return self._described(name)
         except EngineRefused as error:
@@ -345,28 +351,21 @@ class SparkTables:
             raise
 
     def _described(self, name: str) -> Described:
-        rows = self._session.spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(name)}").collect()
+        rows = self._session.spark.sql(f"DESCRIBE TABLE EXTENDED {quoted(name)}").collect()
         lines = [(str(row["col_name"]), str(row["data_type"])) for row in rows]
         end = next((i for i, (first, _) in enumerate(lines) if not first or first.startswith("# ")), len(lines))
         start = next((i for i, (first, _) in enumerate(lines) if first.startswith("# Detailed Table")), len(lines))
         return Described(dict(lines[:end]), dict(lines[start + 1 :]))
 
 
-def _view(pointer: Pointer) -> str:
-    """Return what stands behind CREATE or ALTER."""
-    view, targets, columns = pointer
-    rows = (f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(target)}" for target in targets)
-    return f"VIEW {_quoted(view)} AS {' UNION ALL '.join(rows)}"
-
-
 def _registration(name: str, declared: TableDdl) -> str:
     location = quoted_string_literal(declared.location)
-    return f"CREATE TABLE IF NOT EXISTS {_quoted(name)} USING {declared.format} LOCATION {location}"
+    return f"CREATE TABLE IF NOT EXISTS {quoted(name)} USING {declared.format} LOCATION {location}"
 
 
 def _view_of_files(session: Session, view: FileView) -> None:
     frame: Any
-    schema = ", ".join(f"{_quoted(name)} {kind}" for name, kind in view.columns)
+    schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in view.columns)
     if view.files:
         format = table_format(view.format)
         reader = session.spark.read.format(format.data_files or view.format).schema(schema)
@@ -380,14 +379,10 @@ def _view_of_files(session: Session, view: FileView) -> None:
 
 
 def _rows_of(name: str) -> str:
-    return f"SELECT * FROM {_quoted(name)}"
+    return f"SELECT * FROM {quoted(name)}"
 
 
 def _interrupt(session: Session, tag: str) -> None:
     # A pool that is gone has nothing left to end.
     with suppress(HeadgateError), spark_errors():
         session.spark.interruptTag(tag)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -170,6 +170,13 @@ class ModelledTables:
             self.point(view, targets, columns)
         return 0.0
 
+    def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
+        def found() -> frozenset[Pointer]:
+            views = self._server.views
+            return frozenset(each for each in pointers if each[0] in views and views[each[0]] == each[1][-1])
+
+        return self._ask("look", "", found)  # type: ignore[no-any-return]  # As above.
+
     def unpoint(self, view: str) -> None:
         self._ask("unpoint", view, lambda: self._server.views.pop(view, None))
 

@@ -271,6 +271,9 @@ class _Tables:
             self.point(view, targets, columns)
         return 0.0
 
+    def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
+        return frozenset(found for found in pointers if self.pool.views.get(found[0]) == " + ".join(found[1]))
+
     def unpoint(self, view: str) -> None:
         self.pool.views.pop(view, None)
 

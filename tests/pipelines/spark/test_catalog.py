@@ -181,6 +181,11 @@ def test_a_pointer_is_read_back_and_altered_where_it_exists(ground: Any) -> None
     ground.tables.point(view, (second,), ("a", "b"))
     assert said == [f"ALTER VIEW `{view}` AS SELECT `a`, `b` FROM `{second}`"]
     assert target(ground, view) == second
+    stands, both = (view, (second,), ("a", "b")), (f"w_{ground.mark}", (first, second), ("a",))
+    ground.tables.point(*both)
+    gone = (f"none_{ground.mark}", (second,), ("a",))
+    others = ((view, (first,), ("a", "b")), (view, (second,), ("a",)), (view, (second, first), ("a", "b")), gone)
+    assert ground.tables.standing((stands, both, *others)) == {stands, both}
 
 
 def test_a_pointer_that_another_client_made_or_dropped_is_set_all_the_same(ground: Any) -> None:

@@ -1,0 +1,118 @@
+"""Pointers that lead elsewhere than the ledger says are put right, whoever has moved them, and when."""
+
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import held_elsewhere
+from ledger_rows import deployment_row
+
+from core.model.errors import EngineRefused, Refused
+from core.model.names import TableName
+from core.run.state_machine import OperatorControl
+from pipelines.agent import compared_pointers
+from pipelines.agent.compared_pointers import ComparedPointers
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_pointer_moves import AFTER, BEFORE, begun, serving
+
+
+@pytest.fixture(autouse=True)
+def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (step_executor, pointer_steps):
+        monkeypatch.setattr(module, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+
+
+def said(world: AgentContext) -> list[str]:
+    return [event.summary for event in world.ledger.events() if "pointer" in event.summary]
+
+
+@pytest.mark.parametrize("same_agent", [True, False])
+def test_a_swap_that_takes_effect_after_it_was_cancelled_is_put_right(
+    same_agent: bool, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = begun(world, pool)
+    monkeypatch.setattr(run_lane, "POOL_WAIT_S", -1.0)
+    pool.late.append("swap")
+    assert lane.drive(world, run_id) == "failed"
+    (late,) = pool.overdue
+    late.give_up()
+    assert lane.drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    rounds = ComparedPointers(world)
+    if same_agent:
+        rounds.round()
+        assert pool.views == BEFORE == serving(world) and not said(world)
+    late.arrive_unheard()
+    assert pool.views == AFTER
+    rounds.round()
+    assert pool.views == BEFORE == serving(world)
+    assert sorted(said(world)) == [f"its pointer did not lead to {name}: it was put right" for name in BEFORE.values()]
+
+
+def test_a_first_pointer_that_comes_after_its_run_was_cancelled_is_dropped_and_a_view_of_others_is_not(
+    world: AgentContext, pool: Any
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    world.ledger.put_deployment(deployment_row("d", active=False))
+    world.ledger.put_deployment(deployment_row("e", active=False))
+    pool.views |= {"d": "d__v1", "e": "theirs"}
+    ComparedPointers(world).round()
+    assert pool.views == BEFORE | {"e": "theirs"}
+    assert said(world) == ["its pointer was there, and nothing serves: it was dropped"]
+
+
+def test_a_pointer_whose_table_is_held_waits_and_in_doubt_none_is_moved(world: AgentContext, pool: Any) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    rounds = ComparedPointers(world)
+    pool.views |= {"a": "a__v7", "b": "b__v7"}
+    with held_elsewhere(world, (TableName("a"), 1)):
+        rounds.round()
+    assert pool.views == BEFORE | {"a": "a__v7"}
+
+    class Doubted:
+        doubt = "it is an older copy"
+
+        def refuse_doubt(self) -> None:
+            raise Refused(self.doubt)
+
+    known, world.identity = world.identity, Doubted()  # type: ignore[assignment]  # A double.
+    with pytest.raises(Refused):
+        rounds.round()
+    assert pool.views["a"] == "a__v7"
+    world.identity = known
+    rounds.round()
+    assert pool.views == BEFORE
+
+
+def test_one_that_is_refused_holds_up_no_other_and_each_is_looked_at_within_a_bounded_time(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compared_pointers, "TABLES", 2)
+    lane.deploy(world, pool, small_project.texts())
+    pool.refuse_table["a"] = EngineRefused("the metastore says no")
+    pool.views.clear()
+    rounds = ComparedPointers(world)
+    rounds.round()
+    assert pool.views == {"b": "b__v1"}
+    rounds.round()
+    assert pool.views == {"b": "b__v1", "c": "c__v1"}
+    pool.refuse_table.clear()
+    rounds.round()
+    assert pool.views == BEFORE
+
+
+def test_a_catalog_that_shows_views_in_other_words_is_not_altered_each_round(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    tables = type(pool.connection().tables)
+    pointed: list[str] = []
+    real = tables.point
+    monkeypatch.setattr(tables, "standing", lambda self, pointers: frozenset())
+    monkeypatch.setattr(tables, "point", lambda self, view, *more: (pointed.append(view), real(self, view, *more)))
+    rounds = ComparedPointers(world)
+    for _ in range(3):
+        rounds.round()
+    assert sorted(pointed) == ["a", "b", "c"] and not said(world)
