@@ -61,6 +61,6 @@ def split_physical(name: str) -> tuple[TableName, int] | None:
 
 
 def split_query(name: str) -> tuple[TableName, int] | None:
-    """Split `orders@v3` into (`orders`, 3), `landed@v0` too, which is external; None when it is not one of our names."""
+    """Split `orders@v3` into (`orders`, 3), and `landed@v0`, an external table; None where it is no name of ours."""
     found = _QUERY.match(name)
     return (TableName(found["table"]), int(found["version"])) if found else None

@@ -12,6 +12,7 @@ NOT_NUMBERS = ("0", "", "²", "٣", "\uff17", "-1", "1 ", "1.5", "1_0", "9" * 19
 def test_a_version_is_named_by_its_table_and_number() -> None:
     assert parse_statement_name(" Orders@V03 ") == "orders@v3"
     assert split_query("orders@v3") == ("orders", 3)
+    assert split_query("landed@v0") == ("landed", 0), "the record of an external table"
 
 
 @pytest.mark.parametrize("number", [each for each in NOT_NUMBERS if each != "1 "])
@@ -20,7 +21,7 @@ def test_a_version_that_is_no_number_is_refused(number: str) -> None:
         parse_statement_name(f"a@v{number}")
 
 
-@pytest.mark.parametrize("number", [*NOT_NUMBERS, "03"])
+@pytest.mark.parametrize("number", [*(each for each in NOT_NUMBERS if each != "0"), "03"])
 def test_a_query_whose_version_is_no_number_is_not_ours(number: str) -> None:
     assert split_query(f"a@v{number}") is None
 
