@@ -154,14 +154,26 @@ class VirtualFuture:
         self._result: Any = None
         self._error: BaseException | None = None
         self._waiting: deque[Fiber] = deque()
+        self._hearing: list[Callable[[Any], object]] = []
 
     def set_result(self, result: Any) -> None:
         self._result, self._done = result, True
-        self._baton.wake_all(self._waiting)
+        self._end()
 
     def set_exception(self, error: BaseException) -> None:
         self._error, self._done = error, True
+        self._end()
+
+    def add_done_callback(self, hear: Callable[[Any], object]) -> None:
+        if self._done:
+            hear(self)
+        else:
+            self._hearing.append(hear)
+
+    def _end(self) -> None:
         self._baton.wake_all(self._waiting)
+        for hear in self._hearing:
+            hear(self)
 
     @property
     def done_now(self) -> bool:
