@@ -1,31 +1,69 @@
-"""Texts of others as one line that does nothing to a terminal."""
+"""Texts of others as one line that does nothing to a terminal, and nothing to who reads it."""
 
 import html
 import re
 
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-"""C0 but the tab, DEL and C1: sequences of a terminal begin with ESC or with one of C1 (ECMA-48, 5.3)."""
+_ACTING = (
+    # C0 but tab and line feed, DEL and C1: sequences of a terminal begin with ESC or with one of C1 (ECMA-48, 5.3).
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"
+    # Marks of direction, separators of lines and paragraphs, joiners and whatever else is a format character (Cf).
+    "\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    # Variation selectors, tags and what else nobody sees (Default_Ignorable_Code_Point, Unicode 15).
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff"
+    # Halves of a pair, which stand for the bytes of a name that is not UTF-8 (PEP 383), and no characters.
+    "\ud800-\udfff\ufffe\uffff"
+)
+"""What acts on a reader: who approves must see what is there, in the order in which it is there."""
+
+_IN_A_LINE = re.compile(f"[\n{_ACTING}]")
+_IN_LINES = re.compile(f"[{_ACTING}]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def escape_control_characters(text: str) -> str:
-    r"""Write control characters, ends of lines among them, as `\x1b` is written; tabs and all else stay."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    r"""Write what acts on a reader, ends of lines among it, as `\x1b` and `\u202e`; tabs and all else stay."""
+    return text if text.isascii() and text.isprintable() else _IN_A_LINE.sub(_escaped, text)
 
 
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+def replace_control_characters(text: str, instead: str = "\ufffd") -> str:
+    """Write a sign in place of each character that acts on a reader; tabs and ends of lines stay."""
+    return text if text.isascii() and text.isprintable() else _IN_LINES.sub(instead, text)
 
 
-def escape_surrogates(text: str, *, backslash: str = "\\") -> str:
-    r"""Write what UTF-8 cannot hold in ASCII: bytes of a file name as `\xff`, other halves of a pair as `\ud800`.
+def has_control_characters(text: str) -> bool:
+    """Return whether a text of one line or several acts on a reader."""
+    return _IN_LINES.search(text) is not None
 
-    Python reads a name that is not UTF-8 with such halves in place of its bytes (PEP 383).
+
+def escape_in_document(text: str, *, astral: str) -> str:
+    r"""Escape what acts on a reader in JSON, or in double-quoted YAML, where `\u202e` means the very character.
+
+    `astral` writes one beyond U+FFFF.
     """
 
     def escaped(found: re.Match[str]) -> str:
         code = ord(found[0])
-        return f"{backslash}x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"{backslash}u{code:04x}"
+        high, low = 0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF)
+        return f"\\u{code:04x}" if code < 0x10000 else astral.format(code=code, high=high, low=low)
 
-    return text if text.isascii() else _SURROGATE.sub(escaped, text)
+    return _IN_LINES.sub(escaped, text)
+
+
+JSON_ASTRAL, YAML_ASTRAL = r"\u{high:04x}\u{low:04x}", r"\U{code:08x}"
+
+
+def escape_surrogates(text: str, *, backslash: str = "\\") -> str:
+    r"""Write what UTF-8 cannot hold in ASCII: bytes of a file name as `\xff`, other halves of a pair as `\ud800`."""
+    return text if text.isascii() else _SURROGATE.sub(lambda found: _escaped(found, backslash), text)
+
+
+def _escaped(found: re.Match[str], backslash: str = "\\") -> str:
+    code = ord(found[0])
+    if 0xDC80 <= code <= 0xDCFF:
+        code -= 0xDC00
+    digits, letter = (2, "x") if code < 0x100 else (4, "u") if code < 0x10000 else (8, "U")
+    return f"{backslash}{letter}{code:0{digits}x}"
 
 
 _LONGEST = 300

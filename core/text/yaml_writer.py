@@ -5,22 +5,21 @@ from typing import Any
 
 import yaml
 
+from core.text.escaping import YAML_ASTRAL, escape_in_document, has_control_characters
+
 _BLOCK_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def as_yaml_with_blocks(document: Mapping[str, Any]) -> str:
     """Write a document as YAML, the SQL in it line by line."""
-    return str(yaml.dump(document, Dumper=_BlockDumper, sort_keys=False, allow_unicode=True, width=120))
+    return _dumped(document, _BlockDumper)
 
 
 class _BlockDumper(_BLOCK_DUMPER):  # type: ignore[misc]  # a class of PyYAML's extension, which has no types
     """Writes texts of several lines as blocks."""
 
 
-_BlockDumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
-)
+_BlockDumper.add_representer(str, lambda dumper, text: _represented(dumper, text, style="|" if "\n" in text else None))
 
 
 _DUMPER: type = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -32,9 +31,23 @@ MOST_LEVELS = 100
 def as_yaml(document: Any) -> str:
     """Write mappings, lists, texts, numbers and null, at most `MOST_LEVELS` mappings below each other, as YAML."""
 
-    class Plain(_DUMPER):  # type: ignore[misc]  # libyaml's dumper where PyYAML was built with it.
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
+    return _dumped(document, _Plain)
 
-    text: str = yaml.dump(document, Dumper=Plain, sort_keys=False, allow_unicode=True, width=120)
-    return text
+
+class _Plain(_DUMPER):  # type: ignore[misc]  # libyaml's dumper where PyYAML was built with it.
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Plain.add_representer(str, lambda dumper, text: _represented(dumper, text, style=None))
+
+
+def _dumped(document: Any, dumper: type) -> str:
+    text = str(yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120))
+    return escape_in_document(text, astral=YAML_ASTRAL)
+
+
+def _represented(dumper: Any, text: str, *, style: str | None) -> Any:
+    """Write what acts on a reader within double quotes: only there it can be escaped."""
+    quoted = '"' if has_control_characters(text) else style
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=quoted)

@@ -17,6 +17,7 @@ from core.model.errors import HeadgateError, InvalidProject, Refused
 from core.model.problems import Problem
 from core.project.model import Environment
 from core.project_files.manifest import MANIFEST_PATH, Manifest, read_manifest
+from core.text.escaping import escape_control_characters
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.requests.policy_enforcement import record_first
@@ -26,6 +27,18 @@ from state.ledger import create_or_open
 from state.row_types import EnvironmentRow
 
 log = logging.getLogger("headgate.agent")
+
+
+class LogLines(logging.Formatter):
+    """Writes each message on one line, in which nothing acts on who reads the log."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = escape_control_characters(record.message)
+        return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        # The lines of a traceback hold texts of others as well.
+        return "\n".join(map(escape_control_characters, super().format(record).split("\n")))
 
 
 def main() -> int:
@@ -51,9 +64,9 @@ def _serve(folder: Path, name: str) -> int:
     )
     os.makedirs(places.home, mode=0o2750, exist_ok=True)
     lock = _lock(places.lock)
-    logging.basicConfig(
-        filename=places.agent_log, level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(message)s"
-    )
+    handler = logging.FileHandler(places.agent_log, encoding="utf-8")
+    handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(threadName)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     facts = EnvironmentRow(
         ledger_id=str(uuid.uuid4()), project_id=manifest.id, project=manifest.name, environment=environment.name,
         protected=environment.protected, agent_pid=None, agent_started_at=None, agent_seen_at=None,

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, TextIO
 
 from core.model.errors import HeadgateError, InvalidProject
-from core.text.escaping import escape_control_characters
+from core.text.escaping import JSON_ASTRAL, escape_control_characters, escape_in_document
 from tui.agent_client.agent_process import WaitProgress
 
 EVERY_S = 10.0
@@ -55,7 +55,8 @@ class CommandOutput:
         """Print data for programs, on stdout."""
         self.clear()
         with _told():
-            print(json.dumps(value, indent=2, ensure_ascii=not _is_unicode(sys.stdout), sort_keys=False))
+            text = json.dumps(value, indent=2, ensure_ascii=not _is_unicode(sys.stdout), sort_keys=False)
+            print(escape_in_document(text, astral=JSON_ASTRAL))
             sys.stdout.flush()
 
     def progress(self, wait: WaitProgress) -> None:

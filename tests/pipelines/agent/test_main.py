@@ -1,5 +1,6 @@
 """The agent as a program: what it refuses before it has made anything."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.agent.__main__ import LogLines
 from tests.core.project_files.test_loader import MANIFEST
 
 
@@ -28,3 +30,14 @@ def test_a_data_folder_that_spark_would_read_as_another_one_is_refused(
     assert found.returncode != 0 and "which Spark takes for something else; move the project" in found.stderr
     assert f"has {said} in its name" in found.stderr
     assert not home.exists()
+
+
+def test_a_text_of_others_writes_no_second_line_of_the_log() -> None:
+    try:
+        raise ValueError("two\n\x1b[2J")
+    except ValueError:
+        failed = sys.exc_info()
+    record = logging.LogRecord("a", logging.INFO, "", 0, "%s", ("one\nINFO all is well\u202e\udce9",), failed)
+    first, *below = LogLines("%(levelname)s %(message)s").format(record).split("\n")
+    assert first == r"INFO one\x0aINFO all is well\u202e\xe9"
+    assert below[0] == "Traceback (most recent call last):" and below[-1] == r"\x1b[2J"

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from core.sql.lineage.model import ColumnOrigin, InputKind
+from core.text.escaping import replace_control_characters
 from tui.presentation.diagrams.box_layout import BoxLayout, lay_out_boxes
 from tui.presentation.reports.column_lineage import external_source_of, gap_line, name_of, row_conditions
 
@@ -238,4 +239,4 @@ def _hint(text: str) -> str:
 
 def safe(text: str) -> str:
     """Escape for XML, which has no place for most control characters at all."""
-    return escape("".join(char if char >= " " or char in "\n\t" else "\ufffd" for char in text))
+    return escape(replace_control_characters(text))

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from core.sql.lineage.model import ColumnOrigin, InputKind
+from core.text.escaping import replace_control_characters
 from tui.presentation.reports.column_lineage import external_source_of
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def _arrows(found: "ColumnLineage") -> list[tuple[ColumnOrigin, ColumnOrigin, In
 
 def _plain(text: str) -> str:
     """Return a text on one line; what cannot be shown becomes the sign for that."""
-    return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
+    shown = (char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
+    return replace_control_characters("".join(shown))
 
 
 def _mermaid(label: str) -> str:

@@ -7,6 +7,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from core.text.escaping import has_control_characters
+
 
 class Tone(StrEnum):
     """What a piece of text means; the palette decides how it looks."""
@@ -96,7 +98,7 @@ def _clean_char(char: str) -> str:
         return char
     if _DROPPED.match(char):
         return ""
-    if not char.isprintable():
+    if not char.isprintable() or has_control_characters(char):
         return " "
     if "\U0001f1e6" <= char <= "\U0001f1ff":
         return chr(ord(char) - 0x1F1E6 + ord("A"))

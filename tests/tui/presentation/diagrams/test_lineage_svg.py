@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from core.lineage.column_lineage import ColumnLineage, LineageEdge, LineageGap, LineageNode
 from core.model.names import TableName
 from core.sql.lineage.model import ColumnOrigin, InputKind
+from core.text.escaping import has_control_characters
 from tui.presentation.diagrams.box_layout import lay_out_boxes
-from tui.presentation.diagrams.lineage_svg import lineage_html, lineage_svg
+from tui.presentation.diagrams.lineage_svg import lineage_html, lineage_svg, safe
+from tui.presentation.diagrams.lineage_text import _plain
 
 NASTY = "a<b>&\"'\x00\x1b]]>--"
 
@@ -66,3 +68,9 @@ def test_boxes_and_slots_keep_apart_and_ways_lead_to_the_right(pairs: list[tuple
         )
         for (_, end), (start, _) in pairwise(spans):
             assert end <= start + 1e-6
+
+
+def test_no_character_that_acts_on_a_reader_is_in_a_diagram() -> None:
+    text = "".join(char for char in map(chr, range(0x110000)) if has_control_characters(char))
+    for written in (safe(text), _plain(text)):
+        assert written and not has_control_characters(written)

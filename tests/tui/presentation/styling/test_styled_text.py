@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len, get_character_cell_size
 from wcwidth import wcwidth
 
+from core.text.escaping import has_control_characters
 from tui.presentation.styling.glyphs import UNICODE
 from tui.presentation.styling.styled_text import (
     cells_of,
@@ -104,3 +105,9 @@ def test_our_own_glyphs_load_no_table() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
     assert width_of(UNICODE.cursor) == 1
+
+
+def test_no_character_that_acts_on_a_reader_is_drawn() -> None:
+    acting = [char for char in map(chr, range(0x110000)) if has_control_characters(char)]
+    assert {"\u202e", "\u3164", "\U000e0041"} <= set(acting)
+    assert not has_control_characters("".join(clean(f"a{char}b") for char in acting))
