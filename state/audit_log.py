@@ -88,9 +88,11 @@ class AuditWrites(AuditReads, LedgerWrites):
 
     def add_audit(self, audit: AuditRow) -> int:
         """Add an audit entry and return its id."""
+        # The hash is of what is stored.
+        stored = row_from_values(AuditRow, field_names(AuditRow), list(values_by_column(audit).values()))
         with self._transaction() as connection:
             found = connection.execute("SELECT hash FROM audit_head").fetchone()
-            chained = replace(audit, previous=found[0] if found else FIRST)
+            chained = replace(stored, previous=found[0] if found else FIRST)
             chained = replace(chained, hash=hash_of(chained, chained.previous))
             entry = insert(connection, "audit", values_by_column(chained, without=("id",)))
             upsert(connection, "audit_head", {"one": 1, "entry": entry, "hash": chained.hash}, ("one",))

@@ -9,7 +9,7 @@ from typing import Any
 
 from core.model.names import TableName
 from core.model.states import MET, MISSED
-from state.row_mapping import values_by_column
+from state.row_mapping import sqlite_value, values_by_column
 from state.row_types import EventRow, Measurement, SampleRow
 from state.transactions import TREND_OF_STATE, LedgerReads, LedgerWrites, insert, upsert, while_it_may_run
 
@@ -134,11 +134,12 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
         """
         with self._transaction() as connection:
             if event.fingerprint:
+                of_its_kind = (event.table, event.version, event.kind, event.fingerprint)
                 found = connection.execute(
                     "UPDATE event SET at = ?, summary = ?, detail = ?, count = count + 1 "
                     "WHERE \"table\" = ? AND version = ? AND kind = ? AND fingerprint = ? AND fingerprint <> '' "
                     "RETURNING id",
-                    (event.at, event.summary, event.detail, event.table, event.version, event.kind, event.fingerprint),
+                    tuple(map(sqlite_value, (event.at, event.summary, event.detail, *of_its_kind))),
                 ).fetchall()
                 if found:
                     return int(found[0][0])

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 from core.observed.deployment import Binding
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
+from core.text.escaping import escape_surrogates
 
 Row = TypeVar("Row")
 Value = str | int | float | bytes | None
@@ -18,10 +19,12 @@ Value = str | int | float | bytes | None
 
 
 def sqlite_value(value: object) -> Value:
-    """Return a field's value as SQLite stores it."""
+    """Return a field's value as SQLite stores it, in UTF-8: bytes of a file name that are not are written out."""
     match value:
-        case None | str() | int() | float():
+        case None | int() | float():
             return value
+        case str():
+            return escape_surrogates(value)
         case RevisionTexts():
             return _json({"ddl": value.ddl, "dml": value.dml, "yml": value.yml})
         case Pool():
@@ -102,4 +105,5 @@ def _plain(item: object) -> object:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return escape_surrogates(text, backslash="\\\\")

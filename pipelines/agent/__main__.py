@@ -17,7 +17,7 @@ from core.model.errors import HeadgateError, InvalidProject, Refused
 from core.model.problems import Problem
 from core.project.model import Environment
 from core.project_files.manifest import MANIFEST_PATH, Manifest, read_manifest
-from core.text.escaping import escape_control_characters
+from core.text.escaping import escape_control_characters, escape_surrogates
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.requests.policy_enforcement import record_first
@@ -58,6 +58,7 @@ def main() -> int:
 def _serve(folder: Path, name: str) -> int:
     manifest, environment = _declared(folder, name)
     data = str((folder / environment.data).resolve())
+    _refuse_undecodable(str(folder), data, *map(os.environ.get, ("HEADGATE_HOME", "XDG_STATE_HOME", "HOME")))
     _refuse_escapes(data)
     places = environment_paths(
         os.environ, os.getuid(), project=manifest.name, project_id=manifest.id, environment=environment.name
@@ -106,6 +107,13 @@ def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
         first = problems[0].summary if problems else f"there is no environment {name!r} in headgate.yml"
         raise InvalidProject(first, remedy="correct headgate.yml")
     return manifest, environment
+
+
+def _refuse_undecodable(*paths: str | None) -> None:
+    """Refuse paths that are not UTF-8: ledger, Spark and JSON hold no other."""
+    for path in paths:
+        if path and (shown := escape_surrogates(path)) != path:
+            raise InvalidProject(f"{shown} is not UTF-8", remedy="rename it, or use another folder")
 
 
 def _refuse_escapes(data: str) -> None:

@@ -1,5 +1,6 @@
 """Every row comes back from the ledger as it went in, to the writer and to a reader."""
 
+import os
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from ledger_rows import create_run, run_row, sample_row
 
 from core.model.names import TableName
 from state.ledger import Ledger, LedgerReader
+from state.row_mapping import sqlite_value
 from state.row_types import (
     AuditRow,
     CommandRow,
@@ -141,3 +143,16 @@ def test_facts_come_back_whole(ledger: Ledger, path: Path, facts: EnvironmentRow
     )  # fmt: skip
     with LedgerReader(path) as reader:
         assert reader.facts() == after
+
+
+def test_a_name_that_is_not_utf_8_is_stored_written_out(ledger: Ledger) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    event = EventRow(0, 1.0, "a", 1, "state", f"{name} is gone", f"open {name}", f"gone {name}")
+    for _ in range(2):
+        ledger.add_event(event)
+    (stored,) = ledger.events()
+    assert (stored.summary, stored.detail, stored.count) == (r"caf\xe9 is gone", r"open caf\xe9", 2)
+    ledger.add_audit(AuditRow(0, 1.0, name, "stop", f"{name} 😀", outcome="done"))
+    assert (ledger.audits()[0].actor, ledger.audits()[0].subject) == (r"caf\xe9", r"caf\xe9 😀")
+    assert ledger.check_audit().breaks == ()
+    assert sqlite_value({"a": [name]}) == '{"a":["caf\\\\xe9"]}'

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from core.model.errors import HeadgateError
+from core.model.errors import HeadgateError, UsageError
+from core.text.escaping import escape_surrogates
 from tui import VERSION
 from tui.command_line.command_table import SPEC_BY_NAME
 from tui.command_line.context import CommandContext
@@ -73,6 +74,9 @@ def _ended(argv: list[str], voice: CommandOutput) -> int:
 def _run(argv: list[str], voice: CommandOutput) -> int:
     # A shell that runs us in the background may have left SIGINT ignored; Ctrl-C must detach, not be lost.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for word in argv:
+        if (shown := escape_surrogates(word)) != word:
+            raise UsageError(f"the argument {shown} is not UTF-8", remedy="rename what it names, or use another one")
     args = parse_line(argv)
     if args.version is True:
         voice.print([f"headgate {VERSION}"])
@@ -98,7 +102,7 @@ def _unexpected(argv: list[str], voice: CommandOutput) -> int:
     text = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} headgate {VERSION} {argv}\n{traceback.format_exc()}\n"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+        with os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError:
         path = "nowhere: the log cannot be written"

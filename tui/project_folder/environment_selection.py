@@ -8,6 +8,7 @@ from pathlib import Path
 from core.ipc.environment_paths import EnvironmentPaths, environment_paths
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, VersionMismatch
 from core.project.manifest_head import ManifestHead
+from core.text.escaping import escape_surrogates
 from tui.project_folder.manifest_head import PROJECT_FILE, last_manifest_head, read_manifest_head
 
 
@@ -64,6 +65,8 @@ def select_environment(
         known = ", ".join(head.protected_by_name) or "none"
         raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"give --env one of: {known}")
     where = _where(absolute, head, name)
+    data = str(Path(folder, head.data_by_name.get(name, "data")).resolve())
+    refuse_undecodable(f"the data folder of {name}", data)
     return SelectedEnvironment(
         folder=folder,
         project=head.project,
@@ -71,7 +74,7 @@ def select_environment(
         environment=name,
         protected=head.protected_by_name[name] or _is_recorded_protected(where),
         where=where,
-        data=str(Path(folder, head.data_by_name.get(name, "data")).resolve()),
+        data=data,
         broken=broken,
     )
 
@@ -96,7 +99,22 @@ def _is_recorded_protected(where: EnvironmentPaths) -> bool:
 
 
 def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = None) -> str:
-    """Find the project folder: the option, else HEADGATE_PROJECT, else the nearest headgate.yml upwards."""
+    """Find the project folder: the option, else HEADGATE_PROJECT, else the nearest headgate.yml upwards.
+
+    Raises UsageError where there is none, or its path is not UTF-8: ledger, Spark and JSON hold no other.
+    """
+    folder = _nearest_folder(environ, cwd, project)
+    refuse_undecodable("the project folder", folder)
+    return folder
+
+
+def refuse_undecodable(what: str, path: str) -> None:
+    """Raise UsageError for a path with bytes that are not UTF-8."""
+    if (shown := escape_surrogates(path)) != path:
+        raise UsageError(f"{what} {shown} is not UTF-8", remedy="rename it, or use another one")
+
+
+def _nearest_folder(environ: Mapping[str, str], cwd: str, project: str | None) -> str:
     named = project or environ.get("HEADGATE_PROJECT")
     if named:
         folder = Path(cwd, named).resolve()
@@ -116,11 +134,16 @@ def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = N
 
 
 def absolute_environ(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
-    """Return the environment variables with HEADGATE_HOME and XDG_STATE_HOME made absolute: children run in `/`."""
+    """Return the environment variables with HEADGATE_HOME and XDG_STATE_HOME made absolute: children run in `/`.
+
+    Raises UsageError for a folder of ours whose path is not UTF-8.
+    """
     changed = dict(environ)
     for name in ("HEADGATE_HOME", "XDG_STATE_HOME"):
         if changed.get(name):
             changed[name] = str(Path(cwd, changed[name]).expanduser().resolve())
+    for name in ("HEADGATE_HOME",) if changed.get("HEADGATE_HOME") else ("XDG_STATE_HOME", "XDG_CACHE_HOME", "HOME"):
+        refuse_undecodable(name, changed.get(name, ""))
     return changed
 
 

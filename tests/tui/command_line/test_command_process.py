@@ -171,3 +171,14 @@ def test_outside_of_a_project_the_remedy_names_the_demo(
     monkeypatch.delenv("HEADGATE_PROJECT", raising=False)
     assert exit_codes.run_command_line(["ls"]) == 2
     assert "headgate demo" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [("stop", "caf\udce9"), ("ls", "--json", "--project", "/srv/caf\udce9"), ("caf\udce9",)]
+)
+def test_an_argument_that_is_not_utf_8_is_refused_in_one_sentence(
+    words: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(list(words)) == 2
+    said = "".join(capfd.readouterr())
+    assert "caf\\xe9 is not UTF-8" in said.replace("\\\\", "\\") and "unexpectedly" not in said

@@ -1,5 +1,6 @@
 """Which project and environment is meant, whatever form of YAML says so."""
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -60,3 +61,28 @@ def test_an_environment_that_is_not_declared_is_usage(folder: Path) -> None:
 
 def test_a_relative_home_means_the_same_for_a_child_in_another_folder(folder: Path) -> None:
     assert absolute_environ({"HEADGATE_HOME": "../home"}, str(folder))["HEADGATE_HOME"] == str(folder.parent / "home")
+
+
+NOT_UTF_8 = os.fsdecode(b"caf\xe9")
+
+
+def test_a_project_folder_whose_name_is_not_utf_8_is_refused_with_its_bytes(folder: Path) -> None:
+    theirs = folder.rename(folder.with_name(NOT_UTF_8))
+    for found in ({}, {"HEADGATE_PROJECT": str(theirs)}):
+        with pytest.raises(UsageError, match=r"the project folder .*/caf\\xe9 is not UTF-8"):
+            find_folder(found, str(theirs))
+
+
+def test_a_data_folder_that_leads_to_a_name_that_is_not_utf_8_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / NOT_UTF_8).mkdir()
+    (folder / "data").symlink_to(tmp_path / NOT_UTF_8)
+    with pytest.raises(UsageError, match=r"the data folder of dev .*/caf\\xe9 is not UTF-8"):
+        select_environment({}, str(folder), environment="dev")
+
+
+@pytest.mark.parametrize("name", ["HEADGATE_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "HOME"])
+def test_a_home_whose_name_is_not_utf_8_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=rf"{name} /srv/caf\\xe9 is not UTF-8"):
+        absolute_environ({name: f"/srv/{NOT_UTF_8}"}, "/")
+    with_a_home = {"HEADGATE_HOME": "/srv", "HOME": f"/srv/{NOT_UTF_8}"}
+    assert absolute_environ(with_a_home, "/") == with_a_home
