@@ -4,6 +4,7 @@ Nothing is started in doubt. An operator settles it with `headgate adopt`; stops
 """
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -44,6 +45,8 @@ class WorldIdentity:
         self._in_reach = False
         self._doubt = ""
         self._recorded = facts.doubt
+        self._looking = threading.Lock()
+        """An adoption changes ledger and mark, and a look compares them: one of the two at a time."""
 
     def refuse_doubt(self) -> None:
         """Raise Refused where something must be adopted first, and Busy as long as nobody could compare."""
@@ -59,8 +62,28 @@ class WorldIdentity:
 
     def keep(self) -> None:
         """Compare, and count on where nothing is in doubt; raises TryAgain where the data folder is out of reach."""
-        if self._doubt:
-            return
+        with self._looking:
+            if not self._doubt:
+                self._keep()
+
+    def adopt(self, take_over: Callable[[int], object]) -> int:
+        """Take this world for the ledger's from now on: a new epoch, in the ledger and then in the mark.
+
+        `take_over` is called with the epoch before: what ends in the middle is in doubt again.
+        """
+        with self._looking:
+            found = read_mark(self._data)
+            count = max(self._next.count, found.count if found else 0) + 1
+            self._next = replace(self._next, epoch=max(self._next.epoch, found.epoch if found else 0) + 1, count=count)
+            # Meanwhile owner files of two epochs lie side by side, and nothing may be started on either.
+            self._doubt = self._doubt or "it is being adopted"
+            take_over(self._next.epoch)
+            self._ledger.adopt(epoch=self._next.epoch, mark=count)
+            write_mark(self._data, self._next)
+            self._written, self._in_reach, self._doubt, self._recorded = self._next, True, "", ""
+            return self._next.epoch
+
+    def _keep(self) -> None:
         try:
             found = read_mark(self._data)
             if found is None and self._written is not None:
@@ -77,22 +100,6 @@ class WorldIdentity:
         if not self._doubt:
             self._count_on(found)
             self._in_reach = True
-
-    def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Take this world for the ledger's from now on: a new epoch, in the ledger and then in the mark.
-
-        `take_over` is called with the epoch before: what ends in the middle is in doubt again.
-        """
-        found = read_mark(self._data)
-        count = max(self._next.count, found.count if found else 0) + 1
-        self._next = replace(self._next, epoch=max(self._next.epoch, found.epoch if found else 0) + 1, count=count)
-        # Meanwhile owner files of two epochs lie side by side, and nothing may be started on either.
-        self._doubt = self._doubt or "it is being adopted"
-        take_over(self._next.epoch)
-        self._ledger.adopt(epoch=self._next.epoch, mark=count)
-        write_mark(self._data, self._next)
-        self._written, self._in_reach, self._doubt, self._recorded = self._next, True, "", ""
-        return self._next.epoch
 
     def _compared(self, found: WorldMark | None) -> str:
         """Explain in what this is another world; a move of machine that the policy allows is none, and an event."""

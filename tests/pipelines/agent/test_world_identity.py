@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane
+from agent_world import fast_lane, in_a_thread
 from ledger_rows import create_run, deployment_row, environment_row, run_row
 
 from core.model.errors import Busy, ConfirmationNeeded, Refused, TryAgain
@@ -21,6 +22,7 @@ from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.policy.model import Policy
 from core.ports.spark import QueryStart
+from pipelines.agent import world_identity
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import start
 from pipelines.agent.reconciler import Reconciler
@@ -201,6 +203,29 @@ def test_a_data_folder_out_of_reach_is_no_doubt_and_nothing_starts_meanwhile(pla
         (place.data / "away").rename(place.data / MARK_FILE)
         identity.keep()
         identity.refuse_doubt()
+
+
+def test_an_adoption_beside_a_look_at_the_mark_leaves_no_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, adopting = Place(tmp_path), list[threading.Thread]()
+    assert place.serve() == ""
+    with create_or_open(place.home / "ledger.db", environment_row(ledger_id="ledger")) as ledger:
+        identity = place.identity(ledger)
+        identity.keep()
+
+        def adopted_meanwhile(data: str) -> WorldMark | None:
+            found = read_mark(data)
+            if not adopting:
+                adopting.append(in_a_thread(lambda: identity.adopt(lambda epoch: None)))
+                # It ends here, or waits for the look that it came into.
+                adopting[0].join(1)
+            return found
+
+        monkeypatch.setattr(world_identity, "read_mark", adopted_meanwhile)
+        identity.keep()
+        adopting[0].join(30)
+        identity.keep()
+        assert (identity.doubt, ledger.facts().doubt, ledger.facts().epoch) == ("", "", 2)
+        assert [event.summary for event in ledger.events() if event.kind == "world"] == []
 
 
 @pytest.mark.parametrize("field", ["ledger", "epoch", "machine", "home", "count"])
