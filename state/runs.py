@@ -91,6 +91,28 @@ class RunWrites(RunReads, LedgerWrites):
             )
             assert done.rowcount == 1, f"run {run_id} is not in the ledger"
 
+    def advance_run(
+        self, run_id: str, *, was: str, state: str, ended_at: float | None, steps: Iterable[StepRow]
+    ) -> bool:
+        """Write where a run and some of its steps stand, all or nothing; False, and nothing, where its state is not
+        `was` any more: somebody else has ended it, or has had it retried.
+
+        A run that opens again holds its tables again, Refused where one is taken.
+        """
+        with self._transaction() as connection:
+            if connection.execute("SELECT state FROM run WHERE id = ?", (run_id,)).fetchone() != (was,):
+                return False
+            if state != was:
+                if ended_at is None:
+                    _hold_again(connection, run_id)
+                connection.execute(
+                    "UPDATE run SET state = ?, ended_at = ?, acknowledged_by = '' WHERE id = ?",
+                    (state, ended_at, run_id),
+                )
+            for step in steps:
+                _put_step(connection, run_id, step)
+            return True
+
     def acknowledge_run(self, run_id: str, by: str) -> None:
         """Record who has seen that a run failed; the first who has stays."""
         with self._transaction() as connection:
@@ -129,8 +151,7 @@ class RunWrites(RunReads, LedgerWrites):
     def put_step(self, run_id: str, step: StepRow) -> None:
         """Write a step whole, but for what was predicted of it."""
         with self._transaction() as connection:
-            values = values_by_column(step, without=("predicted_low_s", "predicted_high_s"))
-            upsert(connection, "step", {"run_id": run_id, **values}, key=("run_id", "n"))
+            _put_step(connection, run_id, step)
 
 
 def insert_run(
@@ -151,6 +172,11 @@ def insert_run(
         connection.execute("INSERT OR IGNORE INTO run_table VALUES (?, ?, ?)", (run.id, table, only_reads))
     for step in run.steps:
         upsert(connection, "step", {"run_id": run.id, **values_by_column(step)}, key=("run_id", "n"))
+
+
+def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> None:
+    values = values_by_column(step, without=("predicted_low_s", "predicted_high_s"))
+    upsert(connection, "step", {"run_id": run_id, **values}, key=("run_id", "n"))
 
 
 def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:

@@ -179,10 +179,35 @@ class Agent:
             self.world.stopped.clear()
         while True:
             run, intents = advance_run(self._run, evidence)
+            if run.state is RunState.CANCELLED:
+                self._undo(run)
             self._put(run)
             evidence = [said for intent in intents if (said := self._answer(intent)) is not None]
             if run.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED):
                 return run.state
+
+    def _undo(self, run: Run) -> None:
+        """Put back what a cancelled run has begun and the ledger does not have, as `undo_cancelled` does."""
+        world = self.world
+        cut_off = [p.step for p in run.steps if p.tries and p.state is StepState.CANCELLED]
+        for step in reversed(cut_off):
+            version, row = (step.table, step.version), world.ledger.get((step.table, step.version))
+            if step.do is StepKind.TOMBSTONE and row is not None and not row.deleted:
+                if version in world.trash:
+                    world.checkpoints[version] = world.trash.pop(version)
+                world.catalog.add(version)
+            elif step.do is StepKind.RESTORE and row is not None and row.deleted:
+                world.catalog.discard(version)
+                if version in world.checkpoints:
+                    world.trash[version] = world.checkpoints.pop(version)
+        moved = {table for step in cut_off if step.do is StepKind.SWAP for table in (step.tables or (step.table,))}
+        moved |= {p.step.table for p in run.steps if p.step.do is StepKind.UNPOINT and p.tries}
+        serving = {table: version for (table, version), row in world.ledger.items() if row.active and not row.deleted}
+        for table in sorted(moved):
+            if table in serving:
+                world.pointers[table] = serving[table]
+            else:
+                world.pointers.pop(table, None)
 
     def passes(self) -> None:
         """Pass a point between two changes."""
@@ -214,10 +239,14 @@ class Agent:
 
     def abort(self, versions: tuple[tuple[str, int], ...]) -> None:
         """Stop what the run started beside what serves."""
-        for table, version in reversed(versions):
-            row = self.world.ledger.get((T(table), version))
-            if row is not None and not row.active:
-                self._end((T(table), version))
+        for key in ((T(table), version) for table, version in reversed(versions)):
+            row = self.world.ledger.get(key)
+            if row is None or row.active or row.deleted:
+                continue
+            if self._running_readers(key):
+                self.world.update(key, stops_at=1.0)
+            else:
+                self._end(key)
 
     def perform(self, step: Step) -> RunEvidence:
         """Do one step."""

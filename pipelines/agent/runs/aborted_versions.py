@@ -8,6 +8,7 @@ from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import mark_stopped, stop
+from pipelines.agent.runs.open_run import running_readers
 from state.row_types import Deployment, RunRow
 
 log = logging.getLogger(__name__)
@@ -18,12 +19,24 @@ Versions = tuple[tuple[str, int], ...]
 
 
 def give_up(world: AgentContext, versions: Versions) -> tuple[Deployment, ...]:
-    """Record that versions which do not serve are wanted stopped; returns them, those that read others first."""
-    found = [world.ledger.deployment(TableName(table), version) for table, version in reversed(versions)]
-    beside = tuple(deployment for deployment in found if deployment is not None and not deployment.active)
-    for deployment in beside:
-        world.ledger.update_deployment(deployment.table, deployment.version, wanted=WantedState.STOPPED)
-    return beside
+    """Record that versions which do not serve are wanted stopped; returns them, those that read others first.
+
+    One that anything else reads by now runs on, as after a release, until nothing reads it.
+    """
+    given_up = []
+    for table, version in reversed(versions):
+        key = (TableName(table), version)
+        with world.locks.holding(key, by="a cancel"):
+            found = world.ledger.deployment(*key)
+            if found is None or found.active or found.deleted:
+                continue
+            if readers := running_readers(world, *key):
+                world.ledger.update_deployment(*key, stops_at=world.clock())
+                world.event("state", f"runs on after a cancel: {readers} reads it", about=key)
+                continue
+            world.ledger.update_deployment(*key, wanted=WantedState.STOPPED)
+            given_up.append(found)
+    return tuple(given_up)
 
 
 def stop_failed(world: AgentContext, row: RunRow) -> None:

@@ -25,6 +25,19 @@ def overtaken(world: AgentContext, node: PlanNode) -> str:
     return query_name(node.table, serving.version)
 
 
+def running_readers(world: AgentContext, table: TableName, version: int) -> str:
+    """Return the versions that are wanted running and read a version, in words; empty where none does."""
+    return ", ".join(
+        sorted(
+            query_name(d.table, d.version)
+            for d in world.ledger.deployments()
+            if d.wanted == WantedState.RUNNING
+            and (d.table, d.version) != (table, version)
+            and any(b.parent == table and b.version == version for b in d.bindings)
+        )
+    )
+
+
 class OpenRun:
     """A run whose steps are performed."""
 
@@ -109,15 +122,7 @@ class OpenRun:
 
     def running_readers(self, step: Step) -> str:
         """Return the versions that are wanted running and read the step's version, in words; empty where none does."""
-        return ", ".join(
-            sorted(
-                query_name(d.table, d.version)
-                for d in self.world.ledger.deployments()
-                if d.wanted == WantedState.RUNNING
-                and (d.table, d.version) != (step.table, step.version)
-                and any(b.parent == step.table and b.version == step.version for b in d.bindings)
-            )
-        )
+        return running_readers(self.world, step.table, step.version)
 
     def folder_note(self, built: Deployment) -> dict[str, Any]:
         """Return what lies beside each table and checkpoint, so that a restart or an adoption needs no catalog."""

@@ -12,6 +12,7 @@ from core.run.model import StepState
 from core.run.state_machine import GateOpened, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.registry_records import keep_record, serve
+from pipelines.agent.runs.cancelled_effects import lead_to_serving
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.open_run import OpenRun, overtaken
 from pipelines.agent.runs.opened_tickets import tickets_of
@@ -68,17 +69,31 @@ def has_swapped(run: OpenRun, step: Step) -> bool:
     return all(each is not None and each.active and each.served_by == run.id for each in found)
 
 
+def leave(run: OpenRun, step: Step) -> None:
+    """Leave a swap that does not go on for now: what it has moved leads to what serves by the ledger again.
+
+    One whose pool is away is left to the reconciler.
+    """
+    if _has_begun(run, step):
+        lead_to_serving(run.world, run.id, (table for table, _ in run.versions(step)))
+        run.half_moved[step.n] = False
+
+
 def _put_back_moved(run: OpenRun, step: Step) -> None:
     """Put back what was moved by a swap that was cut off and does not go on for now: by a kill, or a silent pool."""
-    world, row = run.world, run.world.ledger.run(run.id)
-    tries = next((found.tries for found in row.steps if found.n == step.n), 0) if row else 0
-    if not run.half_moved.setdefault(step.n, tries > 1):
+    if not _has_begun(run, step):
         return
-    tables = {table for table, _ in run.versions(step)}
+    world, tables = run.world, {table for table, _ in run.versions(step)}
     put_back(world, tables)
     serving = {d.table: d.version for d in world.ledger.deployments() if d.active and d.table in tables}
     world.ledger.put_served(serve(world, serving, run.id))
     run.half_moved[step.n] = False
+
+
+def _has_begun(run: OpenRun, step: Step) -> bool:
+    row = run.world.ledger.run(run.id)
+    tries = next((found.tries for found in row.steps if found.n == step.n), 0) if row else 0
+    return run.half_moved.setdefault(step.n, tries > 1)
 
 
 def _served(run: OpenRun, targets: list[tuple[TableName, int]]) -> int:

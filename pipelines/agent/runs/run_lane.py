@@ -4,13 +4,13 @@ import json
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from core.model.actions import StepKind
-from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, UsageError
+from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain, UsageError
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
 from core.plan.model import Plan, Step
@@ -24,6 +24,7 @@ from core.run.state_machine import (
     PollGate,
     RunEvidence,
     StepFailed,
+    StepPutOff,
     advance_run,
     is_early,
     recover_run,
@@ -37,12 +38,16 @@ from core.run.stopped_tables import (
 from core.text.wording import without_numbers
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.aborted_versions import abort, give_up, stop_failed
-from pipelines.agent.runs.pointer_moves import put_back
+from pipelines.agent.runs.cancelled_effects import undo_cancelled
 from pipelines.agent.runs.step_executor import StepExecutor
 from pipelines.agent.runs.unreadable_run import end_unreadable
 from state.row_types import RunRow, StepRow
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_ENDED = (RunState.DONE, RunState.FAILED, RunState.CANCELLED)
 
 POLL_S = 1.0
 """Between two looks at the gates of a run."""
@@ -84,9 +89,13 @@ class RunLane:
 
     def _drive(self, run_id: str, words: "queue.Queue[OperatorControl]") -> None:
         try:
-            self._drive_or_end(run_id, words)
-        except HeadgateError as error:
-            log.error("run %s ended early: %s", run_id, error.summary)
+            while not self._world.stopping.is_set():
+                try:
+                    self._drive_or_end(run_id, words)
+                    break
+                except TryAgain as error:
+                    log.warning("run %s waits: %s", run_id, error.summary)
+                    self._world.stopping.wait(POLL_S)
         except Exception:
             log.exception("run %s ended early", run_id)
         finally:
@@ -100,7 +109,9 @@ class RunLane:
         """Drive a run; one that this version cannot execute is ended: a thread each second would end it never."""
         row = self._world.ledger.run(run_id)
         if row is None:
-            raise LedgerUnavailable(f"run {run_id} is not in the ledger")
+            log.error("run %s is not in the ledger", run_id)
+            take(words, len(waiting(words)))
+            return
         try:
             RunDriver(self._world, row, words).drive()
         except LedgerUnavailable:
@@ -108,8 +119,9 @@ class RunLane:
         except Exception as error:
             why = error.summary if isinstance(error, HeadgateError) else f"unexpectedly ({type(error).__name__})"
             log.error("run %s cannot be executed", run_id, exc_info=error)
-            row = self._world.ledger.run(run_id) or row
-            end_unreadable(self._world, row, f"the agent cannot execute this run: {why}", heard(words))
+            heard = waiting(words)
+            end_unreadable(self._world, row, f"the agent cannot execute this run: {why}", heard)
+            take(words, len(heard))
 
 
 class RunDriver:
@@ -126,9 +138,10 @@ class RunDriver:
         self._plan: Plan = plan_from_json(json.loads(found.body))
         self._executor = StepExecutor(world, self._plan, row.id)
         self._run = run_of(row, self._plan)
-        self._rows = {step.n: step for step in row.steps}
-        self._early: list[OperatorControl] = []
+        self._early: tuple[OperatorControl, ...] = ()
         """Words that wait for a step to be begun again."""
+        self._has_ended = False
+        """Whether this driver has ended the run, and nobody was told yet."""
 
     def drive(self) -> None:
         try:
@@ -139,20 +152,23 @@ class RunDriver:
     def _drive(self) -> None:
         self._put(recover_run(self._with_recorded_swaps()))
         evidence: list[RunEvidence] = []
-        while not self._world.stopping.is_set():
-            words = self._heard()
+        while not self._world.stopping.is_set() and self._goes_on():
+            heard = waiting(self._words)
+            words = self._ready(heard)
             if any(word.act == "retry" for word in words):
                 self._retrying(partial(stop_failed, self._world, self._row))
-            evidence.extend(words)
-            run, intents = advance_run(self._run, evidence)
+            run, intents = advance_run(self._run, [*evidence, *words])
             self._tell_refused(run, words)
-            for intent in intents:
-                if isinstance(intent, AbortVersions):
-                    # Before the run is closed: an agent that dies in between leaves them to the reconciler.
-                    self._retrying(partial(give_up, self._world, intent.versions))
-            if run.state is RunState.CANCELLED:
-                self._put_pointers_back(run)
-            self._put(run)
+            if run.state is RunState.CANCELLED and self._run.state is not RunState.CANCELLED:
+                # Before the run is closed: an agent that dies in between leaves them to the reconciler.
+                for intent in intents:
+                    if isinstance(intent, AbortVersions):
+                        self._retrying(partial(give_up, self._world, intent.versions))
+                self._retrying(partial(undo_cancelled, self._world, run))
+            if not self._put(run):
+                continue
+            take(self._words, len(heard))
+            self._early = tuple(word for word in (*self._early, *heard) if word not in words)
             self._executor.end_waits({p.step.n for p in run.steps if p.state is StepState.GATE})
             evidence = []
             for intent in intents:
@@ -165,11 +181,31 @@ class RunDriver:
                         abort(self._world, self._run.id, versions)
                     case _:
                         assert_never(intent)
-            if self._run.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED) and self._words.empty():
+            if self._run.state in _ENDED and self._words.empty():
                 self._close()
                 return
             if not any(isinstance(intent, PerformStep) for intent in intents):
                 self._wait()
+
+    def _goes_on(self) -> bool:
+        """Return whether the ledger still lets the run go on; what it has of a run that somebody had retried is taken.
+
+        An adoption ends a run whose tables have gone on without it.
+        """
+        row = self._read()
+        if row.state != self._row.state:
+            if row.ended_at is not None:
+                log.warning("run %s was ended meanwhile: it is %s", row.id, row.state)
+                return False
+            # A retry that was journalled before its word is heard: nothing that this driver began is under way.
+            self._run, self._has_ended = run_of(row, self._plan), False
+        self._row = row
+        return True
+
+    def _read(self) -> RunRow:
+        found = self._retrying(lambda: self._world.ledger.run(self._row.id))
+        assert found is not None, "a run is forgotten long after it has ended"
+        return found
 
     def _with_recorded_swaps(self) -> Run:
         """Return the run with the swaps done that the ledger has: a cancel that is heard first would call them none."""
@@ -180,13 +216,11 @@ class RunDriver:
                 run = run.put(progress.become(StepState.DONE, found.note))
         return run
 
-    def _heard(self) -> list[OperatorControl]:
-        """Take the words that can be carried out now; the others are kept until they can."""
-        words = [*self._early, *heard(self._words)]
-        self._early = [word for word in words if is_early(self._run, word)]
-        return [word for word in words if word not in self._early]
+    def _ready(self, heard: Sequence[OperatorControl]) -> tuple[OperatorControl, ...]:
+        """Return the words that can be carried out now, in order; the others are kept until they can."""
+        return tuple(word for word in (*self._early, *heard) if not is_early(self._run, word))
 
-    def _tell_refused(self, run: Run, words: list[OperatorControl]) -> None:
+    def _tell_refused(self, run: Run, words: Iterable[OperatorControl]) -> None:
         """Record of each skip that has come too late why nothing was skipped: its asker was told that it was sent."""
         for word in words:
             if word.act == "skip" and (found := run.step(word.n)).state is not StepState.SKIPPED:
@@ -194,43 +228,42 @@ class RunDriver:
                 summary = f"step {word.n} of run {run.id}, {what}, was not skipped: it is {found.state}"
                 self._retrying(partial(self._world.event, "run", summary, detail=f"asked for by {word.by}"))
 
-    def _put_pointers_back(self, run: Run) -> None:
-        """Have pointers lead to what serves where a swap was begun and is cancelled."""
-        begun = (p for p in run.steps if p.step.do is StepKind.SWAP and p.tries and p.state is StepState.CANCELLED)
-        for step in (p.step for p in begun):
-            try:
-                put_back(self._world, step.tables or (step.table,))
-            except HeadgateError as error:
-                self._world.adrift.update(step.tables or (step.table,))
-                log.warning("pointers of a cancelled run are where its swap left them: %s", error.summary)
-                summary = f"pointers that the cancelled run {run.id} has moved could not be moved back yet"
-                self._retrying(partial(self._world.event, "run", summary, detail=error.summary))
-
     def _wait(self) -> None:
         """Wait for the next look at the gates, or for an operator's word, whichever is first."""
-        try:
-            self._words.put(self._words.get(timeout=POLL_S))
-        except queue.Empty:
-            return
+        with self._words.not_empty:
+            if not self._words.queue:
+                self._words.not_empty.wait(POLL_S)
 
     def _perform(self, step: Step) -> RunEvidence:
-        """Perform a step; while the pool cannot be reached, wait and try again, within a bound."""
-        until, said = self._world.monotonic() + POOL_WAIT_S, ""
+        """Perform a step; while the pool cannot be reached, wait and try again, within a bound.
+
+        A pause or a cancel is heard before each try: then the step waits again. The ledger is waited for longer,
+        because a step that fails is recorded as well; what could not be recorded is tried once more by then.
+        """
+        until, said, last = self._world.monotonic() + POOL_WAIT_S, "", False
         while True:
+            if self._world.stopping.is_set():
+                return StepPutOff(step.n, said)
+            if any(word.act in ("pause", "cancel") for word in waiting(self._words)):
+                self._retrying(partial(self._executor.leave, step))
+                return StepPutOff(step.n, f"not done yet: {said}" if said else "")
             try:
                 self._world.faults.pass_by(f"effect {step.n} {step.do}")
                 evidence = self._executor.perform(step)
                 self._world.faults.pass_by(f"evidence {step.n} {step.do}")
                 return evidence
             except (PoolUnreachable, LedgerUnavailable, Busy) as error:
-                if self._world.monotonic() > until or self._cancelled():
-                    if step.do is StepKind.SWAP:
-                        self._world.adrift.update(step.tables or (step.table,))
+                if last:
+                    self._retrying(partial(self._executor.leave, step))
                     return StepFailed(step.n, error.summary)
                 if (news := without_numbers(error.summary)) != said:
                     log.info("step %s waits: %s", step.n, error.summary)
                 said = news
-                self._world.stopping.wait(POLL_S)
+                if self._world.monotonic() > until:
+                    self._retrying(lambda: self._world.ledger.heartbeat(self._world.clock()))
+                    last = True
+                else:
+                    self._world.stopping.wait(POLL_S)
             except Exception as error:
                 return _unforeseen(step, error)
 
@@ -243,36 +276,45 @@ class RunDriver:
         except Exception as error:
             return _unforeseen(step, error)
 
-    def _cancelled(self) -> bool:
-        words = heard(self._words)
-        for word in words:
-            self._words.put(word)
-        return any(word.act == "cancel" for word in words) or self._world.stopping.is_set()
+    def _put(self, run: Run) -> bool:
+        """Write every step that changed, before anything is done about it; waits while the ledger cannot take it.
 
-    def _put(self, run: Run) -> None:
-        """Write every step that changed, before anything is done about it; waits while the ledger cannot take it."""
-        changed = [p for p in run.steps if _differs(p, self._rows.get(p.step.n))]
-        for progress in changed:
-            before = self._rows.get(progress.step.n)
-            moved = before is None or before.state != progress.state.value
-            label = f"{progress.step.n} {progress.step.do} {progress.state}"
-            if moved:
-                self._world.faults.pass_by(f"before {label}")
-            self._write(progress)
-            if moved:
-                self._world.faults.pass_by(f"after {label}")
+        Returns False, and has written nothing, where somebody else has ended the run or had it retried.
+        """
+        before = {step.n: step for step in self._row.steps}
+        changed = [p for p in run.steps if _differs(p, before.get(p.step.n))]
+        rows = [self._row_of(progress, before.get(progress.step.n)) for progress in changed]
+        moved = [
+            f"{row.n} {row.do} {row.state}" for row in rows if row.n not in before or before[row.n].state != row.state
+        ]
+        ended_at = self._row.ended_at
         if run.state.value != self._row.state:
-            ended = self._world.clock() if run.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED) else None
-            self._retrying(lambda: self._world.ledger.put_run_state(run.id, run.state.value, ended_at=ended))
-            self._row = replace(self._row, state=run.state.value, ended_at=ended)
+            ended_at = self._world.clock() if run.state in _ENDED else None
+        for label in moved:
+            self._world.faults.pass_by(f"before {label}")
+        written = True
+        if rows or run.state.value != self._row.state:
+            written = self._retrying(
+                lambda: self._world.ledger.advance_run(
+                    run.id, was=self._row.state, state=run.state.value, ended_at=ended_at, steps=rows
+                )
+            )
+        if not written:
+            return False
+        for label in moved:
+            self._world.faults.pass_by(f"after {label}")
+        if run.state.value != self._row.state:
+            self._has_ended = run.state in _ENDED
+        steps = {**before, **{row.n: row for row in rows}}
+        self._row = replace(self._row, state=run.state.value, ended_at=ended_at, steps=tuple(steps.values()))
         self._run = run
+        return True
 
-    def _write(self, progress: StepProgress) -> None:
-        before = self._rows.get(progress.step.n)
+    def _row_of(self, progress: StepProgress, before: StepRow | None) -> StepRow:
         now = self._world.clock()
         begun = progress.state is StepState.RUNNING
         ended = progress.state not in (StepState.RUNNING, StepState.GATE, StepState.WAITS)
-        row = StepRow(
+        return StepRow(
             n=progress.step.n,
             do=progress.step.do.value,
             table=progress.step.table,
@@ -284,21 +326,21 @@ class RunDriver:
             ended_at=now if ended else None,
             intent_at=now if begun else (before.intent_at if before else None),
         )
-        self._retrying(lambda: self._world.ledger.put_step(self._run.id, row))
-        self._rows[row.n] = row
 
-    def _retrying(self, write: Callable[[], object]) -> None:
+    def _retrying(self, act: Callable[[], T]) -> T:
         while True:
             try:
-                write()
-                return
+                return act()
             except LedgerUnavailable as error:
                 log.warning("the run is waiting for the ledger: %s", error.summary)
                 if self._world.stopping.wait(POLL_S):
                     raise
 
     def _close(self) -> None:
+        """Tell the end of a run, once for each time that it ends: a word that changes nothing ends it no more."""
         self._tell_refused(self._run, self._early)
+        if not self._has_ended:
+            return
         failed = [p for p in self._run.steps if p.state is StepState.FAILED]
         summary = f"run {self._run.id} {self._run.state}"
         detail = "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
@@ -319,12 +361,16 @@ class RunDriver:
         return "; ".join(words for words in (rests, left_running_words(left_running(every, replaced))) if words)
 
 
-def heard(words: "queue.Queue[OperatorControl]") -> list[OperatorControl]:
-    """Take the words of operators that wait for a run."""
-    taken: list[OperatorControl] = []
-    while not words.empty():
-        taken.append(words.get())
-    return taken
+def waiting(words: "queue.Queue[OperatorControl]") -> tuple[OperatorControl, ...]:
+    """Return the words of operators that wait for a run, in order; they stay until they are carried out."""
+    with words.mutex:
+        return tuple(words.queue)
+
+
+def take(words: "queue.Queue[OperatorControl]", count: int) -> None:
+    """Take the first words away, which were carried out."""
+    for _ in range(count):
+        words.get()
 
 
 def run_of(row: RunRow, plan: Plan) -> Run:

@@ -6,7 +6,7 @@ from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.names import TableName, query_name
 from core.plan.model import Plan, Step
-from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
+from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed, StepPutOff
 from pipelines.agent.context import AgentContext
 from pipelines.agent.full_disks import with_disk
 from pipelines.agent.runs import (
@@ -68,6 +68,10 @@ class StepExecutor:
         try:
             self._world.identity.refuse_doubt()
             with self._world.locks.holding(*self._run.versions(step), by=f"run {self._run.id}", wait_s=0):
+                # Whoever ends a run holds its versions: nothing is done for one that has ended.
+                row = self._world.ledger.run(self._run.id)
+                if row is not None and row.ended_at is not None:
+                    return StepPutOff(step.n, f"the run is {row.state}")
                 return self._perform(step)
         except (PoolUnreachable, LedgerUnavailable, Busy):
             raise
@@ -76,6 +80,11 @@ class StepExecutor:
 
     def _perform(self, step: Step) -> RunEvidence:
         return self._open_gate(step) if step.do is StepKind.CATCH_UP else _EFFECTS[step.do](self._run, step)
+
+    def leave(self, step: Step) -> None:
+        """Leave a step whose effect could not be reached: what a swap may have moved goes back."""
+        if step.do is StepKind.SWAP:
+            pointer_steps.leave(self._run, step)
 
     def recorded(self, step: Step) -> StepDone | None:
         """Return the evidence of a swap that an agent has recorded and whose step it did not live to end."""
@@ -124,7 +133,7 @@ class StepExecutor:
                 return starting_steps.look_for_proof(self._run, step)
             case StepKind.SWAP | StepKind.SEAM:
                 again = self.perform(step)
-                return GatePolled(step.n, again.note) if isinstance(again, GateOpened) else again
+                return GatePolled(step.n, again.note) if isinstance(again, GateOpened | StepPutOff) else again
             case _:
                 return self._caught_up(step)
 

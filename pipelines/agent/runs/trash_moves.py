@@ -10,8 +10,12 @@ from state.row_types import Deployment
 
 
 def set_aside(world: AgentContext, deployment: Deployment) -> None:
-    """Take a version's table from the catalog, and move its files into the trash until their deadline."""
+    """Take a version's table from the catalog, and move its files into the trash until their deadline.
+
+    The ledger comes last, and is asked first: one that takes nothing leaves all where it is.
+    """
     layout, files = world.layout, world.files
+    world.ledger.heartbeat(world.clock())
     name = layout.catalog_name(deployment.table, deployment.version)
     trash = layout.trash_folder(deployment.table, deployment.version)
     forget(world.pool.connection(), layout, deployment)
@@ -25,6 +29,23 @@ def set_aside(world: AgentContext, deployment: Deployment) -> None:
     checked_now(world)
     drop_after = world.clock() + layout.environment.drop_after_d * 86400
     world.ledger.tombstone(deployment.table, deployment.version, drop_after=drop_after, trash=trash)
+
+
+def back_from_trash(world: AgentContext, deployment: Deployment) -> None:
+    """Undo a `set_aside` that the ledger has not taken; what was not moved stays."""
+    name = world.layout.catalog_name(deployment.table, deployment.version)
+    trash = world.layout.trash_folder(deployment.table, deployment.version)
+    world.files.put_back(_table_in(trash, name), deployment.folder)
+    world.files.put_back(_checkpoint_in(trash, name), deployment.checkpoint)
+    register_again(world, world.pool.connection(), deployment)
+
+
+def back_into_trash(world: AgentContext, deployment: Deployment) -> None:
+    """Undo a `take_out` that the ledger has not taken; what was not moved stays."""
+    name = world.layout.catalog_name(deployment.table, deployment.version)
+    forget(world.pool.connection(), world.layout, deployment)
+    world.files.set_aside(deployment.checkpoint, _checkpoint_in(deployment.trash, name))
+    world.files.set_aside(deployment.folder, _table_in(deployment.trash, name))
 
 
 def take_out(world: AgentContext, deployment: Deployment) -> None:

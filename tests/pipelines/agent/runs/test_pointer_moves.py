@@ -161,7 +161,8 @@ def test_a_cancel_puts_pointers_back_that_a_swap_has_moved(
         else:
             patch.setattr(type(world.ledger), "activate", locked)
         assert lane.drive(world, run_id) == "failed"
-    assert pool.views != BEFORE == serving(world)
+    # A pool that is away is asked again by the cancel; with one that is there a swap that fails leaves nothing moved.
+    assert (pool.views == BEFORE) is (fails == "ledger") and serving(world) == BEFORE
     assert lane.drive(world, run_id, OperatorControl("cancel")) == "cancelled"
     assert pool.views == BEFORE == serving(world)
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]

@@ -1,0 +1,88 @@
+"""A run that somebody else has ended: its thread writes nothing more, and no effect is performed for it."""
+
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import held_elsewhere, in_a_thread, wait_until
+
+from core.model.names import TableName
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.runs.unreadable_run import end_unreadable
+from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, at, ends_told, state_of
+from tests.pipelines.agent.runs.test_run_lane import (
+    deploy,
+    drive,
+    fast_gates,  # noqa: F401  # A fixture of every test here.
+    plan,
+    submit,
+)
+
+WHY = "its tables have gone on without it"
+
+
+def end(world: AgentContext, run_id: str) -> None:
+    row = world.ledger.run(run_id)
+    assert row is not None
+    end_unreadable(world, row, WHY, ())
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["before start running", "effect start", "evidence start", "before catch_up gate", "before swap running",
+     "after swap running", "effect swap"],
+)  # fmt: skip
+def test_a_run_that_was_ended_performs_nothing_more_and_stays_as_it_was_ended(
+    where: str, world: AgentContext, pool: Any
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+    drive(at(world, where, lambda: end(world, run_id)), run_id)
+    row = world.ledger.run(run_id)
+    assert row is not None and (row.state, row.ended_at is not None) == ("failed", True)
+    assert [step.note for step in row.steps if step.state == "failed"] == [WHY]
+    assert pool.views == SERVING
+    assert ends_told(world, run_id) == (1, 1)
+
+
+def test_a_run_that_was_ended_while_it_waits_for_the_pool_does_not_swap_once_it_is_back(
+    world: AgentContext, pool: Any
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+    lane = RunLane(at(world, "after swap running", lambda: setattr(pool, "reachable", False)))
+    lane.drive(run_id)
+    wait_until(lambda: not pool.reachable)
+    end(world, run_id)
+    pool.reachable = True
+    wait_until(lambda: not lane._words)
+    assert (state_of(world, run_id), pool.views) == ("failed", SERVING)
+
+
+def test_a_run_that_was_ended_can_be_cancelled_by_the_word_that_came_meanwhile(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+
+    def end_and_tell() -> None:
+        end(world, run_id)
+        lane.tell(run_id, OperatorControl("cancel"))
+
+    lane = RunLane(at(world, "before swap running", end_and_tell))
+    lane.drive(run_id)
+    wait_until(lambda: state_of(world, run_id) == "cancelled")
+    wait_until(lambda: not lane._words)
+    assert (sorted(pool.running), pool.views) == (["a@v1", "b@v1", "c@v1"], SERVING)
+
+
+def test_who_ends_a_run_waits_for_the_step_that_is_under_way(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+    with held_elsewhere(world, (TableName("a"), 2)):
+        ending = in_a_thread(lambda: end(world, run_id))
+        # It takes versions in order, and waits at the next one.
+        wait_until(lambda: (TableName("a"), 1) in world.locks.held())
+        assert state_of(world, run_id) == "running"
+    ending.join(30)
+    assert state_of(world, run_id) == "failed"

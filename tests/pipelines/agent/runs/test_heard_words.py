@@ -1,0 +1,156 @@
+"""An operator's word to a run: heard before each effect, in order, and its end is told once."""
+
+import queue
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import wait_until
+
+from core.model.errors import EngineRefused
+from core.model.names import TableName
+from core.plan.request import PlanRequest
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.catch_up_gate import GateReading
+from pipelines.agent.runs.run_lane import RunDriver, RunLane
+from state.row_types import StepRow
+from tests.pipelines.agent.runs.test_run_lane import (
+    EVERYTHING,
+    OpenGate,
+    deploy,
+    drive,
+    fast_gates,  # noqa: F401  # A fixture of every test here.
+    plan,
+    submit,
+    unreadable,
+)
+
+UPPER = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
+REBUILD = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
+SERVING = {"a": "a__v1", "b": "b__v1", "c": "c__v1"}
+
+
+@dataclass
+class ActAt:
+    """Fault points that act once, at the first whose label has such an end or begin."""
+
+    at: str
+    act: Callable[[], object]
+    passed: list[str] = field(default_factory=list)
+
+    def pass_by(self, label: str) -> None:
+        self.passed.append(label)
+        where = " ".join(word for word in label.split() if not word.isdigit())
+        if where == self.at:
+            self.at = ""
+            self.act()
+
+
+def at(world: AgentContext, where: str, act: Callable[[], object]) -> AgentContext:
+    return replace(world, faults=ActAt(where, act))  # type: ignore[arg-type]  # Acts instead of dying.
+
+
+def step_of(world: AgentContext, run_id: str, do: str) -> StepRow:
+    row = world.ledger.run(run_id)
+    assert row is not None
+    return next(step for step in row.steps if step.do == do)
+
+
+def state_of(world: AgentContext, run_id: str) -> str:
+    row = world.ledger.run(run_id)
+    assert row is not None
+    return row.state
+
+
+def ends_told(world: AgentContext, run_id: str) -> tuple[int, int]:
+    """How often events and audit say that a run has ended."""
+    events = [e for e in world.ledger.events() if e.kind == "run" and e.summary.startswith(f"run {run_id} ")]
+    audited = [e for e in world.ledger.audits() if (e.action, e.subject) == ("run", run_id)]
+    return len(events), len(audited)
+
+
+def test_a_pause_holds_while_a_swap_waits_for_the_pool(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+    lane = RunLane(at(world, "after swap running", lambda: setattr(pool, "reachable", False)))
+    lane.drive(run_id)
+    wait_until(lambda: not pool.reachable)
+    lane.tell(run_id, OperatorControl("pause"))
+    wait_until(lambda: state_of(world, run_id) == "paused", 10)
+    assert step_of(world, run_id, "swap").state == "waits"
+    pool.reachable = True
+    lane.tell(run_id, OperatorControl("pause"))
+    wait_until(lambda: all(not words.queue for words in lane._words.values()))
+    assert pool.views == SERVING
+    lane.tell(run_id, OperatorControl("resume"))
+    wait_until(lambda: state_of(world, run_id) == "done")
+    assert pool.views == {"a": "a__v2", "b": "b__v2", "c": "c__v2"}
+
+
+@pytest.mark.parametrize("where", ["before swap running", "after swap running"])
+def test_a_word_that_comes_while_the_ledger_is_written_is_heard_before_the_effect(
+    where: str, world: AgentContext, pool: Any
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+    words: queue.Queue[OperatorControl] = queue.Queue()
+    row = world.ledger.run(run_id)
+    assert row is not None
+    RunDriver(at(world, where, lambda: words.put(OperatorControl("cancel"))), row, words).drive()
+    assert (state_of(world, run_id), pool.views) == ("cancelled", SERVING)
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+def test_words_that_come_while_a_run_looks_at_its_gates_keep_their_order(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
+    lane = RunLane(world)
+
+    def told(gate: OpenGate, *given: Any) -> GateReading:
+        gate.looks += 1
+        for act in ("pause", "resume") if gate.looks == 3 else ():
+            lane.tell(run_id, OperatorControl(act))
+        return GateReading(gate.looks > 5, "lag 0")
+
+    monkeypatch.setattr(OpenGate, "look", told)
+    lane.drive(run_id)
+    wait_until(lambda: state_of(world, run_id) == "done", 10)
+
+
+@pytest.mark.parametrize("word", ["pause", "resume"])
+def test_a_word_that_changes_nothing_tells_no_end_again(word: str, world: AgentContext, pool: Any) -> None:
+    pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    assert drive(world, run_id) == "failed"
+    assert drive(world, run_id, OperatorControl(word)) == "failed"
+    assert ends_told(world, run_id) == (1, 1)
+    assert drive(world, run_id, OperatorControl("retry")) == "failed"
+    assert ends_told(world, run_id) == (2, 2)
+
+
+def test_a_word_to_a_run_that_cannot_be_read_tells_its_end_once(world: AgentContext, pool: Any) -> None:
+    run_id, lane = unreadable(world, pool, "missing")
+    before = ends_told(world, run_id)
+    lane.resume_open()
+    wait_until(lambda: not lane._words)
+    lane.tell(run_id, OperatorControl("pause"))
+    wait_until(lambda: not lane._words)
+    assert ends_told(world, run_id) == (before[0] + 1, before[1] + 1)
+
+
+def test_a_pause_during_the_last_step_does_not_fail_a_run_that_has_finished(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    made = plan(world, UPPER, PlanRequest(tables=(TableName("a"),), rebuild=True))
+    run_id = submit(world, made)
+    words: queue.Queue[OperatorControl] = queue.Queue()
+    row = world.ledger.run(run_id)
+    assert row is not None
+    RunDriver(
+        at(world, f"evidence {row.steps[-1].do}", lambda: words.put(OperatorControl("pause"))), row, words
+    ).drive()
+    assert state_of(world, run_id) == "done"
