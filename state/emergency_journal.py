@@ -1,24 +1,56 @@
-"""The emergency journal: intents that the ledger could not take, one JSON object a line, applied before anything else.
+"""The emergency journal: stops that the ledger could not take, one JSON object a line, applied before anything else.
 
-It never raises: what the disk does not take either is kept in memory until the agent ends.
+It never raises: what the disk does not take either is kept in memory until the agent ends. Its lock is held over no
+ledger: a stop that is to be journalled never waits for those that are being applied. One that is applied twice is
+applied once, by its serial.
 """
 
 import json
+import math
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from core.model.errors import BadName
+from core.model.names import parse_statement_name
 
 
-class Appended(NamedTuple):
-    """What became of an entry."""
+@dataclass(frozen=True, slots=True)
+class JournalledStop:
+    """An operator's stop of tables, or of versions that are named `orders@v2`."""
 
+    serial: int
+    """As in `state.words.Word`."""
+    actor: str
+    at: float
+    names: tuple[str, ...]
+
+    def as_line(self) -> bytes:
+        entry = {"serial": self.serial, "at": self.at, "act": "stop", "by": self.actor, "tables": self.names}
+        return json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @property
+    def said(self) -> tuple[str, tuple[str, ...]]:
+        """Return who stopped what: a repetition says the same."""
+        return self.actor, self.names
+
+
+class Taken(NamedTuple):
+    """What waits in the journal, oldest first."""
+
+    stops: tuple[JournalledStop, ...]
+    unreadable: tuple[bytes, ...]
+    """Lines that are no stops: torn by a power cut, edited by hand, or of an earlier release."""
+
+
+class _Waiting(NamedTuple):
+    serial: int
+    """Of the newest repetition."""
     on_disk: bool
-    """One that is only in memory is lost with this process."""
-    is_new: bool
-    """False where the same waits already, and is taken once for both."""
 
 
 class EmergencyJournal:
@@ -26,55 +58,68 @@ class EmergencyJournal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.unreadable_path = Path(f"{path}.unreadable")
         self._lock = threading.Lock()
-        self._kept: list[dict[str, Any]] = []
+        self._kept: list[JournalledStop] = []
         self._done = 0
-        self._waiting: dict[str, bool] = {}
-        """What waits since the last taking, without its time, and whether it is on disk."""
+        """How many bytes of the file were applied and could not be removed yet."""
+        self._waiting: dict[tuple[str, tuple[str, ...]], _Waiting] = {}
+        """What was appended since the last taking."""
 
-    def append(self, entry: Mapping[str, Any]) -> Appended:
-        """Record an entry.
+    def append(self, stop: JournalledStop, *, after: int) -> bool:
+        """Record a stop; returns whether it is on disk: one that is only in memory is lost with this process.
 
-        What waits already, apart from its time, is not recorded again: a stop that is repeated fills no disk.
+        What waits already is not recorded again, unless something was to run since, by a word with the serial `after`:
+        a stop that is repeated fills no disk.
         """
-        line = json.dumps(dict(entry), ensure_ascii=False, separators=(",", ":")).encode()
-        same = json.dumps({**entry, "at": None}, sort_keys=True)
         with self._lock:
-            if self._waiting.get(same):
-                return Appended(on_disk=True, is_new=False)
-            try:
-                # The line break comes first too: the line before may be torn.
-                self._write(b"\n" + line + b"\n")
-            except OSError:
-                is_new = same not in self._waiting
-                if is_new:
-                    self._kept.append(json.loads(line))
-                self._waiting[same] = False
-                return Appended(on_disk=False, is_new=is_new)
-            self._waiting[same] = True
-            return Appended(on_disk=True, is_new=True)
+            before = self._waiting.get(stop.said)
+            repeats = before is not None and before.serial > after
+            on_disk = bool(repeats and before and before.on_disk)
+            if not on_disk:
+                try:
+                    # The line break comes first too: the line before may be torn.
+                    self._write(b"\n" + stop.as_line() + b"\n")
+                    on_disk = True
+                except OSError:
+                    if not repeats:
+                        self._kept.append(stop)
+            self._waiting[stop.said] = _Waiting(stop.serial, on_disk)
+            return on_disk
 
     def waits(self) -> bool:
-        """Return whether there may be entries to take; cheap enough for every round."""
-        return bool(self._kept) or self._path.exists()
+        """Return whether there may be something to take; cheap enough for every round."""
+        with suppress(OSError):
+            return bool(self._kept) or self._path.stat().st_size > self._done
+        return bool(self._kept)
+
+    def waiting(self) -> Taken:
+        """Return what waits, and leave it there."""
+        with self._lock:
+            return self._read()[0]
 
     @contextmanager
-    def taking(self) -> Iterator[list[dict[str, Any]]]:
-        """Yield all entries, oldest first, and remove them once the block has ended without an exception.
-
-        An append waits for the block. A line torn by a power cut is left out.
-        """
+    def taking(self) -> Iterator[Taken]:
+        """Yield what waits, and remove that once the block has ended without an exception; appends go on meanwhile."""
         with self._lock:
             taken, size = self._read()
-            yield [*taken, *self._kept]
-            self._kept.clear()
-            self._waiting.clear()
-            try:
-                self._path.unlink(missing_ok=True)
-                self._done = 0
-            except OSError:
-                # A disk that has become read-only: what was taken must at least not come a second time.
-                self._done = size
+            kept, waiting, self._waiting = len(self._kept), self._waiting, {}
+        try:
+            yield taken
+        except BaseException:
+            with self._lock:
+                self._waiting = waiting | self._waiting
+            raise
+        with self._lock:
+            del self._kept[:kept]
+            self._remove(size)
+
+    def set_aside(self, lines: tuple[bytes, ...]) -> None:
+        """Keep lines that are no stops beside the journal, as far as the disk takes them."""
+        with suppress(OSError):
+            descriptor = os.open(self.unreadable_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+            with os.fdopen(descriptor, "wb") as file:
+                file.writelines(line + b"\n" for line in lines)
 
     def _write(self, line: bytes) -> None:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o640)
@@ -90,18 +135,56 @@ class EmergencyJournal:
         finally:
             os.close(descriptor)
 
-    def _read(self) -> tuple[list[dict[str, Any]], int]:
+    def _read(self) -> tuple[Taken, int]:
+        """Return what waits, and how long the file is."""
         try:
             content = self._path.read_bytes()
         except OSError:
-            return [], self._done
-        lines = content[self._done :].split(b"\n")
-        return [entry for line in lines if (entry := _entry(line)) is not None], len(content)
+            return Taken(tuple(map(self._repeated, self._kept)), ()), self._done
+        if len(content) < self._done:
+            # Somebody else has cut it.
+            self._done = 0
+        lines = [line for line in content[self._done :].split(b"\n") if line.strip()]
+        found = [(line, _stop(line)) for line in lines]
+        stops = [stop for _, stop in found if stop is not None]
+        unreadable = tuple(line for line, stop in found if stop is None)
+        return Taken(tuple(map(self._repeated, [*stops, *self._kept])), unreadable), len(content)
+
+    def _repeated(self, stop: JournalledStop) -> JournalledStop:
+        """Return a stop with the serial of its newest repetition, which stands nowhere else."""
+        waiting = self._waiting.get(stop.said)
+        return replace(stop, serial=max(stop.serial, waiting.serial)) if waiting else stop
+
+    def _remove(self, size: int) -> None:
+        """Remove what was applied, the first `size` bytes; what was appended meanwhile stays, and is taken next."""
+        try:
+            if self._path.stat().st_size > size:
+                self._done = size
+                return
+            self._path.unlink()
+            self._done = 0
+        except FileNotFoundError:
+            self._done = 0
+        except OSError:
+            # A disk that has become read-only: what was taken need not come a second time.
+            self._done = size
 
 
-def _entry(line: bytes) -> dict[str, Any] | None:
+def _stop(line: bytes) -> JournalledStop | None:
+    """Read a line; None where it is not exactly what `as_line` writes, whoever wrote it."""
     try:
         found = json.loads(line)
-    except ValueError:
+        match found:
+            case {
+                "act": "stop",
+                "serial": int(serial),
+                "at": int(at) | float(at),
+                "by": str(actor),
+                "tables": [*names],
+            }:
+                stop = JournalledStop(serial, actor, float(at), tuple(parse_statement_name(name) for name in names))
+                whole = bool(names) and stop.serial > 0 and math.isfinite(stop.at) and bool(actor.encode())
+                return stop if whole and not isinstance(serial, bool) and stop.names == tuple(names) else None
+    except (BadName, ValueError, AttributeError, OverflowError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return None

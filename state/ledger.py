@@ -32,6 +32,7 @@ from state.sqlite_errors import RESTORE_REMEDY, sqlite_errors_translated
 from state.staged_tables import StagedReads, StagedWrites
 from state.table_statistics import TableStatisticsReads, TableStatisticsWrites
 from state.transactions import insert
+from state.words import WordWrites
 
 FILE_MODE = 0o640
 FOLDER_MODE = 0o2750
@@ -39,6 +40,7 @@ FOLDER_MODE = 0o2750
 
 class Ledger(
     RetentionWrites,
+    WordWrites,
     MeasurementWrites,
     TableStatisticsWrites,
     PlanWrites,

@@ -295,6 +295,15 @@ ALTER TABLE figure ADD COLUMN log_bytes INTEGER;
 
 _LOST = "ALTER TABLE deployment ADD COLUMN lost TEXT NOT NULL DEFAULT '';"
 
+_WORDS = """
+CREATE TABLE word (
+  subject TEXT PRIMARY KEY, wish TEXT NOT NULL, serial INTEGER NOT NULL, actor TEXT NOT NULL, at REAL NOT NULL
+) WITHOUT ROWID;
+INSERT INTO word SELECT "table" || '@v' || version, 'stop', stop_serial, 'an operator', 0
+  FROM deployment WHERE stop_serial > 0;
+ALTER TABLE deployment DROP COLUMN stop_serial;
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -366,6 +375,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _LOST,
     _DELETED_KEYS,
     _PROCESS_UIDS,
+    _WORDS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

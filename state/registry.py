@@ -5,18 +5,18 @@ A deployment is never removed; once deleted it carries `drop_after`, once its fi
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from core.model.names import TableName, split_query
+from core.model.names import TableName
 from core.model.states import MAY_WORK, Fault, State
 from core.observed.deployment import Binding
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement
-from state.table_acts import NOBODY, TableAct, TableActReads, move_serials
-from state.transactions import MAY_RUN, NEWEST_CHANGE, TREND_OF_STATE, LedgerWrites, upsert, while_it_may_run
+from state.table_acts import TableActReads
+from state.transactions import NEWEST_CHANGE, TREND_OF_STATE, LedgerWrites, upsert, while_it_may_run
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
@@ -116,9 +116,6 @@ _CHANGED = f"""{_LINE} WHERE d.id IN (
   SELECT id FROM deployment WHERE changed > ?1 UNION SELECT deployment FROM measurement WHERE changed > ?1)"""
 
 
-_WANTED = "SELECT count(*) FROM deployment WHERE \"table\" = ?1 AND wanted = 'running'"
-
-
 class RegistryReads(TableActReads):
     """Reads of the registry."""
 
@@ -160,7 +157,7 @@ class RegistryReads(TableActReads):
         return dict(self._values('SELECT "table", max(version) FROM taken_version GROUP BY "table"'))
 
     def change_number(self) -> int:
-        """Return the number of the last change, from which a run counts what comes during it."""
+        """Return the number of the last change of a version or a measurement."""
         return int(self._values(NEWEST_CHANGE)[0][0])
 
     def clock_check(self) -> ClockCheck | None:
@@ -284,37 +281,13 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
-    def stop_statements(self, names: Iterable[str], act: TableAct = NOBODY) -> None:
-        """Record an operator's stop, in one transaction: of all versions of a table, or of one that is named `a@v2`.
+    def put_stopped(self, table: TableName, version: int, run_id: str, at: float) -> bool:
+        """Record that a query is gone, by its run id; returns False where the version has another one by now.
 
-        They are wanted stopped. It holds against every run that was open then, until an operator starts the table.
+        Also where it is wanted running: somebody starts it then. What is wanted is never changed by this.
         """
-        with self._registering() as connection:
-            for name in names:
-                table, version = split_query(name) or (TableName(name), None)
-                mine = "NOT external AND drop_after IS NULL AND (?2 IS NULL OR version = ?2)"
-                wanted = connection.execute(f"{_WANTED} AND {mine}", (table, version)).fetchone()
-                move_serials(connection, (table,) if wanted[0] else (), act)
-                connection.execute(
-                    "UPDATE deployment SET wanted = 'stopped', stop_serial = ?3, changed = ?3, state = "
-                    f"CASE WHEN state IN ({MAY_RUN}) THEN 'stopping' ELSE state END "
-                    f'WHERE "table" = ?1 AND {mine}',
-                    (table, version, self._next_change()),
-                )
-
-    def want_running(self, table: TableName, version: int, act: TableAct = NOBODY) -> None:
-        """Record that an operator wants a version running, which ends the stop of its table."""
-        with self._registering() as connection:
-            wanted = connection.execute(f"{_WANTED} AND version = ?2", (table, version)).fetchone()
-            move_serials(connection, () if wanted[0] else (table,), act)
-            change = self._next_change()
-            connection.execute('UPDATE deployment SET stop_serial = 0 WHERE "table" = ?', (table,))
-            connection.execute(
-                "UPDATE deployment SET wanted = 'running', stops_at = CASE WHEN active THEN NULL ELSE stops_at END, "
-                "changed = ? "
-                'WHERE "table" = ? AND version = ?',
-                (change, table, version),
-            )
+        gone = {"state": State.STOPPED, "state_since": at, "query_id": "", "run_id": ""}
+        return self._set_fields(table, version, gone, run_id, where="run_id IN ('', ?) AND wanted = 'stopped'")
 
     def put_served(self, count: int) -> None:
         """Count on, before the record of what serves does."""

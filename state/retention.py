@@ -25,7 +25,7 @@ PLAN_TEXTS_D = 7
 PLANS_D = 30
 """After they have expired, of those without a run; a plan with a run goes with it."""
 VERSIONS_D = 90
-"""After their files were purged."""
+"""After their files were purged; words of operators on what is not there any more, as long after they were said."""
 STAGED_D = 90
 AUDIT_D = 400
 """Until entries leave the ledger for an archive: the last year can be looked at whole."""
@@ -81,6 +81,12 @@ _RULES: tuple[tuple[float, int, str], ...] = (
         _PART,
         'DELETE FROM plan_table WHERE (plan_hash, "table") IN (SELECT plan_hash, "table" FROM plan_table '
         "WHERE plan_hash NOT IN (SELECT hash FROM plan) LIMIT :most)",
+    ),
+    (
+        VERSIONS_D,
+        _PART,
+        "DELETE FROM word WHERE subject IN (SELECT subject FROM word WHERE at < :before AND NOT EXISTS (SELECT 1 FROM "
+        'deployment WHERE subject IN ("table", "table" || \'@v\' || version)) LIMIT :most)',
     ),
     (0, _PART, "DELETE FROM migration_ticket WHERE run_id NOT IN (SELECT id FROM run)"),
     (

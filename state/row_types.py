@@ -283,7 +283,7 @@ class RunRow:
     continued_by: str = ""
     """Id of the run that went on from this one."""
     serial: int = 0
-    """The ledger's change number that it counts from: a stop by an operator with a higher one came during the run."""
+    """Of the word that applied it, or retried it last: a stop with a higher one came during the run."""
     acknowledged_by: str = ""
     """Who has seen that it failed; empty while nobody has."""
     predicted_low_s: float | None = None
@@ -303,7 +303,7 @@ class CommandRow:
     line: str
     """The complete CLI line that does the same."""
     outcome: str
-    """accepted (begun, not proved), done, unchanged, refused or failed."""
+    """accepted (begun, not proved), done, unchanged, partly (some of several statements), refused or failed."""
     detail: str = ""
     ended_at: float | None = None
     took_ms: int | None = None

@@ -10,7 +10,7 @@ from core.observed.step_durations import MeasuredStep, StepDurations, step_durat
 from core.run.model import skipped_note
 from state.row_mapping import Value, values_by_column
 from state.row_types import RunRow, StepRow
-from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
+from state.transactions import LedgerReads, LedgerWrites, upsert
 
 _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"
 
@@ -50,15 +50,6 @@ class RunReads(LedgerReads):
         soaking = 'SELECT "table" FROM deployment WHERE stops_at IS NOT NULL'
         sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
         return tuple(run for (run,) in self._values(sql))
-
-    def stopped_during(self, run_id: str, table: TableName, version: int) -> bool:
-        """Return whether a stop of a version by an operator holds that came after a run began or was retried.
-
-        One that is not there yet is stopped with any other of its table.
-        """
-        sql = 'SELECT d.version, d.stop_serial > r.serial FROM deployment d, run r WHERE r.id = ? AND d."table" = ?'
-        stopped = dict(self._values(sql, (run_id, table)))
-        return bool(stopped.get(version, any(stopped.values())))
 
     def step_durations(self, limit: int = 2000) -> StepDurations:
         """Return how long the newest steps took that were done at the first try."""
@@ -118,14 +109,13 @@ class RunWrites(RunReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("UPDATE run SET acknowledged_by = ? WHERE id = ? AND acknowledged_by = ''", (by, run_id))
 
-    def retry_run(self, run_id: str, *, skipping: int = 0, at: float | None = None) -> None:
+    def retry_run(self, run_id: str, *, serial: int, skipping: int = 0, at: float | None = None) -> None:
         """Journal a retry, or the skip of a step that has failed, before its run hears of it: an agent may die between.
 
         What failed or was blocked waits again; a run that had ended holds its tables again, Refused if one is taken.
-        Stops by operators count from a retry on: who retries a run wants what it starts.
+        A retry is a word of its own `serial`: stops from before it hold no longer for this run.
         """
         with self._transaction() as connection:
-            (newest,) = connection.execute(NEWEST_CHANGE).fetchone()
             _hold_again(connection, run_id)
             connection.execute(
                 "UPDATE run SET state = 'running', ended_at = NULL, acknowledged_by = '' "
@@ -141,7 +131,7 @@ class RunWrites(RunReads, LedgerWrites):
                         (skipped_note(do, note), at, run_id, skipping),
                     )
             else:
-                connection.execute("UPDATE run SET serial = ? WHERE id = ?", (newest, run_id))
+                connection.execute("UPDATE run SET serial = ? WHERE id = ?", (serial, run_id))
             connection.execute(
                 "UPDATE step SET state = 'waits', note = '', ended_at = NULL "
                 "WHERE run_id = ? AND state IN ('failed', 'blocked')",

@@ -17,9 +17,6 @@ class TableAct:
     at: float
 
 
-NOBODY = TableAct("an act of the agent", 0.0)
-
-
 class TableActReads(LedgerReads):
     """Reads of serials."""
 

@@ -18,7 +18,9 @@ FORBIDDEN_MODULES = {"utils", "helpers", "common", "manager", "base"}
 LONGER_FUNCTIONS: dict[str, int] = {}
 """`path:function` to its own bound, each with its reason beside it."""
 
-LONGER_FILES: dict[str, int] = {}
+LONGER_FILES = {
+    "state/migrations.py": 500,  # Migrations are only ever appended.
+}
 """Path to its own bound, each with its reason beside it."""
 
 

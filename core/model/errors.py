@@ -16,6 +16,11 @@ class HeadgateError(Exception):
         """Return what happened and what to do in one line, for where only one is kept."""
         return f"{self.summary}; {self.remedy}" if self.remedy else self.summary
 
+    def add(self, words: str) -> None:
+        """Say more of what happened."""
+        self.summary = f"{self.summary}; {words}"
+        self.args = (self.summary,)
+
     def as_json(self) -> dict[str, str]:
         """Return the error as the object that `--json` prints and the socket carries."""
         return {"class": type(self).__name__, "summary": self.summary, "remedy": self.remedy}
@@ -47,6 +52,10 @@ class Refused(HeadgateError):
 
 class ConfirmationNeeded(Refused):
     """The act asks for a typed text that was not given, or was given wrong."""
+
+
+class Overtaken(Refused):
+    """A later word of an operator stands against what was asked."""
 
 
 class Stale(Refused):
@@ -96,6 +105,7 @@ ERROR_BY_NAME = {
         InvalidProject,
         Refused,
         ConfirmationNeeded,
+        Overtaken,
         Stale,
         TryAgain,
         Busy,

@@ -109,11 +109,15 @@ class AgentContext:
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set once, when the agent is to end; every loop waits on it instead of sleeping."""
     locks: StatementLocks = field(default_factory=StatementLocks)
-    """Who acts on which version; a step, an operator's act and the reconciler each hold what they act on."""
+    """Who acts on which version, and the order of words; a step, an operator's act and the reconciler hold what they
+    act on."""
     identity: Identity = field(default_factory=Undoubted)
     """Whether this is the world that the ledger describes; compared by the daemon."""
     connectors: Callable[[], Collection[str] | None] = lambda: None
     """What the pool was given beside Spark, by name; None where nobody can tell."""
+
+    def __post_init__(self) -> None:
+        self.locks.count_above(self.ledger.newest_serial())
 
     def event(
         self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "", fingerprint: str = ""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from core.changes.pinned_settings import pool_at_start
-from core.model.errors import EngineRefused, HeadgateError, Refused
+from core.model.errors import EngineRefused, HeadgateError, Overtaken, Refused
 from core.model.names import query_name
 from core.model.states import ALIVE, State, WantedState
 from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
@@ -26,32 +26,58 @@ PYTHON_CALL_S = 60.0
 """A pool may have to start its first Python."""
 
 
-def start(world: AgentContext, deployment: Deployment, *, stops: int) -> ReportedQuery:
+def start(world: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
     """Start a deployment as the ledger has it once it is held, on its checkpoint, or find it running.
 
     Raises Refused, EngineRefused or PoolUnreachable.
 
-    `stops` is `StatementLocks.stops` of it as the caller knew it when it decided to start: an operator's stop
-    that came later wins. The owner file is read again before every start, because Spark fences nobody.
+    `stops` is a serial: that of the start, or `StatementLocks.stops` of the deployment as the caller knew it when it
+    decided to start. An operator's later stop wins. `after_stop` says that what ran was stopped for this start, which
+    the error tells then. The owner file is read again before every start, because Spark fences nobody.
     """
+    try:
+        return _start(world, deployment, stops)
+    except Overtaken:
+        raise
+    except HeadgateError as error:
+        if after_stop:
+            name = query_name(deployment.table, deployment.version)
+            error.add(f"{name} was stopped for this start, and does not run")
+        raise
+
+
+def refuse_start(world: AgentContext, deployment: Deployment, *, stops: int) -> None:
+    """Raise whatever would refuse a start now, Spark's own word apart: asked before what runs is stopped for it."""
+    refuse_unready(world, deployment, stops=stops)
+    check_checkpoint(world, deployment)
+
+
+def refuse_unready(world: AgentContext, deployment: Deployment, *, stops: int) -> None:
+    """Raise whatever would refuse a start on any checkpoint."""
+    world.identity.refuse_doubt()
+    _refuse_stopped(world, deployment, stops)
+    # Not the connection for stops: what is stopped could not be started over that.
+    world.pool.connection()
+    _refuse_other_python(world, deployment)
+
+
+def _start(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery:
     key = (deployment.table, deployment.version)
     with world.locks.holding(key, by="a start"):
         world.identity.refuse_doubt()
         deployment = _as_held(world, key)
-        _refuse_stopped(world, deployment, stops)
-        check_checkpoint(world, deployment)
-        _refuse_other_python(world, deployment)
+        refuse_start(world, deployment, stops=stops)
         # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.
         keep_record(world, *key)
         try:
             query = _started(world, deployment, stops)
         except EngineRefused as error:
-            if world.locks.stops((deployment.table, deployment.version)) == stops:
+            if world.locks.stops(key) <= stops:
                 fail(world, deployment, error.error_class, error.sentence)
             raise
         if query is None:
             mark_stopped(world, deployment)
-            raise _stopped_meanwhile(deployment)
+            raise overtaken(deployment)
         found = world.files.read(deployment.checkpoint)
         world.ledger.update_deployment(
             *key,
@@ -116,20 +142,21 @@ def _started(world: AgentContext, deployment: Deployment, stops: int) -> Reporte
             # It may have written on since these were compared.
             check_checkpoint(world, deployment)
             query = pool.call(WRITE_CALL_S, pool.queries.start, *asked)
-        if world.locks.stops((deployment.table, deployment.version)) == stops:
+        if world.locks.stops((deployment.table, deployment.version)) <= stops:
             return query
         stop(world, deployment)
         return None
 
 
 def _refuse_stopped(world: AgentContext, deployment: Deployment, stops: int) -> None:
-    if world.locks.stops((deployment.table, deployment.version)) != stops:
-        raise _stopped_meanwhile(deployment)
+    if world.locks.stops((deployment.table, deployment.version)) > stops:
+        raise overtaken(deployment)
 
 
-def _stopped_meanwhile(deployment: Deployment) -> Refused:
+def overtaken(deployment: Deployment) -> Overtaken:
+    """Return the error of a start that an operator's later stop has overtaken."""
     name = query_name(deployment.table, deployment.version)
-    return Refused(
+    return Overtaken(
         f"{name} was stopped by an operator while it was starting", remedy=f"headgate start {deployment.table}"
     )
 
@@ -139,17 +166,12 @@ def state_change(before: str, after: State) -> str:
     return f"{after} again" if before == after else f"{before} → {after}"
 
 
-def mark_stopped(world: AgentContext, deployment: Deployment) -> None:
-    """Record that a deployment's query is gone, as wanted."""
-    world.ledger.update_deployment(
-        deployment.table,
-        deployment.version,
-        wanted=WantedState.STOPPED,
-        state=State.STOPPED,
-        state_since=world.clock(),
-        query_id="",
-        run_id="",
-    )
+def mark_stopped(world: AgentContext, deployment: Deployment) -> bool:
+    """Record that a deployment's query is gone; returns False where it is wanted running, or has another one by now.
+
+    That its query is gone says nothing of what is wanted of it.
+    """
+    return world.ledger.put_stopped(deployment.table, deployment.version, deployment.run_id, world.clock())
 
 
 def fail(world: AgentContext, deployment: Deployment, error_class: str, error: str) -> None:

@@ -4,23 +4,35 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import Any
 
 from core.lineage.table_graph import depths
-from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreachable, Refused, TryAgain, UsageError
-from core.model.names import TableName, physical_name, query_name
+from core.model.act_outcomes import ActOutcome, Came
+from core.model.errors import (
+    Busy,
+    EngineRefused,
+    HeadgateError,
+    LedgerUnavailable,
+    PoolUnreachable,
+    Refused,
+    TryAgain,
+    UsageError,
+)
+from core.model.names import physical_name, query_name
 from core.model.states import AT_REST, State, WantedState
 from core.observed.serving import serving_versions
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_lifecycle import mark_stopped, start, state_change, stop
+from pipelines.agent.deployment_lifecycle import mark_stopped, overtaken, refuse_start, start, state_change, stop
+from pipelines.agent.journalled_stops import announce_journal
+from pipelines.agent.registry_records import keep_record
 from pipelines.spark import call_deadlines
-from state.emergency_journal import EmergencyJournal
+from state.emergency_journal import EmergencyJournal, JournalledStop
 from state.row_types import Deployment
 from state.table_acts import TableAct
+from state.words import Word
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +42,6 @@ LEDGER_S = 0.15
 STOP_S = 8.0
 """Deadline of a stop; after it the stop is sent, not confirmed, and the reconciler goes on with it."""
 
-
 STOPS_AT_ONCE = 8
 """Calls of Spark's stop at one time: forty statements stop within three seconds."""
 
@@ -39,16 +50,6 @@ HOLDER_S = 1.0
 
 RECORD_S = 1.0
 """How long a stop that has taken effect waits for the ledger to record it."""
-
-STARTED, RESTARTED = "started", "restarted"
-PENDING = ", first batch pending"
-"""After what Spark has taken: that it works, its first batch proves."""
-RAN, RESTED = "was running already", "was stopped already"
-STOPPED, SENT, WAITS = "stopped", "sent, not confirmed", "not sent: the pool does not answer"
-"""What comes of an act on one version."""
-
-NOT_RECORDED = ", not recorded"
-"""Neither ledger nor emergency journal took the intent: an agent that ends forgets it, and the next one starts it."""
 
 
 class Recorded(Enum):
@@ -62,29 +63,6 @@ class Recorded(Enum):
         return self is not Recorded.NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class ActOutcome:
-    """What came of an act on one statement."""
-
-    table: TableName
-    version: int
-    outcome: str
-    """One of the words above, STARTED and RESTARTED with PENDING; or why it was not stopped. With NOT_RECORDED where no
-    disk took a stop."""
-    called_ms: float | None
-    """From the command's arrival to Spark's stop being called; None when it was not."""
-    took_ms: float
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "table": self.table,
-            "version": self.version,
-            "outcome": self.outcome,
-            "called_ms": None if self.called_ms is None else round(self.called_ms, 1),
-            "took_ms": round(self.took_ms, 1),
-        }
-
-
 class FastLane:
     """Stops, starts and restarts at once. The registry is remembered, so that a stop needs no readable ledger."""
 
@@ -92,6 +70,7 @@ class FastLane:
         self._world = world
         self._emergency = emergency
         self._remembered: tuple[Deployment, ...] = ()
+        announce_journal(world, emergency)
 
     def remember(self, deployments: tuple[Deployment, ...]) -> None:
         """Cache the registry as last read, for a stop while the ledger cannot be read."""
@@ -103,49 +82,80 @@ class FastLane:
         There is one intent for all, before the first call of Spark.
         """
         found = self._stoppable(names)
-        self._world.locks.stop(names)
-        recorded = self._intend(names, by)
-        outcomes = in_threads(STOPS_AT_ONCE, partial(self._stop_one, arrived=arrived), found)
+        word = Word(self._world.locks.stop(names), by, self._world.clock())
+        recorded = self._intend(names, word)
+        outcomes = in_threads(STOPS_AT_ONCE, partial(self._stop_one, word, arrived=arrived), found)
         if recorded is Recorded.LEDGER:
             self._record(found, outcomes, by)
-        return outcomes if recorded else tuple(replace(o, outcome=o.outcome + NOT_RECORDED) for o in outcomes)
+        return tuple(replace(outcome, recorded=bool(recorded)) for outcome in outcomes)
 
     def start(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Start stopped or failed statements on their checkpoints, sources first."""
-        return tuple(self._start_one(d, arrived, by, done=STARTED) for d in reversed(self._find(names)))
+        """Start stopped or failed statements on their checkpoints, sources first; raises as `_each` does."""
+        return self._each(names, tuple(reversed(self._find(names))), Came.STARTED, arrived, by)
 
     def restart(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Stop and start statements on their checkpoints with the deployed revision."""
-        return tuple(self._start_one(d, arrived, by, done=RESTARTED) for d in self._find(names))
+        """Stop and start statements on their checkpoints with the deployed revision; raises as `_each` does."""
+        return self._each(names, self._find(names), Came.RESTARTED, arrived, by)
 
-    def _start_one(self, found: Deployment, arrived: float, by: str, *, done: str) -> ActOutcome:
-        """Start one version, after a stop where it is `restarted`; the stop of its table ends with it."""
-        world, key = self._world, (found.table, found.version)
-        stops, verb = world.locks.stops(key), "restart" if done == RESTARTED else "start"
-        with self._held(found, f"what {by} has {done}") as deployment:
-            if done == STARTED and self._runs(deployment):
-                self._say(deployment, f"{RAN}: start by {by}")
-                return _outcome(deployment, RAN, arrived)
-            world.ledger.want_running(*key, TableAct(f"a {verb} by {by}", world.clock()))
+    def _each(
+        self, names: tuple[str, ...], found: tuple[Deployment, ...], done: Came, arrived: float, by: str
+    ) -> tuple[ActOutcome, ...]:
+        """Start each version: of several each has its own outcome, of one alone the error is raised."""
+        word = Word(self._world.locks.start(), by, self._world.clock())
+        outcomes: list[ActOutcome] = []
+        for deployment in found:
             try:
-                self._fail_without_parents(deployment)
-                if done == RESTARTED:
-                    if deployment.state not in AT_REST:
-                        world.ledger.update_deployment(*key, state=State.STOPPING)
-                    stop(world, deployment)
-                start(world, deployment, stops=stops)
-            except (Refused, TryAgain):
-                if deployment.wanted == WantedState.STOPPED:
-                    # Refused is refused: it must not begin by itself once the pool is back.
-                    world.ledger.stop_statements(self._resting(*key))
-                raise
-        self._tell(deployment, State.STARTING, f"{done} by {by}")
-        return _outcome(deployment, done + PENDING, arrived)
+                came = self._start_one(deployment, word, done=done, whole=deployment.table in names)
+                outcomes.append(_outcome(deployment, came, arrived))
+            except HeadgateError as error:
+                if len(found) == 1:
+                    raise
+                not_done = Came.NOT_STARTED if done is Came.STARTED else Came.NOT_RESTARTED
+                outcomes.append(replace(_outcome(deployment, not_done, arrived), error=error))
+        return tuple(outcomes)
 
-    def _resting(self, table: TableName, version: int) -> list[str]:
-        """Name a version, and those of its table that are wanted stopped anyway: a start has ended the stop of all."""
-        every = (d for d in self._world.ledger.versions(table) if not d.deleted)
-        return [query_name(table, d.version) for d in every if d.version == version or d.wanted == WantedState.STOPPED]
+    def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> Came:
+        """Start one version, after a stop where it is `restarted`; with `whole` the stop of its table ends with it.
+
+        Whatever may refuse it is asked before what runs is stopped.
+        """
+        world, key, name = self._world, (found.table, found.version), query_name(found.table, found.version)
+        verb = "start" if done is Came.STARTED else "restart"
+        with self._held(found, f"what {word.actor} has {done}") as deployment:
+            runs = done is Came.STARTED and self._runs(deployment)
+            rests = deployment.wanted == WantedState.STOPPED or world.locks.has_unrecorded_stop(key)
+            before = world.ledger.word(name)
+            if not world.ledger.want_running(*key, word, TableAct(f"a {verb} by {word.actor}", word.at)):
+                raise overtaken(deployment)
+            try:
+                if not runs:
+                    self._begin(deployment, word, done=done)
+            except (Refused, TryAgain):
+                if rests:
+                    # Refused is refused: it must not begin by itself once the pool is back.
+                    world.ledger.take_back(*key, word, before)
+                raise
+            if whole:
+                world.ledger.end_stop(found.table, word)
+            world.locks.started((name, found.table) if whole else (name,), word.serial)
+        if runs:
+            self._say(deployment, f"was running already: start by {word.actor}")
+            return Came.RAN
+        self._tell(deployment, State.STARTING, f"{done} by {word.actor}")
+        return done
+
+    def _begin(self, deployment: Deployment, word: Word, *, done: Came) -> None:
+        world, key = self._world, (deployment.table, deployment.version)
+        self._fail_without_parents(deployment)
+        if done is Came.RESTARTED:
+            refuse_start(world, deployment, stops=word.serial)
+            # The disk that it writes on may be full.
+            keep_record(world, *key)
+            if deployment.state not in AT_REST:
+                world.ledger.update_deployment(*key, state=State.STOPPING)
+            stop(world, deployment)
+        after_stop = done is Came.RESTARTED and deployment.state not in AT_REST
+        start(world, deployment, stops=word.serial, after_stop=after_stop)
 
     def _runs(self, deployment: Deployment) -> bool:
         """Return whether a statement runs, or is starting, and nobody has asked for its stop."""
@@ -184,22 +194,18 @@ class FastLane:
         except (LedgerUnavailable, PoolUnreachable):
             return self._remembered
 
-    def _intend(self, names: tuple[str, ...], by: str) -> "Recorded":
+    def _intend(self, names: tuple[str, ...], word: Word) -> "Recorded":
         """Write down that tables, or versions, are wanted stopped, where it can be written."""
         try:
-            act = TableAct(f"a stop by {by}", self._world.clock())
-            call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, names, act)
+            call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, names, word)
         except (LedgerUnavailable, PoolUnreachable) as error:
             log.warning(
                 "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary
             )
-            entry = {"at": self._world.clock(), "act": "stop", "by": by, "tables": list(names)}
-            taken = self._emergency.append(entry)
-            if not taken.is_new:
-                # The entry that waits is applied, and reported as recorded, once for both.
-                self._world.locks.recorded(names)
-            return Recorded.JOURNAL if taken.on_disk else Recorded.NOWHERE
-        self._world.locks.recorded(names)
+            entry = JournalledStop(word.serial, word.actor, word.at, names)
+            on_disk = self._emergency.append(entry, after=self._world.locks.newest_start())
+            return Recorded.JOURNAL if on_disk else Recorded.NOWHERE
+        self._world.locks.recorded(names, word.serial)
         return Recorded.LEDGER
 
     def _tell(self, deployment: Deployment, state: State, how: str) -> None:
@@ -209,7 +215,7 @@ class FastLane:
     def _say(self, deployment: Deployment, words: str) -> None:
         self._world.event("state", words, about=(deployment.table, deployment.version))
 
-    def _stop_one(self, deployment: Deployment, arrived: float) -> ActOutcome:
+    def _stop_one(self, word: Word, deployment: Deployment, arrived: float) -> ActOutcome:
         """Stop one version at once; where somebody holds it, stop it once more after them, within the deadline."""
         calls: list[float] = []
         key, ends_at = (deployment.table, deployment.version), arrived + STOP_S
@@ -217,49 +223,56 @@ class FastLane:
         def called() -> None:
             calls.append(_since(arrived))
 
+        def came(what: Came, error: HeadgateError | None = None) -> ActOutcome:
+            return ActOutcome(*key, what, calls[0] if calls else None, _since(arrived), error=error)
+
         try:
             held = key in self._world.locks.held()
             stop(self._world, deployment, seconds=STOP_S, calling=called)
             if held:
-                self._stop_after_holder(deployment, ends_at, called)
+                self._stop_after_holder(word, deployment, ends_at, called)
         except (PoolUnreachable, Busy) as error:
             log.warning("stop of %s not confirmed: %s", query_name(*key), error.summary)
-            said = SENT if calls else WAITS
-            return ActOutcome(*key, said, calls[0] if calls else None, _since(arrived))
+            return came(Came.SENT if calls else Came.WAITS)
         except EngineRefused as error:
             log.warning("stop of %s refused: %s", query_name(*key), error.summary)
-            return ActOutcome(*key, f"not stopped: {error.summary}", calls[0] if calls else None, _since(arrived))
+            return came(Came.NOT_STOPPED, error)
         # Spark's stop is called whatever the ledger says: it may not know.
         rested = (deployment.wanted, deployment.state) == (WantedState.STOPPED, State.STOPPED)
-        return ActOutcome(*key, RESTED if rested else STOPPED, calls[0] if calls else None, _since(arrived))
+        return came(Came.RESTED if rested else Came.STOPPED)
 
-    def _stop_after_holder(self, deployment: Deployment, ends_at: float, called: Callable[[], None]) -> None:
+    def _stop_after_holder(
+        self, word: Word, deployment: Deployment, ends_at: float, called: Callable[[], None]
+    ) -> None:
         """Stop a version once more after whoever holds it, who looks for stops after a start and ends what it started.
 
         Raises Busy where a start goes on. Who holds it and starts nothing may wait for a locked ledger: no stop does.
+        What somebody has started by a later word is left alone.
         """
         key = (deployment.table, deployment.version)
+
+        def stop_within(seconds: float) -> None:
+            with self._world.locks.holding(key, by="a stop", wait_s=seconds):
+                if not self._world.locks.was_started_since(key, word.serial):
+                    stop(self._world, deployment, seconds=STOP_S, calling=called)
+
         try:
-            with self._world.locks.holding(key, by="a stop", wait_s=HOLDER_S):
-                stop(self._world, deployment, seconds=STOP_S, calling=called)
+            stop_within(HOLDER_S)
         except Busy:
             if self._world.locks.is_starting(key):
-                with self._world.locks.holding(key, by="a stop", wait_s=max(0.0, ends_at - time.monotonic())):
-                    stop(self._world, deployment, seconds=STOP_S, calling=called)
+                stop_within(max(0.0, ends_at - time.monotonic()))
 
     def _record(self, found: tuple[Deployment, ...], outcomes: tuple[ActOutcome, ...], by: str) -> None:
         """Record what is stopped; what cannot be recorded in time the reconciler finds by itself."""
 
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
-                now = self._world.ledger.deployment(deployment.table, deployment.version)
-                if outcome.outcome == RESTED:
-                    self._say(deployment, f"{RESTED}: stop by {by}")
-                # A version that somebody has started since is theirs; the reconciler may have found it gone already.
-                if outcome.outcome == STOPPED and now is not None and now.run_id in ("", deployment.run_id):
-                    mark_stopped(self._world, deployment)
-                    if deployment.state != State.STOPPED:
-                        self._tell(deployment, State.STOPPED, f"stopped by {by}")
+                if outcome.came is Came.RESTED:
+                    self._say(deployment, f"was stopped already: stop by {by}")
+                # A version that somebody has started since is theirs.
+                gone = outcome.came is Came.STOPPED and mark_stopped(self._world, deployment)
+                if gone and deployment.state != State.STOPPED:
+                    self._tell(deployment, State.STOPPED, f"stopped by {by}")
 
         try:
             call_deadlines.call(RECORD_S, write)
@@ -301,8 +314,8 @@ def _may_run(deployment: Deployment) -> bool:
     return deployment.wanted == WantedState.RUNNING or deployment.state not in AT_REST | {State.ABSENT, State.PENDING}
 
 
-def _outcome(deployment: Deployment, outcome: str, arrived: float) -> ActOutcome:
-    return ActOutcome(deployment.table, deployment.version, outcome, None, _since(arrived))
+def _outcome(deployment: Deployment, came: Came, arrived: float) -> ActOutcome:
+    return ActOutcome(deployment.table, deployment.version, came, None, _since(arrived))
 
 
 def _since(arrived: float) -> float:

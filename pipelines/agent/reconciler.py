@@ -5,7 +5,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
+from core.model.errors import (
+    Busy,
+    EngineRefused,
+    HeadgateError,
+    LedgerUnavailable,
+    Overtaken,
+    PoolUnreachable,
+    Refused,
+    TryAgain,
+)
 from core.model.names import TableName, query_name, split_query
 from core.model.states import ALIVE, State, WantedState
 from core.ports.spark import ReportedQuery
@@ -23,6 +32,7 @@ from pipelines.agent.deployment_lifecycle import (
     stop,
 )
 from pipelines.agent.full_disks import has_space
+from pipelines.agent.journalled_stops import apply_journal
 from pipelines.agent.kept_catalog import ACTS_AT_ONCE, KeptCatalog
 from pipelines.agent.late_queries import readable, waits, why_late
 from pipelines.agent.passing_ends import PassingEnds
@@ -32,7 +42,6 @@ from pipelines.agent.statement_locks import stops_of
 from pipelines.agent.table_identities import refuse_other_tables, why_folder_gone
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
-from state.table_acts import TableAct
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +60,7 @@ class BeforeRound:
     held: frozenset[tuple[TableName, int]]
     """Versions that somebody was acting on."""
     stops: Mapping[str, int]
-    """How often operators had stopped each table, or one version of it."""
+    """Serial of the newest stop of each table, or of one version of it."""
 
     @classmethod
     def of(cls, world: AgentContext) -> "BeforeRound":
@@ -84,18 +93,8 @@ class Reconciler:
         self.catalog.restore(pool)
 
     def apply_emergencies(self) -> None:
-        """Apply the intents that the ledger could not record, before anything is reconciled."""
-        if not self.emergency.waits():
-            return
-        # A ledger that takes nothing is met here, while no stop has to wait for the journal.
-        self.world.ledger.heartbeat(self.world.clock())
-        with self.emergency.taking() as entries:
-            for entry in entries:
-                names = [str(name) for name in entry.get("tables") or ()]
-                act = TableAct(f"a stop by {entry.get('by') or 'an operator'}", self.world.clock())
-                self.world.ledger.stop_statements(names, act)
-                self.world.locks.recorded(names)
-                log.info("applied the stop of %s from the emergency journal", ", ".join(names))
+        """Apply the stops that the ledger could not record, before anything is reconciled."""
+        apply_journal(self.world, self.emergency)
 
     def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
         """Reconcile once: the registry as it was before the pool was asked, with what the pool answered.
@@ -250,6 +249,9 @@ class Reconciler:
         reach.
         """
         self._refuse_without_tables(deployment)
+        if self.world.locks.has_unrecorded_stop((deployment.table, deployment.version)):
+            # What the ledger wants is older than that.
+            return
         try:
             if start(self.world, deployment, stops=stops).run_id == late:
                 self._event(deployment, State.STARTING, "the pool has answered its start late")
@@ -263,6 +265,8 @@ class Reconciler:
             self._event(deployment, State.STARTING, said)
         except TryAgain:
             raise
+        except Overtaken:
+            return
         except EngineRefused as error:
             log.warning("%s could not be started: %s", query_name(deployment.table, deployment.version), error)
         except HeadgateError as error:

@@ -1,8 +1,10 @@
-"""Exclusion per statement: one holder of each version at a time, and stops by operators, which nothing overtakes."""
+"""Exclusion per statement, one holder of each version at a time, and the order of operators' words.
+
+A word gets its serial here, when it is accepted and before anything is written: no stop waits for a disk.
+"""
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -28,8 +30,7 @@ class _Hold:
 
 
 class StatementLocks:
-    """Who acts on which version, and how often operators have stopped each table, or one version of it, since this
-    agent started."""
+    """Who acts on which version, and what operators have said since this agent started."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -38,9 +39,14 @@ class StatementLocks:
         """Calls to the pool that nobody has heard the end of: what they were made for may still happen."""
         self._deleting: set[Version] = set()
         self._starting: set[Version] = set()
-        self._stops: Counter[str] = Counter()
-        self._unrecorded: Counter[str] = Counter()
-        """By table, or by the name of a query where only that version is meant."""
+        self._serial = 0
+        self._newest_start = 0
+        self._stops: dict[str, int] = {}
+        """Serial of the newest stop, by table, or by the name of a query where only that version is meant."""
+        self._recorded: dict[str, int] = {}
+        """Serial of the newest stop that the ledger has, by the same."""
+        self._started: dict[str, int] = {}
+        """Serial of the newest start that was carried out, by the same."""
 
     @contextmanager
     def holding(self, *versions: Version, by: str, wait_s: float = HOLD_S) -> Iterator[None]:
@@ -101,33 +107,81 @@ class StatementLocks:
         with self._changed:
             return frozenset(self._holds) | self._owed.keys()
 
-    def stop(self, names: Iterable[str]) -> None:
-        """Announce an operator's stop, before anything is written: whoever starts a version looks here afterwards."""
+    def count_above(self, serial: int) -> None:
+        """Give words from here on higher serials than one that ledger or journal hold."""
         with self._changed:
-            self._stops.update(names)
-            self._unrecorded.update(names)
+            self._serial = max(self._serial, serial)
 
-    def recorded(self, names: Iterable[str]) -> None:
-        """Report that the ledger has an announced stop, or that one which waits for it stands for this one too."""
+    def newest_serial(self) -> int:
+        """Return the serial of the newest word."""
         with self._changed:
-            for name in names:
-                # An entry of the emergency journal that was applied in part is applied again.
-                self._unrecorded[name] = max(0, self._unrecorded[name] - 1)
+            return self._serial
+
+    def stop(self, names: Iterable[str]) -> int:
+        """Announce an operator's stop, before anything is written: whoever starts a version looks here afterwards.
+
+        Returns its serial.
+        """
+        with self._changed:
+            self._serial += 1
+            self._stops.update(dict.fromkeys(names, self._serial))
+            return self._serial
+
+    def stop_waits(self, names: Iterable[str], serial: int) -> None:
+        """Announce a stop that an earlier agent could not record."""
+        with self._changed:
+            self._stops.update({name: max(serial, self._stops.get(name, 0)) for name in names})
+
+    def recorded(self, names: Iterable[str], serial: int) -> None:
+        """Report that the ledger has an announced stop."""
+        with self._changed:
+            self._recorded.update({name: max(serial, self._recorded.get(name, 0)) for name in names})
+
+    def start(self) -> int:
+        """Return the serial of a word that wants something running: a start, a restart, a run or its retry."""
+        with self._changed:
+            self._serial += 1
+            self._newest_start = self._serial
+            return self._serial
+
+    def newest_start(self) -> int:
+        """Return the serial of the newest word that wants something running, whatever it is about."""
+        with self._changed:
+            return self._newest_start
+
+    def started(self, names: Iterable[str], serial: int) -> None:
+        """Report that a start was carried out: of a table, whose stop it ends, or of one version."""
+        with self._changed:
+            self._started.update({name: max(serial, self._started.get(name, 0)) for name in names})
 
     def stops(self, version: Version) -> int:
-        """Return how often operators have stopped a version; an act compares it before and after its effect."""
+        """Return the serial of the newest stop of a version; an act compares it before and after its effect."""
         with self._changed:
             return stops_of(self._stops, version)
 
     def all_stops(self) -> dict[str, int]:
-        """Return how often each table, and each version by itself, was stopped, for `stops_of`."""
+        """Return the serial of the newest stop of each table, and of each version by itself, for `stops_of`."""
         with self._changed:
             return dict(self._stops)
 
-    def has_unrecorded_stop(self, version: Version) -> bool:
-        """Return whether a stop was announced that the ledger does not have yet."""
+    def has_unrecorded_stop(self, version: Version, *, after: int = 0) -> bool:
+        """Return whether a stop was announced that the ledger does not have yet, and that no later start has ended.
+
+        One that is not later than the serial `after` is not looked at.
+        """
+        table, name = version[0], query_name(*version)
         with self._changed:
-            return stops_of(self._unrecorded, version) > 0
+            begun = self._started.get(name, 0)
+            ended = {name: begun, table: max(begun, self._started.get(table, 0))}
+            return any(
+                self._stops.get(subject, 0) > max(after, since, self._recorded.get(subject, 0))
+                for subject, since in ended.items()
+            )
+
+    def was_started_since(self, version: Version, serial: int) -> bool:
+        """Return whether a start of a version was carried out that is later than a word."""
+        with self._changed:
+            return self._started.get(query_name(*version), 0) > serial
 
     def _take(self, version: Version, by: str, wait_s: float) -> None:
         me, ends_at = threading.get_ident(), time.monotonic() + wait_s
@@ -171,5 +225,5 @@ class StatementLocks:
 
 
 def stops_of(stops: Mapping[str, int], version: Version) -> int:
-    """Return how often a version was stopped: with its table, or by itself."""
-    return stops.get(version[0], 0) + stops.get(query_name(*version), 0)
+    """Return the serial of the newest stop of a version, with its table or by itself; 0 where there is none."""
+    return max(stops.get(version[0], 0), stops.get(query_name(*version), 0))

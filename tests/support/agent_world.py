@@ -14,6 +14,7 @@ from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.statement_locks import Version
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
+from state.words import Word
 
 
 @contextmanager
@@ -64,6 +65,11 @@ def read_before(world: AgentContext, question: str, act: Callable[[], object]) -
 def fast_lane(world: AgentContext) -> FastLane:
     """Return the acts of operators on a world."""
     return FastLane(world, EmergencyJournal(Path(world.folder, "emergency.jsonl")))
+
+
+def stop_in_ledger(world: AgentContext, *names: str) -> None:
+    """Have the ledger record a stop by an operator, and nothing else of it."""
+    world.ledger.stop_statements(names, Word(world.locks.stop(names), "bob", 1.0))
 
 
 def in_a_thread(act: Callable[[], object]) -> threading.Thread:

@@ -11,6 +11,7 @@ from life_script import Event
 from virtual_primitives import VirtualFuture
 from virtual_threads import Baton, Killed, Process
 
+from core.model.act_outcomes import ActOutcome
 from core.model.errors import HeadgateError, TryAgain
 from core.model.names import TableName, parse_statement_name, query_name
 from core.plan.codec import plan_as_json
@@ -109,7 +110,9 @@ class Operators:
                 return
             word.accepted = True
             for one in result.get("statements") or ():
-                word.outcomes[TableName(one["table"]), int(one["version"])] = str(one["outcome"])
+                outcome = ActOutcome.from_json(one)
+                if word.act == "stop" or outcome.succeeded:
+                    word.outcomes[outcome.table, outcome.version] = outcome
             if "run" in result:
                 word.run = str(result["run"])
             self._answered(word)

@@ -14,6 +14,7 @@ from modelled_files import LivedLedger
 from modelled_server import Server
 from virtual_threads import Baton
 
+from core.model.act_outcomes import ActOutcome, Came
 from core.model.actions import StepKind
 from core.model.names import TableName, physical_name, query_name, split_query
 from core.model.states import State, WantedState
@@ -21,11 +22,11 @@ from core.observed.serving import serving_versions
 from core.plan.model import Plan
 from core.ports.spark import QueryStart
 from core.run.model import RunState
-from pipelines.agent.fast_lane import NOT_RECORDED, RESTED, STOPPED
 from state.row_types import Deployment
 
 Version = tuple[TableName, int]
 
+GONE = frozenset({Came.STOPPED, Came.RESTED})
 PAUSED_S = 35.0
 """A step that was begun before a pause may go on for so long: longer than a call and a hold."""
 ENDED_S = 3.0
@@ -45,7 +46,7 @@ class Word:
     names: tuple[str, ...]
     called_at: float
     answered_at: float | None = None
-    outcomes: dict[Version, str] = field(default_factory=dict)
+    outcomes: dict[Version, ActOutcome] = field(default_factory=dict)
     refused: str = ""
     lost: bool = False
     """Whether the agent died before it answered."""
@@ -197,7 +198,7 @@ class Rules:
     def answer(self, word: Word) -> None:
         """A word was answered."""
         word.answered_at = self.baton.now
-        said = word.refused or ", ".join(f"{query_name(*v)} {o}" for v, o in word.outcomes.items()) or "yes"
+        said = word.refused or ", ".join(f"{query_name(*v)} {o.outcome}" for v, o in word.outcomes.items()) or "yes"
         self.say(f"{word.by} hears of {word.act} {' '.join(word.names) or word.run}: {said}")
         if word.act == "stop" and not word.refused:
             self._stopped(word)
@@ -211,10 +212,10 @@ class Rules:
         for stop in reversed(self.words):
             if stop.act != "stop" or not stop.covers(version) or stop.lost or stop.refused:
                 continue
-            said = stop.outcomes.get(version, STOPPED)
-            if stop.answered_at is None or NOT_RECORDED in said:
+            said = stop.outcomes.get(version)
+            if stop.answered_at is None or (said is not None and not said.recorded):
                 continue
-            if said not in (STOPPED, RESTED) and self.baton.now - stop.answered_at < UNCONFIRMED_S:
+            if said is not None and said.came not in GONE and self.baton.now - stop.answered_at < UNCONFIRMED_S:
                 continue
             later = (w for w in self.words if w.answered_at is None or w.answered_at >= stop.called_at)
             return None if any(w.permits(version, stop) for w in later) else stop
@@ -224,12 +225,12 @@ class Rules:
         for version, outcome in word.outcomes.items():
             name = query_name(*version)
             later = [w for w in self.words if w is not word and (w.answered_at or self.baton.now) >= word.called_at]
-            if outcome not in (STOPPED, RESTED) or any(w.permits(version, word) for w in later):
+            if outcome.came not in GONE or any(w.permits(version, word) for w in later):
                 continue
             if name in self.server.queries and not self.server.in_flight["start", name]:
                 began = self.server.queries[name].began_at
                 if began < word.called_at or began > self.baton.now - 0.05:
-                    self.wrong("a stop is answered while the query runs", f"{name} {outcome}")
+                    self.wrong("a stop is answered while the query runs", f"{name} {outcome.outcome}")
 
     def _started(self, word: Word) -> None:
         about = {step.table for run in self._open_runs() for step in run.steps}

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from core.lineage.column_lineage import ColumnLineage, LineageEdge
 from core.lineage.column_lineage import LineageNode as ColumnNode
+from core.model.act_outcomes import ActOutcome, Came
 from core.model.errors import ConfirmationNeeded
 from core.model.names import TableName
 from core.plan.confirmation import Confirmation, confirmation_for_swap
@@ -223,11 +224,12 @@ class FakeBackend:
             return Confirmation("C2", str(len(tables)))
         return Confirmation("C2", tables[0]) if self.protected else Confirmation("C1", "yes")
 
-    def act(self, act: str, tables: Sequence[str], *, confirm: str) -> tuple[dict[str, object], ...]:
+    def act(self, act: str, tables: Sequence[str], *, confirm: str) -> tuple[ActOutcome, ...]:
         if confirm != self.confirmation(act, tables).text:
             raise ConfirmationNeeded(f"{act} needs its text", remedy="type it")
         self.calls.append((act, tuple(tables), confirm))
-        return tuple({"table": table, "outcome": "done", "ms": 200} for table in tables)
+        came = {"stop": Came.STOPPED, "start": Came.STARTED, "restart": Came.RESTARTED}[act]
+        return tuple(ActOutcome(TableName(table), 1, came, None, 200.0) for table in tables)
 
     def stage(self, tables: Sequence[str], *, verb: str) -> None:
         self.calls.append(("stage", tuple(tables), verb))

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from core.model.act_outcomes import ActOutcome
 from core.model.errors import UsageError
 from core.plan.request import PlanRequest
 from state.ledger import LedgerReader
@@ -32,12 +33,12 @@ class AgentCommands:
         place = self._place
         return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected, environment=place.environment)
 
-    def act(self, verb: str, tables: Sequence[str], *, confirm: str) -> tuple[dict[str, Any], ...]:
-        """Stop, start or restart statements on their checkpoints; each answers table, version, outcome and ms."""
+    def act(self, verb: str, tables: Sequence[str], *, confirm: str) -> tuple[ActOutcome, ...]:
+        """Stop, start or restart statements on their checkpoints; returns what came of each."""
         names = sorted(set(tables))
         line = equivalent_command(self._place, verb, *names)
         found = self._client.call(verb, {"tables": names}, confirm=confirm, line=line).get("statements")
-        return tuple(found) if isinstance(found, list) else ()
+        return tuple(map(ActOutcome.from_json, found)) if isinstance(found, list) else ()
 
     def stage(self, tables: Sequence[str], *, verb: str) -> None:
         """Stage tables for this user's next plan in this project folder; verb is deploy, hold or delete.

@@ -1,9 +1,9 @@
 """Commands that act at once: stop, start, restart; confirmed, sent to the agent, answered statement by statement."""
 
 from collections.abc import Iterable
-from typing import Any
 
-from core.model.errors import TryAgain, UsageError
+from core.model.act_outcomes import ActOutcome, Came
+from core.model.errors import HeadgateError, TryAgain, UsageError
 from core.model.names import parse_statement_name, query_name
 from core.observed.serving import serving_versions
 from state.row_types import Deployment
@@ -11,16 +11,6 @@ from tui.command_line.context import CommandContext
 from tui.presentation.reports.agent_answers import outcome_words
 from tui.services.deployed_statements import not_deployed_error
 from tui.services.environment_service import EnvironmentService
-
-TAKEN = {
-    "stop": ("stopped", "was stopped already"),
-    "start": ("started, first batch pending", "was running already"),
-    "restart": ("restarted, first batch pending",),
-}
-"""What the agent says of an act that it has recorded and Spark has taken; every other outcome is no success."""
-
-NOT_RECORDED = "not recorded"
-"""Words in an outcome of the agent: no disk took the intent."""
 
 EFFECTS = {
     "stop": "Stopping: {tables}. Checkpoints are kept; readers get no new rows.",
@@ -58,23 +48,35 @@ def _act(context: CommandContext, verb: str) -> int:
     confirm = context.confirm(needed.text, question)
     outcomes = operations.agent.act(verb, tables, confirm=confirm)
     if context.voice.as_json:
-        context.voice.data({"act": verb, "statements": list(outcomes)})
+        context.voice.data({"act": verb, "statements": [outcome.as_json() for outcome in outcomes]})
     else:
-        context.voice.print(_outcome(outcome) for outcome in outcomes)
-    said = [str(outcome.get("outcome", "")) for outcome in outcomes]
-    if any(NOT_RECORDED in word for word in said):
+        context.voice.print(_line(outcome) for outcome in outcomes)
+    for outcome in outcomes:
+        if outcome.error is not None and outcome.error.remedy:
+            context.voice.say(f"{outcome.table}: {outcome.error.remedy}")
+    if not all(outcome.recorded for outcome in outcomes):
         context.voice.say(
             "Spark was called, but neither ledger nor emergency journal could be written: the change is "
             f"lost if the agent stops now\n  free space for {context.place.where.home}, then {verb} again"
         )
-    # What is not proven is no success for a script; the agent goes on with a stop while it lives.
-    return 0 if all(word in TAKEN[verb] for word in said) else TryAgain.exit_code
+    return _exit_code(outcomes)
+
+
+def _exit_code(outcomes: tuple[ActOutcome, ...]) -> int:
+    """Return 0 where each act is proved to have been taken; else what a script is to do about those that were not.
+
+    With a stop that Spark has refused or not confirmed the agent goes on while it lives.
+    """
+    others = [outcome for outcome in outcomes if not outcome.succeeded]
+    codes = {
+        TryAgain.exit_code if outcome.error is None or outcome.came is Came.NOT_STOPPED else outcome.error.exit_code
+        for outcome in others
+    }
+    return codes.pop() if len(codes) == 1 else HeadgateError.exit_code if codes else 0
 
 
 def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
     """Read what is deployed; None where the ledger cannot be read, which is no reason not to act."""
-    from core.model.errors import HeadgateError
-
     try:
         return context.operations.reader.deployments()
     except HeadgateError:
@@ -83,7 +85,6 @@ def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
 
 def _besides(context: CommandContext, deployed: tuple[Deployment, ...] | None, tables: list[str]) -> Iterable[str]:
     """Return what a stop is besides; nothing where the ledger cannot be read, which is no reason not to stop."""
-    from core.model.errors import HeadgateError
     from core.run.stopped_tables import stop_words
 
     try:
@@ -125,6 +126,6 @@ def _readers(deployed: tuple[Deployment, ...], tables: list[str]) -> str:
     return f"\nRead by: {', '.join(sorted(readers))}." if readers else ""
 
 
-def _outcome(outcome: dict[str, Any]) -> str:
-    version = f" v{outcome['version']}" if outcome.get("version") else ""
-    return f"{outcome.get('table', '?')}{version}: {outcome_words(outcome, 'ms')}"
+def _line(outcome: ActOutcome) -> str:
+    version = f" v{outcome.version}" if outcome.version else ""
+    return f"{outcome.table}{version}: {outcome_words(outcome, 'ms')}"

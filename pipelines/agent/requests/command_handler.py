@@ -1,6 +1,5 @@
 """What the agent can be asked: each command is checked, recorded, carried out and recorded again."""
 
-import json
 import math
 import re
 import time
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 
 from core.changes.spark_analysis import question_from_json
 from core.changes.upgrade_proof import proof_key
+from core.model.act_outcomes import ActOutcome
 from core.model.errors import (
     EngineRefused,
     HeadgateError,
@@ -20,11 +20,12 @@ from core.model.names import parse_statement_name, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import RAN, RESTED, ActOutcome, FastLane
+from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.command_log import CommandLog, cut
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
+from pipelines.agent.requests.recorded_outcomes import RecordedOutcome, outcome_of_answer, outcome_of_error
 from pipelines.agent.requests.release_words import check_word
 from pipelines.agent.requests.retries import journal_retry, why_not_skipped
 from pipelines.agent.requests.socket_server import Caller
@@ -129,24 +130,24 @@ class CommandHandler:
             self._admit_look(caller, request, args)
             return answer(caller, args, "")
         began = time.monotonic()
-        outcome, detail = "failed", "the agent failed to execute it"
+        said = RecordedOutcome("failed", "the agent failed to execute it")
         try:
             self._policies.admit(caller, op, args)
             result = answer(caller, args, confirm)
-            outcome, detail = _outcome(op, result), json.dumps(result, default=str)
+            said = outcome_of_answer(op, result)
             return result
         except HeadgateError as error:
-            outcome, detail = ("refused" if isinstance(error, Refused) else "failed"), error.summary
+            said = outcome_of_error(error)
             raise
         finally:
-            self._log.note(caller, request, outcome, detail, int((time.monotonic() - began) * 1000))
+            self._log.note(caller, request, said, int((time.monotonic() - began) * 1000))
 
     def _admit_look(self, caller: Caller, request: dict[str, Any], args: dict[str, Any]) -> None:
         """Admit what only looks; it is recorded where the policy refuses it."""
         try:
             self._policies.admit(caller, str(request["op"]), args)
         except Refused as error:
-            self._log.note(caller, request, "refused", error.summary, 0)
+            self._log.note(caller, request, outcome_of_error(error), 0)
             raise
 
     def _status(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
@@ -316,16 +317,6 @@ class CommandHandler:
             require_confirmation(Confirmation("C2", here.name), confirm)
         self._end(bool(args.get("pool", True)))
         return {"ending": True}
-
-
-def _outcome(op: str, result: dict[str, Any]) -> str:
-    """Return the one word of what came of a request: what has only begun is not done."""
-    said = {str(one["outcome"]) for one in result.get("statements") or ()}
-    if (said and said <= {RAN, RESTED}) or result.get("changed") is False:
-        return "unchanged"
-    if result.get("act") == "ack":
-        return "done"
-    return "accepted" if op in ("apply", "run", "start", "restart") else "done"
 
 
 def _seconds(args: dict[str, Any], default: float) -> float:

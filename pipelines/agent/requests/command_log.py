@@ -9,6 +9,7 @@ from typing import Any
 from core.model.errors import LedgerUnavailable, PoolUnreachable
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
+from pipelines.agent.requests.recorded_outcomes import RecordedOutcome
 from pipelines.agent.requests.repeated_calls import CHANGES_NOTHING, RepeatedCalls
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.spark import call_deadlines
@@ -27,16 +28,17 @@ class CommandLog:
         self._world = world
         self._repeated = RepeatedCalls(world.monotonic)
 
-    def note(self, caller: Caller, request: dict[str, Any], outcome: str, detail: str, took_ms: int) -> None:
+    def note(self, caller: Caller, request: dict[str, Any], said: RecordedOutcome, took_ms: int) -> None:
         """Record a request and what came of it; what repeats is counted instead."""
         now, act, subject = self._world.clock(), cut(_act(request), 40), cut(_subject(request), 500)
-        repeats = act if request["op"] == "run" and outcome not in CHANGES_NOTHING else str(request["op"])
-        if not self._repeated.is_stored(caller.name, repeats, outcome, subject):
+        repeats = act if request["op"] == "run" and said.outcome not in CHANGES_NOTHING else str(request["op"])
+        if not self._repeated.is_stored(caller.name, repeats, said.outcome, subject):
             return
-        line, detail = cut(request.get("line") or "", 2000), cut(detail, 500)
+        line, detail = cut(request.get("line") or "", 2000), cut(said.detail, 500)
         plan_hash = cut(str((request.get("args") or {}).get("hash", "")), 64)
         self._record(
-            CommandRow(0, now, caller.name, act, subject, line, outcome, detail, now, took_ms),
+            CommandRow(0, now, caller.name, act, subject, line, said.outcome, detail, now, took_ms),
+            said.parts,
             plan_hash=plan_hash,
             confirmation=cut(request.get("confirm") or "", 200),
         )
@@ -47,12 +49,13 @@ class CommandLog:
             subject = f"{alike.subject}: {count:,} more within a minute".removeprefix(": ")
             self._record(CommandRow(0, self._world.clock(), alike.caller, alike.op, subject, "", alike.outcome))
 
-    def _record(self, command: CommandRow, **more: str) -> None:
-        """Write a command and its audit entry; a ledger that is locked or full delays no stop by it."""
+    def _record(self, command: CommandRow, parts: tuple[tuple[str, str], ...] = (), **more: str) -> None:
+        """Write a command and its entries of the audit; a ledger that is locked or full delays no stop by it."""
 
         def write() -> None:
             self._world.ledger.add_command(command)
-            self._world.audit(command.actor, command.op, command.subject, outcome=command.outcome, **more)
+            for subject, outcome in parts or ((command.subject, command.outcome),):
+                self._world.audit(command.actor, command.op, cut(subject, 500), outcome=outcome, **more)
 
         try:
             call_deadlines.call(NOTE_S, write)

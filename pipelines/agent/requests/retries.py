@@ -20,7 +20,7 @@ def journal_retry(world: AgentContext, row: RunRow, *, skipping: int = 0) -> Non
     refuse_overtaken(world, row)
     if not skipping:
         stop_failed(world, row)
-    world.ledger.retry_run(row.id, skipping=skipping, at=world.clock())
+    world.ledger.retry_run(row.id, serial=world.locks.start(), skipping=skipping, at=world.clock())
 
 
 def why_not_skipped(world: AgentContext, row: RunRow, n: int) -> str | None:

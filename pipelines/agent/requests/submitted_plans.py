@@ -114,7 +114,7 @@ class SubmittedPlans:
         refuse_not_executable(plan)
         self._refuse_unapproved(row, plan)
         # Before anything is compared: a stop that comes from here on came during the run.
-        serial = self._world.ledger.change_number()
+        serial = self._world.locks.start()
         self._refuse_stale(plan)
         require_confirmation(confirmation_for_plan(plan), confirm)
         return self._begin(caller, plan, now, serial)

@@ -47,7 +47,8 @@ def stop_failed(world: AgentContext, row: RunRow) -> None:
     begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
     for deployment in (world.ledger.deployment(*key) for key in dict.fromkeys(begun)):
         if deployment is not None and not deployment.active and deployment.state == State.FAILED:
-            world.ledger.update_deployment(deployment.table, deployment.version, wanted=WantedState.STOPPED)
+            # Unless an operator has begun it since.
+            world.ledger.observe_deployment(deployment, wanted=WantedState.STOPPED)
 
 
 def abort(world: AgentContext, run_id: str, versions: Versions) -> None:
@@ -59,7 +60,11 @@ def abort(world: AgentContext, run_id: str, versions: Versions) -> None:
         key = (deployment.table, deployment.version)
         try:
             with world.locks.holding(key, by=f"run {run_id}"):
-                stop(world, deployment)
-                mark_stopped(world, deployment)
+                now = world.ledger.deployment(*key)
+                if now is None or now.wanted == WantedState.RUNNING:
+                    # An operator has started it since.
+                    continue
+                stop(world, now)
+                mark_stopped(world, now)
         except HeadgateError as error:
             log.warning("%s of a cancelled run will be stopped later: %s", query_name(*key), error.summary)

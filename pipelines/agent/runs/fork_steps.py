@@ -27,7 +27,7 @@ def fork(run: OpenRun, step: Step) -> RunEvidence:
     """Have the step's version go on after the newest batch of the one that serves, which may run on."""
     made, node, world = run.deployed(step), run.node(step), run.world
     if run.stopped_by_operator(step.table, step.version):
-        return StepFailed(step.n, run.stopped_words(step.table))
+        return StepFailed(step.n, run.stopped_words(step.table, step.version))
     origin = world.ledger.deployment(step.table, node.from_version)
     if origin is None or origin.deleted:
         gone = physical_name(step.table, node.from_version)
@@ -67,7 +67,7 @@ def seed(run: OpenRun, step: Step) -> RunEvidence:
     """Have the step's version count every file that its sources hold now as read."""
     made, world = run.deployed(step), run.world
     if run.stopped_by_operator(step.table, step.version):
-        return StepFailed(step.n, run.stopped_words(step.table))
+        return StepFailed(step.n, run.stopped_words(step.table, step.version))
     by_version = {(d.table, d.version): d for d in world.ledger.deployments()}
     sources = streamed_sources(made, streamed_reads(made), by_version)
     seen = tuple(world.files.seen(folder, format=format) if folder else () for _, _, folder, format in sources)

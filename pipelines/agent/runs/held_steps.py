@@ -22,7 +22,7 @@ def look_at_held(run: OpenRun, step: Step) -> RunEvidence:
         if deployment is None:
             return StepFailed(step.n, f"{query_name(table, version)} is not in the registry")
         if run.stopped_by_operator(table, version):
-            return StepFailed(step.n, run.stopped_words(table))
+            return StepFailed(step.n, run.stopped_words(table, version))
         if deployment.wanted == WantedState.STOPPED:
             # A start of what serves has ended the stop of its table, and has not started this one.
             again = f"headgate runs retry {run.id} starts it again"

@@ -64,14 +64,13 @@ class OpenRun:
     def stopped_by_operator(self, table: TableName, version: int) -> bool:
         """Return whether an operator has stopped a version since this run began: no step starts or serves it then."""
         locks, ledger = self.world.locks, self.world.ledger
-        return locks.has_unrecorded_stop((table, version)) or ledger.stopped_during(self.id, table, version)
+        waits = locks.has_unrecorded_stop((table, version), after=ledger.run_word(self.id).serial)
+        return waits or ledger.stopped_during(self.id, table, version) is not None
 
-    def stopped_words(self, table: TableName) -> str:
+    def stopped_words(self, table: TableName, version: int) -> str:
         """Write which table was stopped, by whom and when, as far as that is recorded, and what can be done."""
-        ledger = self.world.ledger
-        act, run = ledger.table_acts().get(table), ledger.run(self.id)
-        known = act is not None and act.what.startswith("a stop by ") and (run is None or act.at >= run.started_at)
-        who = f"{act.what.removeprefix('a stop by ')} at {local_time(act.at)}" if act and known else "an operator"
+        word = self.world.ledger.stopped_during(self.id, table, version)
+        who = f"{word.actor} at {local_time(word.at)}" if word else "an operator"
         retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
         return f"{table} was stopped by {who} during this run; {retry} starts it all the same, {cancel} leaves it"
 
@@ -82,18 +81,23 @@ class OpenRun:
             return None
         if deployment.wanted == WantedState.RUNNING:
             return None
-        again = self.start_unless_stopped(replace(step, table=table, version=version), lambda found: None)
+        again = self.start_unless_stopped(replace(step, table=table, version=version))
         return again if isinstance(again, StepFailed) else None
 
-    def start_unless_stopped(self, step: Step, before: Callable[[Deployment], None]) -> Deployment | StepFailed:
-        """Start the step's version after `before`; a stop by an operator during this run wins, whenever it comes."""
-        stops = self.world.locks.stops((step.table, step.version))
-        if self.stopped_by_operator(step.table, step.version):
-            return StepFailed(step.n, self.stopped_words(step.table))
-        before(self.deployed(step))
-        if self.deployed(step).wanted != WantedState.RUNNING:
-            self.world.ledger.update_deployment(step.table, step.version, wanted=WantedState.RUNNING)
-        start(self.world, self.deployed(step), stops=stops)
+    def start_unless_stopped(
+        self, step: Step, before: Callable[[Deployment], bool] = lambda found: False, *, after_stop: bool = False
+    ) -> Deployment | StepFailed:
+        """Start the step's version after `before`; a stop by an operator during this run wins, whenever it comes.
+
+        `before` returns whether it has stopped what ran; `after_stop` says that the caller has.
+        """
+        key, word = (step.table, step.version), self.world.ledger.run_word(self.id)
+        stops = self.world.locks.stops(key)
+        if self.stopped_by_operator(*key) or not self.world.ledger.want_running(*key, word):
+            return StepFailed(step.n, self.stopped_words(*key))
+        after_stop = before(self.deployed(step)) or after_stop
+        start(self.world, self.deployed(step), stops=stops, after_stop=after_stop)
+        self.world.locks.started((query_name(*key),), word.serial)
         return self.deployed(step)
 
     def node(self, step: Step) -> PlanNode:

@@ -12,7 +12,7 @@ from core.model.names import query_name
 from core.model.states import WantedState
 from core.plan.model import Step
 from pipelines.agent.bounded_threads import in_threads
-from pipelines.agent.deployment_lifecycle import pause
+from pipelines.agent.deployment_lifecycle import pause, refuse_start
 from pipelines.agent.runs.open_run import OpenRun
 
 STOPS_AT_ONCE = 8
@@ -23,7 +23,8 @@ def paused_readers(run: OpenRun, step: Step, *, static_too: bool) -> Iterator[tu
     """Hold the step's version and all that stream it for a block, stopped; gives the names of those that ran.
 
     With `static_too` also those of which it is a static side: they end at a wider type, and not at a new column.
-    Raises Busy where somebody acts on one of them, and what a stop raises: the table is as it was then.
+    Raises Busy where somebody acts on one of them, what would refuse their start, and what a stop raises: the table is
+    as it was then.
     """
     world, here = run.world, (step.table, step.version)
     reads = {
@@ -35,6 +36,9 @@ def paused_readers(run: OpenRun, step: Step, *, static_too: bool) -> Iterator[tu
     with world.locks.holding(*reads, by=f"run {run.id}", wait_s=0):
         now = [found for key in sorted(reads) if (found := world.ledger.deployment(*key)) is not None]
         running = [found for found in now if found.wanted == WantedState.RUNNING and found.query_id]
+        for found in running:
+            # What could not go on afterwards is not stopped.
+            refuse_start(world, found, stops=world.locks.stops((found.table, found.version)))
         in_threads(STOPS_AT_ONCE, partial(pause, world), running)
         for found in running:
             altered = "it" if found.table == step.table else step.table

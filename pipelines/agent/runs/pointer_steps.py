@@ -138,7 +138,7 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
         if deployment is None:
             return StepFailed(step.n, f"{name} is not in the registry")
         if run.stopped_by_operator(table, version):
-            return StepFailed(step.n, f"no pointer has moved: {run.stopped_words(table)}")
+            return StepFailed(step.n, f"no pointer has moved: {run.stopped_words(table, version)}")
         if deployment.wanted != WantedState.RUNNING:
             return run.begun_again(step, table, version) or GateOpened(step.n, f"{name} was started again")
         if deployment.state == State.FAILED:

@@ -8,7 +8,7 @@ from core.model.names import query_name
 from core.plan.model import Step
 from core.ports.storage import VersionFolders
 from core.run.state_machine import GateOpened, RunEvidence, StepFailed
-from pipelines.agent.deployment_lifecycle import stop
+from pipelines.agent.deployment_lifecycle import refuse_unready, stop
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.starting_steps import PENDING, begin_moved, take_over_texts
 from state.row_types import Deployment
@@ -19,15 +19,16 @@ _OLDER = "rows that earlier texts wrote"
 def rewrite(run: OpenRun, step: Step) -> RunEvidence:
     """Stop a version and start it with the new texts on a checkpoint that has read nothing."""
     if run.stopped_by_operator(step.table, step.version):
-        return StepFailed(step.n, run.stopped_words(step.table))
+        return StepFailed(step.n, run.stopped_words(step.table, step.version))
     deployment, checkpoint = run.deployed(step), run.world.layout.rewrite_folder(step.table, step.version, run.id)
     if deployment.checkpoint != checkpoint:
+        refuse_unready(run.world, deployment, stops=run.world.locks.stops((step.table, step.version)))
         stop(run.world, deployment)
         run.world.faults.pass_by(f"rewrite stop {step.table}")
         try:
             _move(run, step, deployment, checkpoint)
         except HeadgateError:
-            run.start_unless_stopped(step, lambda found: None)
+            run.start_unless_stopped(step, after_stop=True)
             raise
     begun = begin_moved(run, step)
     return begun if isinstance(begun, StepFailed) else GateOpened(step.n, PENDING)

@@ -14,7 +14,7 @@ from core.plan.model import PlanNode, Step
 from core.ports.storage import VersionFolders
 from core.run.state_machine import GateOpened, RunEvidence, StepFailed
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_lifecycle import stop, written_batch
+from pipelines.agent.deployment_lifecycle import refuse_unready, stop, written_batch
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.starting_steps import PENDING, begin_moved, take_over_texts
 from pipelines.agent.runs.version_histories import version_histories
@@ -41,13 +41,14 @@ def seam(run: OpenRun, step: Step) -> RunEvidence:
     While no batch fits it reads on as before; after `WAIT_S` the step fails, and nothing has moved.
     """
     if run.stopped_by_operator(step.table, step.version):
-        return StepFailed(step.n, run.stopped_words(step.table))
+        return StepFailed(step.n, run.stopped_words(step.table, step.version))
     deployment, node = run.deployed(step), run.node(step)
     if has_moved(run, step):
         return _begun(run, step)
     place = find_place(run.world, deployment, node)
     if isinstance(place, Unaligned):
         return _wait(run, step, place.why)
+    refuse_unready(run.world, deployment, stops=run.world.locks.stops((step.table, step.version)))
     stop(run.world, deployment)
     run.world.faults.pass_by(f"seam stop {step.table}")
     try:
@@ -56,10 +57,10 @@ def seam(run: OpenRun, step: Step) -> RunEvidence:
         if isinstance(place, SeamPlace):
             _move(run, step, deployment, place)
     except HeadgateError:
-        run.start_unless_stopped(step, lambda found: None)
+        run.start_unless_stopped(step, after_stop=True)
         raise
     if isinstance(place, Unaligned):
-        again = run.start_unless_stopped(step, lambda found: None)
+        again = run.start_unless_stopped(step, after_stop=True)
         return again if isinstance(again, StepFailed) else _wait(run, step, place.why)
     return _begun(run, step)
 

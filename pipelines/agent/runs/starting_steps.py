@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-from core.model.states import State
+from core.model.states import AT_REST, State
 from core.model.table_formats import table_format
 from core.plan.model import Step
 from core.ports.storage import FolderTaken
@@ -13,7 +13,7 @@ from core.sql.log_starts import read_log_start
 from pipelines.agent import version_tables
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.deployment_compiler import column_types, streamed_reads, tracks_schemas
-from pipelines.agent.deployment_lifecycle import stop
+from pipelines.agent.deployment_lifecycle import refuse_start, stop
 from pipelines.agent.inputs_with_logs import refuse_input_unlike
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.paused_readers import paused_readers
@@ -43,7 +43,7 @@ def register(run: OpenRun, step: Step) -> RunEvidence:
 def create(run: OpenRun, step: Step) -> RunEvidence:
     """Make the table of a version and its empty checkpoint."""
     if run.stopped_by_operator(step.table, step.version):
-        return StepFailed(step.n, run.stopped_words(step.table))
+        return StepFailed(step.n, run.stopped_words(step.table, step.version))
     built = run.built(step)
     if why := _why_not_begun(run, built):
         return StepFailed(step.n, f"{why}; nothing was made: plan again")
@@ -82,16 +82,19 @@ def _why_not_begun(run: OpenRun, built: Deployment) -> str:
 
 def start(run: OpenRun, step: Step) -> RunEvidence:
     """Start a version; a stop by an operator during this run wins."""
-    found = run.start_unless_stopped(step, lambda deployment: None)
+    found = run.start_unless_stopped(step)
     return found if isinstance(found, StepFailed) else GateOpened(step.n, PENDING)
 
 
 def restart(run: OpenRun, step: Step) -> RunEvidence:
     """Stop a version and start it with the new texts on the same checkpoint."""
 
-    def take_over(deployment: Deployment) -> None:
+    def take_over(deployment: Deployment) -> bool:
+        after = replace(deployment, **_texts(run.built(step)))
+        refuse_start(run.world, after, stops=run.world.locks.stops((step.table, step.version)))
         stop(run.world, deployment)
         take_over_texts(run, step)
+        return deployment.state not in AT_REST
 
     deployment = run.start_unless_stopped(step, take_over)
     if isinstance(deployment, StepFailed):
@@ -107,7 +110,7 @@ def begin_moved(run: OpenRun, step: Step) -> Deployment | StepFailed:
 
     In this order: while a query has its name, Spark refuses a start on one of those that comes late.
     """
-    begun = run.start_unless_stopped(step, lambda found: None)
+    begun = run.start_unless_stopped(step, after_stop=True)
     archive_former(run.world, run.deployed(step))
     return begun
 
@@ -120,7 +123,7 @@ def look_for_proof(run: OpenRun, step: Step) -> RunEvidence:
     if deployment.state == State.RUNNING:
         return StepDone(step.n, seam.removesuffix("; "))
     if run.stopped_by_operator(step.table, step.version):
-        return StepFailed(step.n, run.stopped_words(step.table))
+        return StepFailed(step.n, run.stopped_words(step.table, step.version))
     late = f": {deployment.error}" if deployment.state == State.DEGRADED else ""
     return GatePolled(step.n, f"{seam}{PENDING}{late}")
 
@@ -154,18 +157,14 @@ def alter(run: OpenRun, step: Step) -> RunEvidence:
 
 def take_over_texts(run: OpenRun, step: Step, **more: Any) -> None:
     """Write the new revision into the deployment, with `more`: from here on a restart means the new text."""
-    built = run.built(step)
-    run.world.ledger.update_deployment(
-        step.table,
-        step.version,
-        revision=built.revision,
-        texts=built.texts,
-        compiled=built.compiled,
-        trigger=built.trigger,
-        bindings=built.bindings,
-        plan_hash=run.plan.hash,
-        **more,
-    )
+    texts = _texts(run.built(step))
+    run.world.ledger.update_deployment(step.table, step.version, **texts, plan_hash=run.plan.hash, **more)
+
+
+def _texts(built: Deployment) -> dict[str, Any]:
+    """Return what a restart takes over of a version as it was compiled afresh."""
+    names = ("revision", "texts", "compiled", "trigger", "bindings")
+    return {name: getattr(built, name) for name in names}
 
 
 def record(run: OpenRun, step: Step) -> RunEvidence:

@@ -142,7 +142,7 @@ class StepExecutor:
         if deployment is None:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
         if self._run.stopped_by_operator(step.table, step.version):
-            return StepFailed(step.n, self._run.stopped_words(step.table))
+            return StepFailed(step.n, self._run.stopped_words(step.table, step.version))
         gate = self._gates[step.n]
         look = gate.look(self._world, deployment)
         if look.failed:

@@ -22,7 +22,7 @@ from core.text.wording import counted
 from pipelines.agent.context import READ_CALL_S, AgentContext
 from pipelines.agent.deleted_keys import deleted_keys_of
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, upsert_of
-from pipelines.agent.deployment_lifecycle import pause
+from pipelines.agent.deployment_lifecycle import pause, refuse_start
 from pipelines.agent.full_disks import with_disk
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.open_work import OpenUpkeep
@@ -239,6 +239,7 @@ def _at_rest(run: OpenRun, step: Step) -> Iterator[None]:
     with run.world.locks.holding((step.table, step.version), by=f"run {run.id}"):
         found = run.deployed(step)
         if found.wanted == WantedState.RUNNING and found.query_id:
+            refuse_start(run.world, found, stops=run.world.locks.stops((step.table, step.version)))
             pause(run.world, found)
             summary = "stopped while its files are written anew; it goes on from its checkpoint"
             run.world.event("state", summary, about=(found.table, found.version))

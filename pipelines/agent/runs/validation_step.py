@@ -77,7 +77,7 @@ def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
     if new is None:
         return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
     if run.stopped_by_operator(step.table, step.version):
-        return StepFailed(step.n, run.stopped_words(step.table))
+        return StepFailed(step.n, run.stopped_words(step.table, step.version))
     if new.state == State.FAILED:
         return StepFailed(step.n, f"it failed: {new.error_class} {new.error}".strip())
     old = world.ledger.deployment(step.table, run.nodes[step.table].from_version)

@@ -15,7 +15,6 @@ from ledger_rows import deployment_row, environment_row
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
-from core.model.names import TableName
 from core.project.model import Environment
 from core.project_files.manifest import Manifest
 from pipelines.agent import daemon as agents
@@ -24,6 +23,7 @@ from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage.registry_records import read_record
 from state.ledger import create_or_open
+from state.words import Word
 
 
 class Keeper:
@@ -133,7 +133,7 @@ class StoppedMeanwhile(Answering):
     def refuse(self, *_: Any) -> None:
         StoppedMeanwhile.asked += 1
         if StoppedMeanwhile.asked == 1:
-            self.ledger.stop_statements(["a"])
+            self.ledger.stop_statements(["a"], Word(1, "bob", 1.0))
         raise EngineRefused("the pool failed in this call and did not say why")
 
 
@@ -215,7 +215,7 @@ def test_what_changed_last_is_recorded_before_an_agent_ends(tmp_path: Path, monk
         serving.start()
         try:
             wait_until(lambda: recorded() == "running")
-            ledger.stop_statements([TableName("a")])
+            ledger.stop_statements(["a"], Word(1, "bob", 1.0))
         finally:
             agent.end(pool=False)
             serving.join(60)

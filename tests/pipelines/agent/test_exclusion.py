@@ -169,7 +169,7 @@ def test_a_retry_is_the_later_word(before_step: str, world: AgentContext, pool: 
     step = next(step for step in made.steps if step.do.value == before_step)
     run_id, state = drive_while(world, made, f"effect {step.n} {before_step}", lambda: stop(world, A))
     assert state == "failed"
-    world.ledger.retry_run(run_id)
+    world.ledger.retry_run(run_id, serial=world.locks.start())
     assert drive(world, run_id, OperatorControl("retry")) == "done"
     assert "a@v2" in pool.running and pool.views["a"] == "a__v2"
 
@@ -406,8 +406,7 @@ def test_forty_stops_while_the_ledger_is_locked_are_one_entry_and_as_many_thread
     assert [outcome.outcome for outcome in outcomes] == ["stopped"] * 40
     assert len(waiting) == 1 and threading.active_count() <= before + 1
     released.set()
-    with lane._emergency.taking() as entries:
-        assert [entry["tables"] for entry in entries] == [list(tables)]
+    assert [stop.names for stop in lane._emergency.waiting().stops] == [tables]
 
 
 def test_a_stop_that_was_repeated_while_the_ledger_was_locked_ends_with_the_operators_start(

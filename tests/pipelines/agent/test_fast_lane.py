@@ -190,3 +190,40 @@ def test_a_stop_before_anything_serves_is_of_the_version_that_was_started(world:
     outcomes = acts.stop((A,), time.monotonic(), by="alice")
     assert {(outcome.version, outcome.outcome) for outcome in outcomes} == {(1, "stopped"), (2, "stopped")}
     assert all(world.ledger.deployment(A, version).wanted == "stopped" for version in (1, 2))  # type: ignore[union-attr]
+
+
+def test_a_start_of_several_that_is_refused_in_part_is_recorded_statement_by_statement(
+    world: AgentContext, pool: Any, commands: CommandHandler
+) -> None:
+    row = world.ledger.deployment(A, 1)
+    assert row is not None
+    for table in ("b", "c"):
+        other = {"table": TableName(table), "checkpoint": f"/c/{table}__v1", "checkpoint_id": ""}
+        world.ledger.put_deployment(replace(row, **other))
+        world.files.prepare(f"/c/{table}__v1", {})
+    args = {"tables": ["a", "b", "c"]}
+    commands.handle(ALICE, {"op": "stop", "args": args, "confirm": "3"})
+    pool.refuse["b@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
+    answer = commands.handle(ALICE, {"op": "start", "args": args, "confirm": "3"})
+    assert {each["table"]: each["came"] for each in answer["statements"]} == {
+        "a": "started", "b": "not started", "c": "started",
+    }  # fmt: skip
+    command = world.ledger.commands()[0]
+    assert command.outcome == "partly" and command.detail.startswith("b not started: no such column, ")
+    assert "c started in " in command.detail
+    audited = {row.outcome: {*row.subject.split()} for row in world.ledger.audits() if row.action == "start"}
+    assert audited == {"accepted": {"a@v1", "c@v1"}, "failed": {"b@v1"}}
+
+
+def test_a_start_of_several_that_are_all_refused_is_refused(world: AgentContext, commands: CommandHandler) -> None:
+    row = world.ledger.deployment(A, 1)
+    assert row is not None
+    world.ledger.put_deployment(replace(row, table=TableName("b"), checkpoint="/c/b__v1"))
+    args = {"tables": ["a", "b"]}
+    commands.handle(ALICE, {"op": "stop", "args": args, "confirm": "2"})
+    world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
+    commands.handle(ALICE, {"op": "start", "args": args, "confirm": "2"})
+    assert world.ledger.commands()[0].outcome == "refused"
+    assert [(row.subject, row.outcome) for row in world.ledger.audits() if row.action == "start"] == [
+        ("a b", "refused")
+    ]

@@ -15,6 +15,7 @@ import pytest
 from agent_world import fast_lane, held_elsewhere, in_a_thread, wait_until
 from ledger_rows import deployment_row, external_row
 
+from core.model.act_outcomes import UNCONFIRMED
 from core.model.errors import EngineRefused, PoolUnreachable, TryAgain
 from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery, unheard
@@ -22,7 +23,6 @@ from core.project.revision import RevisionTexts
 from pipelines.agent import bounded_threads, deployment_lifecycle
 from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import SENT, WAITS
 from pipelines.agent.kept_catalog import ACTS_AT_ONCE
 from pipelines.agent.measurements.lag_collector import LagCollector
 from pipelines.agent.reconciler import BeforeRound, Reconciler
@@ -346,7 +346,7 @@ def test_a_frozen_pool_with_a_hundred_statements_costs_few_threads_and_nothing_i
         with pytest.raises(PoolUnreachable):
             reconciler.round(BeforeRound.of(world), (), ())
     outcomes = fast_lane(world).stop(tuple(map(TableName, tables)), time.monotonic(), by="bob")
-    assert len(outcomes) == 100 and {outcome.outcome for outcome in outcomes} <= {SENT, WAITS}
+    assert len(outcomes) == 100 and {outcome.came for outcome in outcomes} <= UNCONFIRMED
     # Each act has a thread for itself and one for its call; two belong to the breaker.
     assert max(pool.queries.threads) <= before + 2 * ACTS_AT_ONCE + 2
     pool.breaker.close()

@@ -15,7 +15,7 @@ from core.ports.spark import QueryStart, ReportedQuery
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import start
 from pipelines.agent.reconciler import UNKNOWN_TOLD, BeforeRound, Reconciler
-from state.emergency_journal import EmergencyJournal
+from state.emergency_journal import EmergencyJournal, JournalledStop
 from state.planner_input import observe
 from state.row_types import Deployment
 
@@ -196,9 +196,13 @@ def test_a_query_that_is_wanted_stopped_is_stopped_again(
     assert pool.stops == ["a@v1"]
 
 
+def journal_stop(world: AgentContext, reconciler: Reconciler, name: str) -> None:
+    reconciler.emergency.append(JournalledStop(world.locks.stop([name]), "alice", 1.0, (name,)), after=0)
+
+
 def test_a_stop_in_the_emergency_journal_is_taken_first(world: AgentContext, pool: Any, reconciler: Reconciler) -> None:
     deploy(world)
-    reconciler.emergency.append({"at": 1.0, "act": "stop", "by": "alice", "tables": ["a"]})
+    journal_stop(world, reconciler, "a")
     reconciler.apply_emergencies()
     reconciler.apply_emergencies()
     assert reconcile(reconciler) == "stopped"
@@ -209,9 +213,8 @@ def test_a_stop_of_what_the_ledger_does_not_know_keeps_no_other_from_being_taken
     world: AgentContext, reconciler: Reconciler
 ) -> None:
     deploy(world)
-    for entry in ({"act": "stop", "tables": ["gone"]}, {"act": "stop"}, {"tables": "x"}, {"tables": [7, None]}):
-        reconciler.emergency.append(entry)
-    reconciler.emergency.append({"at": 1.0, "act": "stop", "by": "alice", "tables": ["a"]})
+    journal_stop(world, reconciler, "gone")
+    journal_stop(world, reconciler, "a")
     reconciler.apply_emergencies()
     assert reconcile(reconciler) == "stopped"
     assert not reconciler.emergency.waits()

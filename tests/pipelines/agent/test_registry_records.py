@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import held_elsewhere, read_before
+from agent_world import held_elsewhere, read_before, stop_in_ledger
 from ledger_rows import deployment_row
 
 from core.model.errors import EngineRefused, Refused
@@ -77,7 +77,7 @@ def test_a_round_records_what_an_operator_has_changed_once_nobody_holds_it(world
     deploy(world, pool, small_project.texts())
     records = RegistryRecords(world)
     records.round()
-    world.ledger.stop_statements((A,))
+    stop_in_ledger(world, A)
     with held_elsewhere(world, (A, 1)):
         records.round()
         assert record(world, "a@v1").row["wanted"] == "running"

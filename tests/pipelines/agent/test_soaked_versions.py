@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import read_before
+from agent_world import read_before, stop_in_ledger
 
 from core.model.names import TableName as T
 from core.observed.deployment import Binding
@@ -91,7 +91,7 @@ def test_a_rollback_meanwhile_starts_nothing_and_ends_the_soak(soaked: AgentCont
 
 
 def test_a_version_that_an_operator_has_stopped_is_left_alone(soaked: AgentContext) -> None:
-    soaked.ledger.stop_statements((T("c"),))
+    stop_in_ledger(soaked, T("c"))
     later(soaked)
     for _ in range(3):
         stop_soaked(soaked)
@@ -156,7 +156,7 @@ def test_another_release_does_not_let_older_versions_run_on_for_longer(soaked: A
 
 def test_what_a_stopped_statement_that_serves_reads_runs_on(world: AgentContext, soaked: AgentContext) -> None:
     soaked.ledger.update_deployment(T("b"), 2, bindings=(Binding(T("a"), 1, True),))
-    soaked.ledger.stop_statements((T("b"), T("c")))
+    stop_in_ledger(soaked, T("b"), T("c"))
     later(soaked)
     stop_soaked(soaked)
     assert "a@v1" in wanted(soaked), "b goes on over it once it is started"

@@ -7,26 +7,40 @@ from typing import Any
 import pytest
 from ledger_rows import create_run, run_row
 
-from pipelines.agent.fast_lane import PENDING, RAN, RESTARTED, RESTED, SENT, STARTED, STOPPED, WAITS
+from core.model.act_outcomes import ActOutcome, Came
+from core.model.errors import Busy, EngineRefused, HeadgateError, Refused
+from core.model.names import TableName
 from state.row_types import StepRow
 from tui.command_line import exit_codes
-from tui.commands.stop_start_restart import TAKEN
+
+PENDING = ", first batch pending"
+TAKEN = {
+    "stop": ((Came.STOPPED, "stopped"), (Came.RESTED, "was stopped already")),
+    "start": ((Came.STARTED, "started"), (Came.RAN, "was running already")),
+    "restart": ((Came.RESTARTED, "restarted"),),
+}
+"""What is a success of each act, in words."""
 
 
-@pytest.mark.parametrize(("verb", "outcome"), [(verb, outcome) for verb in TAKEN for outcome in TAKEN[verb]])
+def answer(
+    table: str, came: Came, *, version: int = 1, error: HeadgateError | None = None, recorded: bool = True
+) -> Any:
+    """Write what the agent answers of one statement."""
+    return ActOutcome(TableName(table), version, came, 3.0, 12.0, recorded, error).as_json()
+
+
+@pytest.mark.parametrize(("verb", "came", "words"), [(verb, *taken) for verb in TAKEN for taken in TAKEN[verb]])
 def test_an_act_is_sent_once_it_is_confirmed(
-    verb: str, outcome: str, agent: Any, capsys: pytest.CaptureFixture[str]
+    verb: str, came: Came, words: str, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    agent.script[verb] = {"statements": [{"table": "a", "version": 1, "outcome": outcome, "took_ms": 12}]}
+    agent.script[verb] = {"statements": [answer("a", came)]}
     assert exit_codes.run_command_line([verb, "A", "--yes"]) == 0
     (request,) = agent.heard
     assert (request["args"], request["confirm"]) == ({"tables": ["a"]}, "yes")
     assert request["line"].startswith(f"headgate {verb} a --project ")
     said = capsys.readouterr()
-    assert (
-        said.out == f"a v1: {outcome.removesuffix(PENDING)} in 12 ms{PENDING if PENDING in outcome else ''}\n"
-        and said.err.startswith("shop dev  (")
-    )
+    pending = PENDING if words in ("started", "restarted") else ""
+    assert said.out == f"a v1: {words} in 12 ms{pending}\n" and said.err.startswith("shop dev  (")
 
 
 @pytest.mark.parametrize(
@@ -55,30 +69,53 @@ def test_a_name_that_is_none_is_usage(agent: Any) -> None:
     assert agent.heard == []
 
 
-@pytest.mark.parametrize("outcome", ["stopped, not recorded", "sent, not confirmed, not recorded"])
+@pytest.mark.parametrize(("came", "words"), [(Came.STOPPED, "stopped"), (Came.SENT, "sent, not confirmed")])
 def test_a_stop_that_is_not_recorded_says_so_and_is_no_success(
-    outcome: str, agent: Any, place: Any, capsys: pytest.CaptureFixture[str]
+    came: Came, words: str, agent: Any, place: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    agent.script["stop"] = {"statements": [{"table": "a", "version": 1, "outcome": outcome, "took_ms": 12}]}
+    agent.script["stop"] = {"statements": [answer("a", came, recorded=False)]}
     assert exit_codes.run_command_line(["stop", "a", "--yes"]) == 4
     said = capsys.readouterr()
-    assert f"a v1: {outcome}" in said.out and "the change is lost if the agent stops now" in said.err
+    assert f"a v1: {words} in 12 ms, not recorded" in said.out
+    assert "the change is lost if the agent stops now" in said.err
     assert f"free space for {place.where.home}, then stop again" in said.err
 
 
-@pytest.mark.parametrize("outcome", [SENT, WAITS, "not stopped: the session is closed", "done", ""])
-def test_only_what_is_proven_of_every_statement_is_a_success(outcome: str, agent: Any) -> None:
-    proven = {"table": "a", "version": 1, "outcome": "stopped"}
-    agent.script["stop"] = {"statements": [proven, {"table": "a", "version": 2, "outcome": outcome}]}
+@pytest.mark.parametrize(
+    "not_proven",
+    [
+        answer("a", Came.SENT),
+        answer("a", Came.WAITS),
+        answer("a", Came.NOT_STOPPED, error=EngineRefused("the session is closed")),
+        {"table": "a", "outcome": "stopped"},
+        {"table": "a", "came": "done"},
+    ],
+)
+def test_only_what_is_proven_of_every_statement_is_a_success(not_proven: Any, agent: Any) -> None:
+    agent.script["stop"] = {"statements": [answer("a", Came.STOPPED), not_proven]}
     assert exit_codes.run_command_line(["stop", "a", "--yes"]) == 4
 
 
-def test_the_words_of_success_are_the_agents_own() -> None:
-    assert {
-        "stop": (STOPPED, RESTED),
-        "start": (STARTED + PENDING, RAN),
-        "restart": (RESTARTED + PENDING,),
-    } == TAKEN
+@pytest.mark.parametrize(
+    ("errors", "code"),
+    [
+        ([Refused("b is gone", remedy="headgate plan b --rebuild")], 3),
+        ([Refused("b is gone"), Refused("c is gone")], 3),
+        ([Busy("b@v1 is held by run 7f3a")], 4),
+        ([EngineRefused("no such column")], 1),
+        ([Refused("b is gone"), Busy("c@v1 is held by run 7f3a")], 1),
+    ],
+)
+def test_a_start_of_several_tells_of_each_and_its_exit_code_why_not_all_are_started(
+    errors: list[HeadgateError], code: int, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = [answer(table, Came.NOT_STARTED, error=error) for table, error in zip("bc", errors, strict=False)]
+    agent.script["start"] = {"statements": [answer("a", Came.STARTED), *refused]}
+    assert exit_codes.run_command_line(["start", "a", "b", "c", "--confirm", "3"]) == code
+    said = capsys.readouterr()
+    assert "a v1: started in 12 ms, first batch pending\n" in said.out
+    assert f"b v1: not started: {errors[0].summary}\n" in said.out
+    assert not errors[0].remedy or f"b: {errors[0].remedy}" in said.err
 
 
 @pytest.mark.parametrize("verb", TAKEN)
@@ -104,7 +141,7 @@ def test_a_stop_names_each_version_that_it_stops_and_the_run_that_needs_the_tabl
     ledger.put_deployment(deployed("orders", version=2, active=False))
     steps = (StepRow(1, "catch_up", "orders", 2, "done"), StepRow(2, "hold", "orders", 2, "gate"))
     create_run(ledger, run_row("p", id="7f3a-1", steps=steps))
-    agent.script["stop"] = {"statements": [{"table": "orders", "version": 1, "outcome": "stopped", "took_ms": 12}]}
+    agent.script["stop"] = {"statements": [answer("orders", Came.STOPPED)]}
     assert exit_codes.run_command_line(["stop", "orders", "--yes"]) == 0
     said = capsys.readouterr().err
     assert "orders is stopped in each version that runs: v1, v2\n" in said
@@ -126,7 +163,7 @@ def test_one_version_is_named_as_show_prints_it(
     ledger.put_deployment(deployed("items", reads="orders"))
     steps = (StepRow(1, "catch_up", "orders", 2, "done"), StepRow(2, "swap", "orders", 2, "waits"))
     create_run(ledger, run_row("p", id="7f3a-1", steps=(*steps, StepRow(3, "stop", "orders", 1, "waits"))))
-    agent.script[verb] = {"statements": [{"table": "orders", "version": 2, "outcome": TAKEN[verb][0], "took_ms": 12}]}
+    agent.script[verb] = {"statements": [answer("orders", TAKEN[verb][0][0], version=2)]}
     assert exit_codes.run_command_line([verb, "Orders@v2", "--yes"]) == 0
     assert agent.heard[-1]["args"] == {"tables": ["orders@v2"]}
     said = capsys.readouterr().err

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from core.model.errors import Refused, Stale
+from core.model.act_outcomes import ActOutcome, Came
+from core.model.errors import EngineRefused, Refused, Stale
 from core.model.names import TableName
 from state.row_types import EventRow, StagedRow
 from tests.support.ledger_rows import plan_of, plan_row
@@ -125,8 +126,11 @@ def test_what_is_asked_to_be_typed_is_the_agent_s_own_ladder(answers: ConsoleBac
 
 
 def test_what_the_agent_answers_is_one_line() -> None:
-    done = ({"table": "a", "outcome": "done", "ms": 210}, {"table": "b"})
-    assert act_answer("stop", done) == "stop: a done in 0.2 s, b sent"
+    done = (
+        ActOutcome(TableName("a"), 1, Came.STOPPED, 1.0, 210.0),
+        ActOutcome(TableName("b"), 1, Came.NOT_STOPPED, 1.0, 5.0, error=EngineRefused("the session is closed")),
+    )
+    assert act_answer("stop", done) == "stop: a stopped in 0.2 s, b not stopped: the session is closed"
     assert act_answer("stop", ()) == "stop: sent"
     assert unstage_answer(("a", "b")) == "2 tables off the stage: a, b"
     assert unstage_answer(()) == "0 tables off the stage: nothing changed: it was staged from another project folder"

@@ -7,7 +7,7 @@ from tui.presentation.reports.agent_answers import detail_words
 from tui.presentation.styling.styled_text import Line, Span, Tone, fit, left, line, shorten, wrap
 from tui.presentation.styling.value_formatting import moment
 
-BAD = ("refused", "failed", "error")
+BAD = ("refused", "failed", "partly", "error")
 
 
 def audit_columns(width: int) -> Line:

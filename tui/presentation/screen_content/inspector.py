@@ -117,7 +117,7 @@ def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, .
     """Write what happened last, events and commands together; what a command answered when it did not work."""
     found: list[tuple[float, str, Tone]] = []
     for command in view.snapshot.commands:
-        bad = command.outcome in ("refused", "failed")
+        bad = command.outcome in ("refused", "failed", "partly")
         words = f"{op_words(command.op)} {command.subject}: {command.outcome} by {command.actor}"
         found.append((command.at, f"{words}  {command.detail}" if bad else words, Tone.BAD if bad else Tone.PLAIN))
     for event in view.snapshot.events:

@@ -1,14 +1,14 @@
 """The status line of every screen: a message, what the agent answered to an act, and what stands there without one."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from core.model.act_outcomes import ActOutcome
 from core.plan.descriptions import act_words
 from core.text.wording import counted
 from state.audit_log import op_words
-from state.row_types import RunRow
-from tui.presentation.reports.agent_answers import PENDING, outcome_words
+from state.row_types import CommandRow, RunRow
+from tui.presentation.reports.agent_answers import outcome_words
 from tui.presentation.styling.styled_text import Line, Tone, fit, line, plain, shorten, wrap
 from tui.presentation.styling.value_formatting import clock
 from tui.presentation.view.ledger_view import Freshness, LedgerView
@@ -17,6 +17,13 @@ MESSAGE_LINES, STANDING_LINES = 4, 2
 """Lines that the status line may take: for a message, and for what stands there without one."""
 COMMAND_S = 60.0
 """How long the last command stands there; after that it is in the log."""
+
+_BEGINNING = {
+    "start": ", first batch pending",
+    "restart": ", first batch pending",
+    "stop": ", not confirmed by Spark yet",
+}
+"""Of an act on statements that was accepted, what is still to come."""
 
 
 def message_lines(
@@ -41,13 +48,13 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
     if not snapshot.commands or now - snapshot.commands[0].at > COMMAND_S:
         return "", None, Tone.DIM
     command = snapshot.commands[0]
-    tone = Tone.BAD if command.outcome in ("refused", "failed") else Tone.PLAIN
+    tone = Tone.BAD if command.outcome in ("refused", "failed", "partly") else Tone.PLAIN
     took = f" in {command.took_ms / 1000:.1f} s" if command.outcome == "done" and command.took_ms is not None else ""
     detail = f": {command.detail}" if command.detail and tone is Tone.BAD else ""
     words = f"{op_words(command.op)} {command.subject}".strip()
     # What was handed over is a plan to read: nothing of it is done.
     done = "submitted" if (command.op, command.outcome) == ("submit_plan", "done") else command.outcome
-    outcome = done + (_started(command.detail) if command.outcome == "accepted" else "")
+    outcome = done + (_started(command) if command.outcome == "accepted" else "")
     return f"{words}: {outcome}{took}, by {command.actor}{detail}", command.at, tone
 
 
@@ -63,22 +70,20 @@ def failure_words(run: RunRow) -> str:
     return f"run {run.id[:10]} failed{why}; :run {run.id[:10]} shows it, :ack acknowledges it"
 
 
-def _started(detail: str) -> str:
+def _started(command: CommandRow) -> str:
     """Name what an accepted command has begun, as far as the agent's answer says it."""
+    if command.op in _BEGINNING:
+        return _BEGINNING[command.op]
     try:
-        answer = json.loads(detail)
+        answer = json.loads(command.detail)
     except ValueError:
         return ""
-    if answer.get("statements"):
-        return PENDING
     return f", run {answer['run']} started" if "steps" in answer else ""
 
 
-def act_answer(verb: str, answers: Iterable[Mapping[str, Any]]) -> str:
+def act_answer(verb: str, outcomes: Iterable[ActOutcome]) -> str:
     """Write what happened to each statement that was stopped, started or restarted."""
-    words = []
-    for answer in answers:
-        words.append(f"{answer.get('table', '?')} {outcome_words(answer, 's')}")
+    words = [f"{outcome.table} {outcome_words(outcome, 's')}" for outcome in outcomes]
     return f"{verb}: {', '.join(words) or 'sent'}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import in_a_thread, wait_until
+from agent_world import in_a_thread, stop_in_ledger, wait_until
 from ledger_rows import create_run, environment_row, run_row
 
 from core.model.errors import Refused, TryAgain
@@ -116,7 +116,7 @@ def lost(shop: Shop) -> tuple[AgentContext, dict[str, Any]]:
     deploy(world, shop.pool, UPPER, REBUILD)
     commit(world, 7, "a__v2", "b__v2")
     deploy(world, shop.pool, UPPER, PlanRequest(verb="delete", tables=(C,)))
-    world.ledger.stop_statements((B,))
+    stop_in_ledger(world, B)
     before = rows(world)
     shop.end(world)
     shop.ledger_file.unlink()
@@ -321,7 +321,7 @@ def older(shop: Shop, tmp_path: Path) -> AgentContext:
     later = world.ledger.deployment(A, 1)
     assert later is not None
     start(world, later, stops=0)
-    world.ledger.stop_statements((B,))
+    stop_in_ledger(world, B)
     deploy(world, shop.pool, small_project.texts(), PlanRequest(tables=(C,), rebuild=True))
     commit(world, 2, "c__v2")
     shop.end(world)

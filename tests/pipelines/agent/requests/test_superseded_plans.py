@@ -11,6 +11,7 @@ from core.model.errors import Stale
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from state.table_acts import TableAct
+from state.words import Word
 
 DEPLOY_A = PlanRequest(tables=(T("a"),), nonce="n")
 BAD = small_project.texts(a="SELECT id, kind FROM STREAM landed WHERE id > 1")
@@ -18,11 +19,12 @@ WORSE = small_project.texts(a="SELECT id, kind FROM STREAM landed WHERE id > 2")
 
 
 def act(desk: Desk, verb: str, table: str = "a") -> None:
-    ledger, what = desk.world.ledger, TableAct(f"a {verb} by eve", desk.now)
+    ledger, locks = desk.world.ledger, desk.world.locks
     if verb == "stop":
-        ledger.stop_statements([T(table)], what)
+        ledger.stop_statements([table], Word(locks.stop([table]), "eve", desk.now))
     else:
-        ledger.want_running(T(table), 1, what)
+        act = TableAct(f"a {verb} by eve", desk.now)
+        assert ledger.want_running(T(table), 1, Word(locks.start(), "eve", desk.now), act)
 
 
 def hand_over(desk: Desk, request: PlanRequest, files: dict[str, str], **more: object) -> Plan:

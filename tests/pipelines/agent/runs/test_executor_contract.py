@@ -125,7 +125,7 @@ class Real:
         if plan.hash not in self.runs:
             # Without steps it holds no lease: a script performs the steps of several plans.
             ledger, run_id = self.world.ledger, f"run-{plan.hash[:6]}"
-            serial = ledger.change_number()
+            serial = self.world.locks.start()
             create_run(ledger, run_row(plan.hash, id=run_id, serial=serial))
             self.runs[plan.hash] = run_id
         return StepExecutor(self.world, plan, self.runs[plan.hash]).perform(step)

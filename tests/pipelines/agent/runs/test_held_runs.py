@@ -102,7 +102,7 @@ def test_a_new_version_that_a_start_of_what_serves_has_left_stopped_is_not_said_
     note = next(step.note for step in row_of(world, run_id).steps if step.do == "hold")
     retry = f"headgate runs retry {run_id} starts it again"
     assert note == f"a@v2 is stopped, and would not be swapped in; {retry}"
-    world.ledger.retry_run(run_id)
+    world.ledger.retry_run(run_id, serial=world.locks.start())
     driven.tell(run_id, OperatorControl("retry"))
     wait_until(lambda: hold_of(world, run_id) == "gate")
     found = world.ledger.deployment(T("a"), 2)

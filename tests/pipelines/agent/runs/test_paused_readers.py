@@ -188,3 +188,11 @@ def test_an_agent_that_dies_anywhere_leaves_a_run_that_ends_the_same(deployed: A
             assert point > 10, "every point was met"
             return
     raise AssertionError("the points of the run never end")
+
+
+def test_nothing_stands_still_for_a_table_whose_readers_could_not_go_on(deployed: AgentContext, pool: Any) -> None:
+    run_id, stops = lane.submit(deployed, lane.plan(deployed, WIDER, EVERYTHING)), list(pool.stops)
+    deployed.files.told = {"machine": "another"}  # type: ignore[attr-defined]  # Scripted.
+    deployed.files.machine = "this"  # type: ignore[attr-defined]  # Scripted.
+    assert lane.drive(deployed, run_id) == "failed"
+    assert pool.stops == stops and {"a@v1", "b@v1", "c@v1"} <= pool.running.keys()

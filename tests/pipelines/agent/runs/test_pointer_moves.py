@@ -194,7 +194,7 @@ def test_a_swap_that_was_cut_off_and_does_not_go_on_leaves_no_pointer_moved(
     assert said(world, run_id).startswith("no pointer has moved: b was stopped by bob at ")
     assert pool.views == BEFORE == serving(world)
     assert newer_serving(world) is None
-    world.ledger.retry_run(run_id)
+    world.ledger.retry_run(run_id, serial=world.locks.start())
     assert lane.drive(world, run_id, OperatorControl("retry")) == "done"
     assert pool.views == AFTER == serving(world)
 

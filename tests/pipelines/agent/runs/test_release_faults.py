@@ -36,7 +36,7 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def retried(world: AgentContext, run_id: str) -> str:
     """Carry out `runs retry` as the command handler begins it."""
-    world.ledger.retry_run(run_id)
+    world.ledger.retry_run(run_id, serial=world.locks.start())
     return lane.drive(world, run_id, OperatorControl("retry"))
 
 

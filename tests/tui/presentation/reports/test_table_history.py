@@ -132,7 +132,7 @@ def test_the_newest_entries_are_kept_and_lines_are_oldest_first() -> None:
 
 
 def test_the_answer_to_an_act_is_told_in_words() -> None:
-    answer = '{"statements": [{"table": "a", "outcome": "started, first batch pending", "took_ms": 267.4}]}'
+    answer = "a started in 267 ms, first batch pending"
     command = CommandRow(1, 50.0, "bob", "start", "a", "headgate start a", "accepted", detail=answer, took_ms=270)
     (entry,) = table_history(TableRecords(A, commands=(command,)), {})
     assert entry.summary == "accepted: a started in 267 ms, first batch pending"

@@ -1,0 +1,106 @@
+"""What comes of an operator's act on one statement: facts, and the sentence that is made from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from core.model.errors import HeadgateError, error_from_json
+from core.model.names import TableName
+
+
+class Came(StrEnum):
+    """What came of an act."""
+
+    STARTED = "started"
+    RESTARTED = "restarted"
+    """Spark has taken it; that it works, its first batch proves."""
+    RAN = "ran"
+    STOPPED = "stopped"
+    RESTED = "rested"
+    SENT = "sent"
+    """Spark was called and has not confirmed that the query is gone: the agent goes on with it."""
+    WAITS = "waits"
+    """Spark could not be called: the agent goes on with it."""
+    NOT_STARTED = "not started"
+    NOT_RESTARTED = "not restarted"
+    NOT_STOPPED = "not stopped"
+
+
+BEGUN = frozenset({Came.STARTED, Came.RESTARTED})
+"""Taken by Spark, first batch pending."""
+
+UNCHANGED = frozenset({Came.RAN, Came.RESTED})
+"""It was so already."""
+
+UNCONFIRMED = frozenset({Came.SENT, Came.WAITS})
+
+FAILED = frozenset({Came.NOT_STARTED, Came.NOT_RESTARTED, Came.NOT_STOPPED})
+"""With the error that says why."""
+
+_WORDS = {
+    Came.RAN: "was running already",
+    Came.RESTED: "was stopped already",
+    Came.SENT: "sent, not confirmed",
+    Came.WAITS: "not sent: the pool does not answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ActOutcome:
+    """What came of an act on one version of a table."""
+
+    table: TableName
+    version: int
+    came: Came
+    called_ms: float | None
+    """From the command's arrival to Spark's stop being called; None when it was not."""
+    took_ms: float
+    recorded: bool = True
+    """False where neither ledger nor emergency journal took a stop: an agent that ends forgets it."""
+    error: HeadgateError | None = None
+    """Of `FAILED`."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether the act is recorded, and Spark has taken it."""
+        return self.recorded and self.came not in UNCONFIRMED | FAILED
+
+    @property
+    def outcome(self) -> str:
+        """Return what came of it in words."""
+        return self.words()
+
+    def words(self, took: str = "") -> str:
+        """Write what came of it, with how long the act took, such as `12 ms`, where that is given."""
+        said = _WORDS.get(self.came, self.came.value) + (f": {self.error.summary}" if self.error else "")
+        timed = f"{said} in {took}" if took and self.error is None else said
+        pending = ", first batch pending" if self.came in BEGUN else ""
+        return timed + pending + ("" if self.recorded else ", not recorded")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the outcome as the agent answers it, and as `--json` prints it."""
+        return {
+            "table": self.table,
+            "version": self.version,
+            "came": self.came,
+            "outcome": self.outcome,
+            "called_ms": None if self.called_ms is None else round(self.called_ms, 1),
+            "took_ms": round(self.took_ms, 1),
+            "recorded": self.recorded,
+            "error": self.error.as_json() if self.error else None,
+        }
+
+    @classmethod
+    def from_json(cls, answer: Mapping[str, Any]) -> Self:
+        """Read what `as_json` wrote; what an agent of another release answers is not taken for a proof."""
+        came, error = answer.get("came"), answer.get("error")
+        return cls(
+            table=TableName(str(answer.get("table", "?"))),
+            version=int(answer.get("version") or 0),
+            came=Came(came) if came in tuple(Came) else Came.SENT,
+            called_ms=answer.get("called_ms"),
+            took_ms=float(answer.get("took_ms") or 0.0),
+            recorded=bool(answer.get("recorded", True)),
+            error=error_from_json(error) if error else None,
+        )

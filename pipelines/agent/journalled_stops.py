@@ -1,0 +1,53 @@
+"""Stops of the emergency journal: announced when an agent begins, and applied once the ledger takes them."""
+
+import logging
+
+from core.text.wording import counted
+from pipelines.agent.context import AgentContext
+from state.emergency_journal import EmergencyJournal
+from state.words import Word
+
+log = logging.getLogger(__name__)
+
+SERIALS_AHEAD = 1_000_000
+"""How far the serials of the journal may be above those of the ledger: stops that could not be recorded."""
+
+
+def announce_journal(world: AgentContext, journal: EmergencyJournal) -> None:
+    """Announce what an earlier agent could not record, before anybody is answered; new words come after it."""
+    recorded = world.locks.newest_serial()
+    for stop in journal.waiting().stops:
+        if stop.serial <= recorded + SERIALS_AHEAD:
+            world.locks.count_above(stop.serial)
+            world.locks.stop_waits(stop.names, stop.serial)
+
+
+def apply_journal(world: AgentContext, journal: EmergencyJournal) -> None:
+    """Record the stops of the journal, each where no later word stands; raises LedgerUnavailable, and they wait on.
+
+    Lines that are no stops are kept beside the journal, and told once.
+    """
+    if not journal.waits():
+        return
+    # A ledger that takes nothing is met here, before anything is read.
+    world.ledger.heartbeat(world.clock())
+    with journal.taking() as taken:
+        unreadable = taken.unreadable
+        for stop in taken.stops:
+            if stop.serial > world.locks.newest_serial():
+                # Nobody was given this serial, and no later word would ever count.
+                unreadable += (stop.as_line(),)
+                continue
+            world.ledger.stop_statements(stop.names, Word(stop.serial, stop.actor, stop.at))
+            world.locks.recorded(stop.names, stop.serial)
+            log.info("applied the stop of %s from the emergency journal", ", ".join(stop.names))
+        if unreadable:
+            _set_aside(world, journal, unreadable)
+
+
+def _set_aside(world: AgentContext, journal: EmergencyJournal, lines: tuple[bytes, ...]) -> None:
+    kept = journal.unreadable_path.name
+    summary = f"{counted(len(lines), 'line')} of the emergency journal cannot be applied: {kept} keeps what was there"
+    log.warning("%s", summary)
+    world.event("exception", summary, detail=repr(lines[0][:200].decode(errors="replace")))
+    journal.set_aside(lines)

@@ -1,0 +1,163 @@
+"""Words of operators on statements: stop, start, restart of a table or of one version, in the order of their serials.
+
+The newest word on each subject is kept. A word is applied only where no later one stands, however late it comes.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.model.names import TableName, query_name, split_query
+from core.model.states import WantedState
+from state.registry import RegistryWrites
+from state.table_acts import TableAct, move_serials
+from state.transactions import MAY_RUN, LedgerReads
+
+
+class Wish(StrEnum):
+    """What a word asks for."""
+
+    STOP = "stop"
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """When an operator said something, and who; a run's word is that of who applied or retried it."""
+
+    serial: int
+    """Of one increasing sequence for the environment: of two words the one with the higher serial holds."""
+    actor: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class WordRow:
+    """The newest word on a subject."""
+
+    subject: str
+    """A table, which means each of its versions, or the name of a query, `orders@v2`."""
+    wish: str
+    """As in Wish."""
+    serial: int
+    actor: str
+    at: float
+
+
+_OF_STOPPED = """FROM deployment d WHERE "table" = ?1 AND NOT external AND drop_after IS NULL
+  AND (?2 IS NULL OR version = ?2)
+  AND NOT EXISTS (SELECT 1 FROM word WHERE subject = d."table" || '@v' || d.version AND serial > ?3)"""
+"""The versions that a stop of a table (?1), or of one of its versions (?2), with a serial (?3) is about."""
+
+_STANDING_STOP = """SELECT stop.* FROM word stop WHERE stop.wish = 'stop' AND stop.serial > ?3 AND (stop.subject = ?2
+  OR stop.subject = ?1 AND NOT EXISTS (
+    SELECT 1 FROM word start WHERE start.subject = ?2 AND start.wish = 'start' AND start.serial > stop.serial))
+  ORDER BY stop.serial DESC LIMIT 1"""
+"""The newest stop of a table (?1) or of one version (?2) that came after a serial (?3) and that no start has ended.
+
+A start of the table replaces its stop, and not the stop of one version.
+"""
+
+
+class WordReads(LedgerReads):
+    """Reads of words."""
+
+    def newest_serial(self) -> int:
+        """Return the highest serial of any word, also of a run's; 0 before the first."""
+        sql = "SELECT max((SELECT coalesce(max(serial), 0) FROM word), (SELECT coalesce(max(serial), 0) FROM run))"
+        return int(self._values(sql)[0][0])
+
+    def word(self, subject: str) -> WordRow | None:
+        """Read the newest word on a subject by itself."""
+        return self._row(WordRow, "SELECT * FROM word WHERE subject = ?", (subject,))
+
+    def run_word(self, run_id: str) -> Word:
+        """Read when a run was applied, or retried last, and who applied it."""
+        ((serial, actor, at),) = self._values("SELECT serial, actor, started_at FROM run WHERE id = ?", (run_id,))
+        return Word(serial, actor, at)
+
+    def stopped_during(self, run_id: str, table: TableName, version: int) -> WordRow | None:
+        """Return the stop of a version that came after a run began or was retried, and that no start has ended.
+
+        A stop of the table is also one of its versions that are not made yet.
+        """
+        since = self.run_word(run_id).serial
+        return self._row(WordRow, _STANDING_STOP, (table, query_name(table, version), since))
+
+
+class WordWrites(WordReads, RegistryWrites):
+    """Writes of words, each in one transaction with what it makes of the versions that it is about."""
+
+    def stop_statements(self, names: Iterable[str], word: Word) -> None:
+        """Record an operator's stop: of all versions of a table, or of one that is named `a@v2`.
+
+        They are wanted stopped, but for those on which a later word stands. It holds against every run that was open
+        then, also for versions that are made later, until a later start or a retry of the run.
+        """
+        with self._registering() as connection:
+            for name in names:
+                table, version = split_query(name) or (TableName(name), None)
+                about = (table, version, word.serial)
+                _put(connection, name, Wish.STOP, word)
+                wanted = connection.execute(f"SELECT count(*) {_OF_STOPPED} AND wanted = 'running'", about).fetchone()
+                act = TableAct(f"a stop by {word.actor}", word.at)
+                move_serials(connection, (table,) if wanted[0] else (), act)
+                connection.execute(
+                    "UPDATE deployment SET wanted = 'stopped', changed = ?4, state = "
+                    f"CASE WHEN state IN ({MAY_RUN}) THEN 'stopping' ELSE state END "
+                    f"WHERE id IN (SELECT id {_OF_STOPPED})",
+                    (*about, self._next_change()),
+                )
+
+    def want_running(self, table: TableName, version: int, word: Word, act: TableAct | None = None) -> bool:
+        """Record that a version is wanted running; returns False, and changes nothing, where a later stop stands.
+
+        `act` is an operator's, and moves the serial of the table where the version was wanted stopped.
+        """
+        name = query_name(table, version)
+        with self._registering() as connection:
+            if connection.execute(_STANDING_STOP, (table, name, word.serial)).fetchone():
+                return False
+            _put(connection, name, Wish.START, word)
+            where = 'WHERE "table" = ? AND version = ?'
+            wanted = connection.execute(f"SELECT wanted FROM deployment {where}", (table, version)).fetchone()
+            if act is not None and wanted != (WantedState.RUNNING,):
+                move_serials(connection, (table,), act)
+            connection.execute(
+                "UPDATE deployment SET wanted = 'running', stops_at = CASE WHEN active THEN NULL ELSE stops_at END, "
+                f"changed = ? {where}",
+                (self._next_change(), table, version),
+            )
+            return True
+
+    def end_stop(self, table: TableName, word: Word) -> None:
+        """Record a start of a whole table, which ends the stop of all its versions and starts none by itself."""
+        with self._transaction() as connection:
+            _put(connection, table, Wish.START, word)
+
+    def take_back(self, table: TableName, version: int, word: Word, before: WordRow | None) -> None:
+        """Have a start that was refused count for nothing: the version is wanted stopped, with the word from before.
+
+        Nothing is changed where a later word stands.
+        """
+        name = query_name(table, version)
+        with self._registering() as connection:
+            mine = connection.execute("DELETE FROM word WHERE subject = ? AND serial = ?", (name, word.serial))
+            if not mine.rowcount:
+                return
+            if before is not None:
+                _put(connection, name, before.wish, Word(before.serial, before.actor, before.at))
+            connection.execute(
+                "UPDATE deployment SET wanted = 'stopped', changed = ? WHERE \"table\" = ? AND version = ?",
+                (self._next_change(), table, version),
+            )
+
+
+def _put(connection: sqlite3.Connection, subject: str, wish: str, word: Word) -> None:
+    """Keep a word as the newest on its subject, unless a later one is there."""
+    connection.execute(
+        "INSERT INTO word VALUES (?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET wish = excluded.wish, "
+        "serial = excluded.serial, actor = excluded.actor, at = excluded.at WHERE excluded.serial > word.serial",
+        (subject, wish, word.serial, word.actor, word.at),
+    )
