@@ -16,6 +16,7 @@ from core.project_files.project_checks import check_queries
 from core.project_files.schema_tracking import check_schema_tracking, with_schema_tracking
 from core.project_files.table_settings import read_settings, settings_as_text
 from core.sql.statement import ParsedStatement, TableDdl
+from core.text.escaping import escape_surrogates
 from core.text.wording import did_you_mean
 
 __all__ = ["read_project", "read_settings", "read_tables", "settings_as_text"]
@@ -54,7 +55,12 @@ def read_project(
 
     `parse_cache` only saves time: what it knows is not read again, what is read newly stands in it afterwards.
     """
-    problems: list[Problem] = []
+    # A plan names its files to the agent in JSON, which holds no such path.
+    problems: list[Problem] = [
+        Problem(f"{shown} is not UTF-8", "rename the file or its folder", Where(shown))
+        for path in texts
+        if (shown := escape_surrogates(path)) != path
+    ]
     manifest = read_manifest(texts.get(MANIFEST), problems)
     draft = _ProjectDraft(texts, parse_cache or ParseCache(), problems)
     tables = _read_tables(draft, manifest.defaults)

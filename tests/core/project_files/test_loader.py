@@ -463,3 +463,12 @@ def test_changes_of_a_table_of_others_are_taken_where_both_sides_say_so(
     if not expected:
         (read,) = good(found).tables[T("a")].parsed.reads  # type: ignore[union-attr]
         assert read.takes_changes is ("_change_type" in select)
+
+
+def test_a_file_whose_path_is_not_utf_8_is_a_problem_with_its_bytes() -> None:
+    found = {path.replace("/p/", "/caf\udce9/"): text for path, text in texts(a="SELECT id FROM STREAM orders").items()}
+    named = [problem for problem in read_project(found)[1] if problem.summary.endswith("is not UTF-8")]
+    assert [problem.summary for problem in named] == [
+        f"{path.replace(chr(0xDCE9), chr(92) + 'xe9')} is not UTF-8" for path in sorted(found) if "\udce9" in path
+    ]
+    assert named and {problem.remedy for problem in named} == {"rename the file or its folder"}
