@@ -42,6 +42,8 @@ MANIFEST = read_manifest(small_project.texts()[MANIFEST_PATH], [])
 ENVIRONMENT = Environment("dev")
 SETTLES_S = 240.0
 """Of virtual time from the last fault until a world must have settled."""
+LOOKS = 3
+"""Rounds of the director between two looks at where the world settles."""
 STEPS = 400_000
 """Switches of the baton after which a life is one that never ends."""
 
@@ -102,15 +104,16 @@ class Life:
         self.server = Server(self.baton, self.manner, files=self.disk, heard=self.rules)
         self.server.first_batch_s = self.first_batch_s
         self.rules.server, self.rules.passing = self.server, self.pass_by
+        self.rules.arrived = self.arrive
         self.lock = LedgerLock()
-        self.late_until = self.lost_until = self.repeat_until = 0.0
+        self.late_until = self.slow_until = self.lost_until = self.repeat_until = 0.0
         self.slow: dict[str, float] = {}
         self.operators = Operators(self.baton, self.rules)
         self.named = self.operators.named
         self.armed: list[list[Any]] = []
         self.kill_wanted = False
         self.drawn: Counter[str] = Counter()
-        self.agents = 0
+        self.agents = self.looks = 0
 
     # Faults.
 
@@ -119,7 +122,8 @@ class Life:
         now, chance = self.baton.now, self.baton.chance
         made = Manner(0.005 + chance.random() * 0.03, 0.005 + chance.random() * 0.03)
         acts = kind in ("start", "stop", "point", "create", "forget", "unpoint")
-        if acts and now < self.late_until and chance.random() < 0.5:
+        late = (kind == "start" and now < self.late_until) or (acts and now < self.slow_until)
+        if late and chance.random() < 0.5:
             made = replace(made, effect_s=chance.uniform(5.0, 40.0))
         if acts and now < self.lost_until and chance.random() < 0.3:
             made = replace(made, lost=True) if chance.random() < 0.3 else replace(made, answer_s=None)
@@ -135,7 +139,7 @@ class Life:
         """Whether no fault is under way, and has an effect any more."""
         now = self.baton.now
         until = (self.server.frozen_until, self.lock.locked_until, self.lock.full_until, self.disk.full_until,
-            self.disk.away_until, self.late_until, self.lost_until, self.repeat_until)  # fmt: skip
+            self.disk.away_until, self.late_until, self.slow_until, self.lost_until, self.repeat_until)  # fmt: skip
         served = self.operators.agent is not None and self.operators.agent._keeper.up and self.server.alive
         return served and max(until) + 41.0 < now and not self.operators.agent._world.identity.doubt
 
@@ -163,6 +167,8 @@ class Life:
                 self.baton.wall_offset += event.lasts_s
             case "starts are late":
                 self.late_until = until + 5.0
+            case "effects are late":
+                self.slow_until = until + 5.0
             case "answers are lost":
                 self.lost_until = until
             case "effects repeat":
@@ -190,7 +196,12 @@ class Life:
             write_record(data, "b@v1", replace(record, count=record.count + 1))
 
     def pass_by(self, label: str) -> None:
-        """Pass a point: whatever is drawn to happen there happens."""
+        """Pass a point: whatever is drawn to happen there happens, and who passes stands still for it."""
+        if stalls := self.arrive(label):
+            self.baton.sleep(stalls)
+
+    def arrive(self, label: str) -> float:
+        """Have what is drawn for a point happen; returns for how long whoever passes it stands still."""
         self.rules.passed[label] += 1
         stalls = 0.0
         for armed in tuple(self.armed):
@@ -202,8 +213,7 @@ class Life:
                     self.rules.say(f"at {label}: {event.kind} {event.subject}")
                     fire()
                     stalls = max(stalls, event.stalls_s)
-        if stalls:
-            self.baton.sleep(stalls)
+        return stalls
 
     # The agent.
 
@@ -308,7 +318,9 @@ class Life:
                 back_at = self.baton.now + self.baton.chance.uniform(0.1, 4.0)
             if self.operators.process is None and self.baton.now >= back_at:
                 self.begin_agent()
-            self.rules.look(calm=self.calm)
+            self.looks += 1
+            if self.looks % LOOKS == 0 or not self.calm:
+                self.rules.look(calm=self.calm)
             for name, error in self.baton.crashed:
                 self.rules.wrong("a thread died", f"{name}: {error!r}")
             if self.baton.steps > STEPS:
@@ -322,7 +334,8 @@ class Life:
         self.server.frozen_until = min(now, self.server.frozen_until)
         self.lock.locked_until = self.lock.full_until = self.lock.unreadable_until = now
         self.disk.full_until = self.disk.away_until = now
-        self.late_until = self.lost_until = self.repeat_until = min(now, self.late_until)
+        self.late_until, self.slow_until = min(now, self.late_until), min(now, self.slow_until)
+        self.lost_until, self.repeat_until = min(now, self.lost_until), min(now, self.repeat_until)
         self.baton.stalls = 0.0
         if self.operators.process is None:
             self.begin_agent()
@@ -332,7 +345,8 @@ class Life:
             settled = self.operators.agent is not None and self.rules.ledger is not None
             if settled and self.operators.agent._world.identity.doubt:
                 return
-            left = self.rules.unsettled() if settled else left
+            self.rules.look(calm=self.calm)
+            left = self.rules.unsettled() if settled and self.calm else ["it is not calm yet"]
         if left and not self.rules.violations:
             self.rules.wrong("a world without faults does not settle", "; ".join(left))
 

@@ -189,8 +189,9 @@ class Operators:
         self.nonces += 1
         request = PlanRequest(tables=(table,), nonce=str(self.nonces), children="all")
         match kind:
-            case "rebuild" | "rebuild held":
-                request = replace(request, rebuild=True, hold=kind.endswith("held"))
+            case "rebuild" | "rebuild held" | "rebuild alone":
+                children = "product" if kind.endswith("alone") else "all"
+                request = replace(request, rebuild=True, hold=kind.endswith("held"), children=children)
             case "seam":
                 request = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all", nonce=str(self.nonces),
                     choices=(StrategyChoice(TableName("b"), "seam"),))  # fmt: skip
@@ -198,9 +199,10 @@ class Operators:
                 self.selects[event.subject] = (self.selects[event.subject] + 1) % len(SELECTS[event.subject])
             case "column":
                 self.columns[event.subject] += 1
-            case "rollback" | "undelete" | "retire" | "delete":
-                children = "none" if kind == "delete" and event.subject != "a" else "all" if kind == "delete" else ""
-                request = PlanRequest(verb=kind, tables=(table,), nonce=str(self.nonces), children=children)
+            case "rollback" | "rollback alone" | "undelete" | "retire" | "delete":
+                verb, _, alone = kind.partition(" ")
+                children = "product" if alone else "all" if kind == "delete" and table == "a" else ""
+                request = PlanRequest(verb=verb, tables=(table,), nonce=str(self.nonces), children=children)
             case "deploy":
                 request = PlanRequest(everything=True, nonce=str(self.nonces))
         plan = self.plan(request)

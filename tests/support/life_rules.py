@@ -103,7 +103,7 @@ class Rules:
     """When a query was stopped for a word that is none of a stop."""
     started: dict[Version, Word] = field(default_factory=dict)
     """Versions whose newest word was a start that was answered, and that no run is about."""
-    arrived: Callable[[str], None] = field(default=lambda label: None)
+    arrived: Callable[[str], object] = field(default=lambda label: None)
 
     def wrong(self, rule: str, detail: str) -> None:
         """Take down what must not be."""
@@ -130,7 +130,6 @@ class Rules:
 
     def effect(self, kind: str, subject: str, lane: str | None) -> None:
         if lane is not None:
-            self.passed[f"{_kind(lane)} effects {kind}"] += 1
             self.arrived(f"{_kind(lane)} effects {kind}")
         if kind not in ("list", "progress", "status", "ping", "prove", "attach", "read", "look", "exception"):
             self.say(f"  {kind} {subject} takes effect")
@@ -325,9 +324,9 @@ class Rules:
 
     def look(self, *, calm: bool) -> None:
         """Compare the world with the ledger; `calm`: no fault is under way."""
-        if not calm:
+        if not calm or self.ledger is None:
             self.good_since = self.baton.now
-        if self.ledger is None:
+            self.since.clear()
             return
         with self.ledger.looked_at():
             every = {(d.table, d.version): d for d in self.ledger.deployments(include_deleted=True)}
@@ -356,7 +355,7 @@ class Rules:
                     left.add(f"a pointer leads elsewhere than the ledger says: {row.table} → {leads or 'nothing'}")
         self.since = {what: self.since.get(what, self.baton.now) for what in left}
         for what, at in self.since.items():
-            if calm and self.baton.now - max(at, self.good_since) > SETTLES_S:
+            if self.baton.now - max(at, self.good_since) > SETTLES_S:
                 rule, _, detail = what.partition(": ")
                 self.wrong(rule, detail)
 

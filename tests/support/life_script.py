@@ -7,16 +7,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 TABLES = ("a", "b", "c")
-PLANS = ("rebuild", "rebuild", "rebuild held", "seam", "edit", "edit", "column", "rollback", "delete", "undelete",
-    "retire", "deploy")  # fmt: skip
+PLANS = (
+    "rebuild", "rebuild", "rebuild held", "rebuild alone", "seam", "edit", "edit", "column", "rollback",
+    "rollback alone", "delete", "undelete", "retire", "deploy",
+)  # fmt: skip
 NAMES = ("{t}", "{t}", "{t}", "{t}@new", "{t}@old")
 
-FAULTS = {
-    "kill": 1, "pool dies": 2, "pool is frozen": 3, "ledger is locked": 3, "ledger is full": 1, "disk is full": 2,
-    "disk is away": 1, "clock jumps": 1, "query fails": 2, "starts are late": 3, "answers are lost": 2,
-    "effects repeat": 1, "first batch is late": 3, "a start is refused": 1, "another hand": 1,
-}  # fmt: skip
-"""Kinds of faults, with how often each is drawn."""
+FAULTS = (
+    "kill", "pool dies", "pool is frozen", "ledger is locked", "ledger is full", "disk is full", "disk is away",
+    "clock jumps", "query fails", "starts are late", "effects are late", "answers are lost", "effects repeat",
+    "first batch is late", "a start is refused", "another hand", "stands still",
+)  # fmt: skip
+"""Kinds of faults."""
 
 LABELS = (
     "run sends start",
@@ -118,10 +120,11 @@ def draw(seed: int | str, *, calms: bool | None = None) -> Script:
         events.append(_plan(chance, chance.uniform(2.0, lasts)))
     for _ in range(chance.choice((0, 1, 2, 4, 8, 12))):
         events.append(_word(chance, lasts))
-    kinds = chance.sample(sorted(FAULTS), k=chance.choice((0, 0, 1, 2, 4)))
+    kinds = chance.sample(FAULTS, k=chance.choice((0, 0, 1, 2, 4)))
     for kind in kinds:
         for _ in range(chance.choice((1, 1, 2))):
             events.append(_fault(chance, kind, lasts))
+    lasts = max(lasts, *(min(event.at + event.lasts_s + 15.0, 110.0) for event in events))
     if any(event.kind == "another hand" for event in events):
         events.append(Event("adopt", round(lasts * 0.9, 1), by="lee"))
     return Script(
@@ -181,13 +184,14 @@ def _paused_run(chance: random.Random) -> list[Event]:
 
 def _late_starts(chance: random.Random) -> list[Event]:
     """Starts that take effect after their deadline, under edits, seams and stops."""
-    plan = Event(
-        f"plan {chance.choice(('edit', 'edit', 'seam', 'column'))}", 4.0, by="lee", subject=chance.choice("ab")
+    table, verb = chance.choice("ab"), chance.choice(("edit", "edit", "edit", "seam", "column", "delete"))
+    late = Event("starts are late", 0.5, lasts_s=chance.choice((6.0, 25.0, 40.0, 40.0)))
+    before = _words_after(chance, 0.6, ("restart", table), within=2.0)
+    plan = Event(f"plan {verb}", chance.choice((4.0, 20.0, 24.0)), by="lee", subject=table)
+    acts = ("stop", "start", "restart", "run retry")
+    after = _words_after(
+        chance, plan.at, *[(chance.choice(acts), table) for _ in range(chance.choice((0, 0, 1, 2)))], within=12.0
     )
-    late = Event("starts are late", round(chance.uniform(0.5, 4.0), 2), lasts_s=chance.choice((6.0, 25.0)))
-    before = _words_after(chance, 0.6, (chance.choice(("restart", "stop")), plan.subject), within=3.0)
-    after = _words_after(chance, 4.0, *[(chance.choice(("stop", "start", "restart", "run retry")), plan.subject)
-        for _ in range(chance.choice((0, 1, 2)))], within=12.0)  # fmt: skip
     return [late, *before, plan, *after]
 
 
@@ -202,6 +206,18 @@ def _stopped_step(chance: random.Random) -> list[Event]:
     return [plan, stop, *_words_after(chance, 3.0, (chance.choice(("start", "run retry", "run cancel")), table))]
 
 
+def _stale_round(chance: random.Random) -> list[Event]:
+    """A round of the reconciler that stands still while a step gives a statement another text, and cannot start it."""
+    label = chance.choice(("reconcile sends list", "reconcile sends list", "reconcile wrote"))
+    verb, table = chance.choice(("edit", "edit", "seam", "column")), chance.choice("ab")
+    stalls = chance.choice((1.5, 3.0, 4.5))
+    plan = Event(f"plan {verb}", 1.0, label, 1, "lee", subject=table)
+    still = Event("stands still", 1.0, "reconcile sends list", 1, stalls_s=stalls)
+    kind = chance.choice(("disk is away", "disk is away", "another hand", "ledger is locked", "pool is frozen"))
+    where = chance.choice(("run effects stop", "run effects stop", "run wrote"))
+    return [plan, still, Event(kind, 1.0, where, chance.choice((1, 1, 2)), lasts_s=chance.choice((0.3, 1.0, 2.0)))]
+
+
 def _cancelled_delete(chance: random.Random) -> list[Event]:
     """A delete that is cancelled where a disk or the ledger takes no more of it."""
     table = chance.choice("bc")
@@ -214,10 +230,11 @@ def _cancelled_delete(chance: random.Random) -> list[Event]:
 
 def _cancelled_way_back(chance: random.Random) -> list[Event]:
     """A rollback or a release that is cancelled, while somebody starts what reads the versions that it has started."""
-    kind = chance.choice(("rollback", "rollback", "rebuild held", "rebuild"))
+    kind = chance.choice(("rollback", "rollback alone", "rollback alone", "rebuild"))
     plan = Event(f"plan {kind}", 1.0, by="lee", subject=chance.choice("aab"))
     label = chance.choice(("after # start gate", "after # resume gate", "after # catch_up gate", "after # hold gate"))
-    start = Event("start", 1.0, label, 1, "bob", subject=f"{chance.choice('bc')}@new")
+    subject = chance.choice(("b@new", "c@new", "c", "c"))
+    start = Event("start", 1.0, label, 1, "bob", subject=subject, stalls_s=chance.choice((0.0, 0.5)))
     return [plan, start, *_words_after(chance, 1.5, ("run cancel", ""), within=15.0)]
 
 
@@ -244,19 +261,36 @@ def _words_in_a_release(chance: random.Random) -> list[Event]:
     """Words about one version of a release, and then about its table, or the other way round."""
     table = chance.choice("ab")
     plan = Event(f"plan {chance.choice(('rebuild', 'rebuild held'))}", 1.0, by="lee", subject=table)
-    label = chance.choice(RUN_LABELS)
-    first = Event(chance.choice(("stop", "stop", "restart")), 1.0, label, 1, "bob", subject=f"{table}@new")
-    words = (chance.choice(("restart", "start", "stop")), chance.choice((table, table, f"{table}@old")))
-    return [plan, first, *_words_after(chance, 3.0, words, ("run swap", ""), ("run retry", ""), within=9.0)]
+    label, stalls = chance.choice(RUN_LABELS), chance.choice((0.0, 1.0, 3.0))
+    first = chance.choice(("stop", "stop", "stop", "restart"))
+    second = chance.choice(("restart", "restart", "start", "stop"))
+    about = chance.choice((table, table, f"{table}@old"))
+    words = [Event(first, 1.0, label, 1, "bob", subject=f"{table}@new", stalls_s=stalls)]
+    if chance.random() < 0.6:
+        words.append(Event(second, 1.0, label, 1, "lee", subject=about))
+    else:
+        words += _words_after(chance, 3.0, (second, about), within=9.0)
+    last = (("run swap", ""), ("run retry", ""), ("run swap", ""))
+    return [plan, *words, *_words_after(chance, 8.0, *last, within=9.0)]
 
 
 RUN_LABELS = tuple(label for label in LABELS if "#" in label or label.startswith("run "))
 THEMES = (
-    _stop_and_start, _skipped_gates, _paused_run, _late_starts, _stopped_step, _cancelled_delete, _cancelled_way_back,
-    _refused_restart, _adopted_run, _words_in_a_release,
-)  # fmt: skip
-WORLDS = ("deployed", "released", "released", "deleted")
-"""Where a life begins: everything at its first version, or at its second with the first kept, or `b` in the trash."""
+    _stop_and_start,
+    _stale_round,
+    _skipped_gates,
+    _paused_run,
+    _late_starts,
+    _stopped_step,
+    _cancelled_delete,
+    _cancelled_way_back,
+    _refused_restart,
+    _adopted_run,
+    _words_in_a_release,
+)
+WORLDS = ("deployed", "released", "released", "deleted", "left behind")
+"""Where a life begins: everything at its first version; at its second with the first kept; with `b` in the trash; with
+`c`, which is stopped, at its first version over the first of `a`, of which the second serves."""
 
 
 def _plan(chance: random.Random, at: float) -> Event:
@@ -284,7 +318,8 @@ def _fault(chance: random.Random, kind: str, lasts: float) -> Event:
         event = replace(event, subject=f"{chance.choice(TABLES)}@{chance.choice(('new', 'old'))}")
     if kind == "clock jumps":
         event = replace(event, lasts_s=chance.choice((-7200.0, -5.0, 30.0, 7200.0, 1e6)))
-    if chance.random() < 0.4:
+    if chance.random() < 0.4 or kind == "stands still":
+        event = replace(event, stalls_s=chance.choice((1.0, 6.0, 25.0)) if kind == "stands still" else 0.0)
         event = replace(event, at=1.0, label=chance.choice(LABELS), nth=chance.choice((1, 1, 2)))
     return event
 

@@ -24,6 +24,17 @@ DAYS = {
     "deleted": Script(
         "third day", (Event("plan delete", 1.0, by="lee", subject="b"),), "released", switches=0.0, lasts_s=40.0
     ),
+    "left behind": Script(
+        "another day",
+        (
+            Event("plan rebuild alone", 1.0, by="lee", subject="a"),
+            Event("stop", 60.0, by="bob", subject="c"),
+            Event("stop", 65.0, by="bob", subject="a@new"),
+        ),
+        "deployed",
+        switches=0.0,
+        lasts_s=80.0,
+    ),
 }
 """How the worlds are made in which lives begin: each from the one before, without a fault."""
 

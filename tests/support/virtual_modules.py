@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -35,6 +35,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.agent.requests import adoption
 from pipelines.spark import streaming_queries
+from state import transactions
 
 PREFIXES = ("pipelines.agent", "pipelines.spark.", "state.emergency_journal")
 _REAL: dict[int, str] = {
@@ -47,6 +48,8 @@ _REAL: dict[int, str] = {
     }.items()
 }  # fmt: skip
 _LOCK = type(threading.Lock())
+_ROWS = lru_cache(maxsize=100_000)(transactions.row_from_values)
+"""A row is a value: a life reads the same ones again and again."""
 
 
 def _agent_modules() -> list[ModuleType]:
@@ -123,6 +126,7 @@ def lived(modules: VirtualModules, server: Server, disk: Disk, changes: Any) -> 
     put(daemon, "EmergencyJournal", journal)
     put(daemon, "AgentContext", _context(changes))
     put(adoption, "server_over", lambda data: None)
+    put(transactions, "row_from_values", _ROWS)
     for owner, noun in ((registry_records, "record"), (world_identity, "mark")):
         for verb in ("read", "write"):
             name = f"{verb}_{noun}"
