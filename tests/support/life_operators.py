@@ -195,6 +195,11 @@ class Operators:
             case "seam":
                 request = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all", nonce=str(self.nonces),
                     choices=(StrategyChoice(TableName("b"), "seam"),))  # fmt: skip
+            case "carry over":
+                self.selects[event.subject] = (self.selects[event.subject] + 1) % len(SELECTS[event.subject])
+                request = replace(request, choices=(StrategyChoice(table, "carry_over"),))
+            case "now":
+                request = replace(request, rebuild=True, start="now")
             case "edit":
                 self.selects[event.subject] = (self.selects[event.subject] + 1) % len(SELECTS[event.subject])
             case "column":

@@ -272,38 +272,35 @@ class _Queue:
 
 
 class VirtualQueue:
-    """A queue without a bound; each use of it is a point."""
+    """A queue without a bound, made of a lock and a condition as the real one is; each use of it is a point."""
 
     def __init__(self, baton: Baton, empty: type[Exception]) -> None:
         self._baton, self._empty = baton, empty
-        self._items: deque[Any] = deque()
-        self._waiting: deque[Fiber] = deque()
+        self.queue: deque[Any] = deque()
+        self.mutex = VirtualLock(baton)
+        self.not_empty = VirtualCondition(baton, self.mutex)
 
     def put(self, item: Any) -> None:
-        self._baton.point()
-        self._items.append(item)
-        self._baton.wake_one(self._waiting)
+        with self.mutex:
+            self.queue.append(item)
+            self.not_empty.notify()
 
-    def get(self, timeout: float | None = None) -> Any:
-        self._baton.point()
-        ends_at = None if timeout is None else self._baton.now + timeout
-        while not self._items:
-            left = None if ends_at is None else ends_at - self._baton.now
-            if left is not None and left <= 0:
-                raise self._empty
-            self._baton.block(self._waiting, left)
-        return self._items.popleft()
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        with self.not_empty:
+            ends_at = None if timeout is None else self._baton.now + timeout
+            while not self.queue:
+                left = None if ends_at is None else ends_at - self._baton.now
+                if not block or (left is not None and left <= 0):
+                    raise self._empty
+                self.not_empty.wait(left)
+            return self.queue.popleft()
 
     def get_nowait(self) -> Any:
-        return self.get(0.0) if self._items else self._raise()
+        return self.get(block=False)
 
     def empty(self) -> bool:
-        self._baton.point()
-        return not self._items
+        with self.mutex:
+            return not self.queue
 
     def qsize(self) -> int:
-        return len(self._items)
-
-    def _raise(self) -> Any:
-        self._baton.point()
-        raise self._empty
+        return len(self.queue)
