@@ -437,6 +437,16 @@ def an_abort(side: Side) -> list[Any]:
     return [side.picture()]
 
 
+def an_abort_of_what_another_version_reads(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(*CHANGES["a rebuild with children"])
+    for step in plan.steps:
+        if step.do in (StepKind.CREATE, StepKind.START):
+            side.perform(plan, step)
+    side.abort(plan, ("a", 2))
+    return [side.picture()]
+
+
 def a_step_of_a_version_that_is_not_there(side: Side) -> list[Any]:
     deployed(side)
     plan = side.plan(*CHANGES["a rebuild with children"])
@@ -474,6 +484,7 @@ SCRIPTS: dict[str, Script] = {
         a_stop_under_a_reader,
         a_delete_of_an_external_table,
         an_abort,
+        an_abort_of_what_another_version_reads,
         a_step_of_a_version_that_is_not_there,
     )
 }  # fmt: skip

@@ -14,6 +14,7 @@ from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import run_lane
 from pipelines.agent.runs.catch_up_gate import GateReading
 from pipelines.agent.runs.run_lane import RunDriver, RunLane
 from state.row_types import StepRow
@@ -154,3 +155,21 @@ def test_a_pause_during_the_last_step_does_not_fail_a_run_that_has_finished(worl
         at(world, f"evidence {row.steps[-1].do}", lambda: words.put(OperatorControl("pause"))), row, words
     ).drive()
     assert state_of(world, run_id) == "done"
+
+
+def test_a_word_that_meets_a_bug_of_ours_takes_a_run_up_once(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met = []
+
+    def broken(*_: Any) -> Any:
+        met.append(True)
+        raise KeyError("nothing")
+
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    monkeypatch.setattr(run_lane, "advance_run", broken)
+    monkeypatch.setattr(run_lane, "end_unreadable", broken)
+    lane = RunLane(world)
+    lane.tell(run_id, OperatorControl("pause"))
+    wait_until(lambda: len(met) > 1 and not lane._words)
+    assert len(met) == 2
