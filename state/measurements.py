@@ -22,7 +22,7 @@ are then found by one seek for each round (`sample_round`)."""
 
 _AGES = (("sample", "sample_minute", 3600, 60), ("sample_minute", "sample_quarter", 24 * 3600, 900))
 """From table, to table, once older than (seconds), one for each span (seconds)."""
-_FORGOTTEN_S = 7 * 24 * 3600
+SAMPLES_S = 7 * 24 * 3600
 
 _AGED_COLUMNS = "place, lag_rows, lag_files, in_rows_s, out_rows_s, batch_ms"
 _FROM = f"""FROM deployment d CROSS JOIN sample_round round CROSS JOIN {{}} s
@@ -122,7 +122,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             while (start := self._oldest(source, span)) is not None and start + span <= end:
                 with self._transaction() as connection:
                     _thin(connection, source, target, (start, start + span))
-        oldest = _slot(now - _FORGOTTEN_S)
+        oldest = _slot(now - SAMPLES_S)
         with self._transaction() as connection:
             connection.execute("DELETE FROM sample_quarter WHERE place < ?", (oldest * _DEPLOYMENTS,))
             connection.execute("DELETE FROM sample_round WHERE slot < ?", (oldest,))

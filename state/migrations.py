@@ -342,6 +342,15 @@ ALTER TABLE approval ADD COLUMN process_uid INTEGER;
 ALTER TABLE policy ADD COLUMN actor_process_uid INTEGER;
 """
 
+_MOVED_DEADLINES = """
+ALTER TABLE clock_check ADD COLUMN moved_s REAL NOT NULL DEFAULT 0;
+UPDATE clock_check SET moved_s = debt_s WHERE hold_s > 0;
+UPDATE deployment SET drop_after = drop_after + (SELECT moved_s FROM clock_check),
+  stops_at = stops_at + (SELECT moved_s FROM clock_check) WHERE EXISTS (SELECT 1 FROM clock_check);
+UPDATE migration_ticket SET deadline = deadline + (SELECT moved_s FROM clock_check)
+  WHERE EXISTS (SELECT 1 FROM clock_check);
+"""
+
 MIGRATIONS: tuple[Migration, ...] = (
     _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
     _CONTINUED,
@@ -376,6 +385,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _DELETED_KEYS,
     _PROCESS_UIDS,
     _WORDS,
+    _MOVED_DEADLINES,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

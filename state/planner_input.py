@@ -10,7 +10,7 @@ from core.observed.deployment import FormerVersion, ObservedDeployment, OpenTick
 from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
 from state.migration_tickets import MigrationTicket
-from state.row_types import ClockCheck, Deployment
+from state.row_types import Deployment
 
 IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})
 """States of an older version that still counts as running."""
@@ -47,11 +47,6 @@ def observe(
     for table, serial in serials.items():
         seen[table] = replace(seen.get(table, ObservedDeployment()), serial=serial)
     return dict(sorted(seen.items()))
-
-
-def checked_time(wall: float, check: ClockCheck | None) -> float:
-    """Return the time that deadlines in the trash are compared with: the wall clock's without what it jumped."""
-    return wall - (check.debt_s if check is not None else 0.0)
 
 
 def _open_tickets(

@@ -34,6 +34,9 @@ AUDIT_KEPT = 100_000
 AUDIT_PART = 10_000
 """Entries that are archived in one round: one file that is synced, one transaction."""
 
+FORGETS_S = max(EVENTS_D, COMMANDS_D, RUNS_D, VERSIONS_D, STAGED_D) * DAY_S
+"""The longest of these; the audit is not lost where it is archived early."""
+
 _PART = 200
 """Rows that are removed in one transaction."""
 _PLANS_PART = 4

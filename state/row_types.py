@@ -356,16 +356,18 @@ class StagedRow:
 
 @dataclass(frozen=True, slots=True)
 class ClockCheck:
-    """When the wall clock was checked last, and how far it had jumped ahead then."""
+    """When the wall clock was checked last, and what it had been set by until then."""
 
     wall: float
     """Epoch seconds."""
     boot: str
     uptime_s: float
     debt_s: float = 0.0
-    """By how much it was ahead of the time that had passed."""
+    """By how much it is ahead of the lowest clock by which rows were written that are not forgotten yet."""
     hold_s: float = 0.0
     """For how much longer that counts."""
+    moved_s: float = 0.0
+    """By how much deadlines have moved along with it, ever: a time without that is the same whatever it was set to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,9 @@ class Checkpoints(Protocol):
     def set_aside(self, folder: str, into: str) -> None:
         """Rename a folder of ours into the trash; nothing when it is gone already."""
 
+    def remove(self, folder: str) -> bool:
+        """Delete a folder of ours with all below it; returns whether it was ours. What cannot be deleted stays."""
+
     def put_back(self, aside: str, folder: str) -> None:
         """Rename a folder that was set aside to where it was; nothing when it is there again already.
 

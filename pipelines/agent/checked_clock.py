@@ -1,13 +1,17 @@
-"""The wall clock, checked against the machine's uptime: what it jumped forward is no time that has passed."""
+"""The wall clock, checked against the machine's uptime: what it was set by is no time that has passed."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from state.retention import FORGETS_S
 from state.row_types import ClockCheck
 
 JUMP_S = 3600.0
 """How far the wall clock may get ahead of the uptime between two looks, by drift and by being set right."""
+
+OFF_S = 30 * 86400.0
+"""How long a machine may have been off: a clock that is further ahead after a boot was set."""
 
 SET_S = 1.0
 """What the wall clock was set by at least: less than that between two looks is drift."""
@@ -36,32 +40,40 @@ def machine_uptime() -> Uptime:
 
 
 def clock_jump(before: ClockCheck | None, wall: float, up: Uptime) -> float:
-    """Return by how many seconds the clock has gone ahead of the uptime since `before`; negative: it was set back."""
-    if before is None:
-        return 0.0
-    jump = wall - before.wall - _passed(before, up)
-    return jump if _is_same(before, up) else max(0.0, jump)
+    """Return by how many seconds the clock has gone ahead of the uptime since `before`; negative: it was set back.
+
+    Before a boot the machine was off for a time that nobody can tell: that counts as a jump as well.
+    """
+    return wall - before.wall - _passed(before, up) if before is not None else 0.0
+
+
+def _passed(before: ClockCheck, up: Uptime) -> float:
+    return up.seconds - before.uptime_s if _is_same(before, up) else up.seconds
 
 
 def _is_same(before: ClockCheck, up: Uptime) -> bool:
     return before.boot == up.boot and before.uptime_s <= up.seconds
 
 
-def _passed(before: ClockCheck, up: Uptime) -> float:
-    # Before a boot the machine was off for a time that nobody can tell; since then it was up.
-    return up.seconds - before.uptime_s if _is_same(before, up) else up.seconds
+def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[ClockCheck, float]:
+    """Return the check of this moment, and by how many seconds deadlines that are recorded move along with the clock.
 
-
-def check_clock(before: ClockCheck | None, wall: float, up: Uptime, last_deadline: float) -> tuple[ClockCheck, float]:
-    """Return the check of this moment, and by how many seconds the clock has jumped forward since `before`, else 0.
-
-    What it jumped is a debt, until as much time has really passed as was left until `last_deadline` when it jumped.
+    What is left until a deadline is the same before and after, whichever way the clock was set, and however wrong.
+    What is forgotten by its age is compared without the way forward from the lowest clock of the last `FORGETS_S`.
     """
     if before is None:
         return ClockCheck(wall, up.boot, up.seconds), 0.0
-    passed, jump = _passed(before, up), clock_jump(before, wall, up)
-    hold_s = max(0.0, before.hold_s - passed)
-    now = ClockCheck(wall, up.boot, up.seconds, before.debt_s if hold_s else 0.0, hold_s)
-    if jump <= JUMP_S:
-        return now, 0.0
-    return replace(now, debt_s=now.debt_s + jump, hold_s=max(hold_s, last_deadline - before.wall - passed)), jump
+    jump = clock_jump(before, wall, up)
+    hold_s = max(0.0, before.hold_s - _passed(before, up))
+    debt_s = before.debt_s if hold_s else 0.0
+    # Rows grow old while a machine is off. Deadlines wait for it: nothing is lost by that.
+    if abs(jump) > JUMP_S and (_is_same(before, up) or not 0 < jump < OFF_S):
+        debt_s, hold_s = max(0.0, debt_s + jump), FORGETS_S
+    moved_s = jump if abs(jump) >= SET_S else 0.0
+    return ClockCheck(wall, up.boot, up.seconds, debt_s, hold_s, before.moved_s + moved_s), moved_s
+
+
+def forgetting_time(check: ClockCheck | None, wall: float, kept_s: float) -> float:
+    """Return the time to compare with, for what is forgotten once it is so old: at most `FORGETS_S`."""
+    has_jumped = check is not None and check.hold_s > 0 and FORGETS_S - check.hold_s < kept_s
+    return wall - check.debt_s if check is not None and has_jumped else wall

@@ -61,6 +61,9 @@ class Identity(Protocol):
     def doubt(self) -> str:
         """Explain why it may be another one; empty where it is not."""
 
+    def refuse_other_world(self) -> None:
+        """Raise Refused in doubt, and Busy before ledger and data folder were compared."""
+
     def refuse_doubt(self) -> None:
         """Raise Refused where something must be adopted before anything starts, Busy where nobody could compare yet."""
 
@@ -72,6 +75,9 @@ class Undoubted:
     """The identity of a world that nobody compares."""
 
     doubt = ""
+
+    def refuse_other_world(self) -> None:
+        return
 
     def refuse_doubt(self) -> None:
         return

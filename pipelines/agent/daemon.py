@@ -17,6 +17,7 @@ from core.ports.storage import Checkpoints
 from core.project_files.manifest import Manifest
 from core.text.wording import without_numbers
 from pipelines.agent import compared_pointers, replaced_tables
+from pipelines.agent.checked_clock import forgetting_time
 from pipelines.agent.compared_pointers import ComparedPointers
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -38,7 +39,9 @@ from pipelines.agent.trash_purge import checked_now, purge_trash
 from pipelines.agent.world_identity import MARK_S, WorldIdentity
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
+from state.measurements import SAMPLES_S
 from state.migrations import SCHEMA_VERSION
+from state.retention import FORGETS_S
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -144,9 +147,13 @@ class Agent:
                 ("records", ROUND_S, self._records.round),
                 ("replaced tables", replaced_tables.EVERY_S, ReplacedTables(self._world).round),
                 ("pointers", compared_pointers.EVERY_S, ComparedPointers(self._world).round),
-                ("housekeeping", THIN_S, self._keep_house),
             )
         ]
+        # What frees a disk comes first, and none of them waits for another: each is tried whatever fails before it.
+        house = (self._purge, self._end_soaks, self._tell_overdue, self._thin, self._forget, self._archive)
+        loops.append(
+            threading.Thread(target=self._loop, args=("housekeeping", THIN_S, *house), name="housekeeping", daemon=True)
+        )
         for loop in loops:
             loop.start()
         self._world.stopping.wait()
@@ -173,38 +180,57 @@ class Agent:
         self._end_pool = self._end_pool or pool
         self._world.stopping.set()
 
-    def _loop(self, name: str, seconds: float, act: Callable[[], None]) -> None:
-        said = ""
+    def _loop(self, name: str, seconds: float, *acts: Callable[[], None]) -> None:
+        said = [""] * len(acts)
         while not self._world.stopping.is_set():
             if not self._ledger.is_in_place():
                 # With the ledger the session is lost, and whoever comes next cannot find what runs.
                 log.error("the ledger %s was deleted or replaced: this agent and its pool stop", self._ledger.path)
                 self.end(pool=True)
                 return
-            try:
-                act()
-                said = ""
-            except HeadgateError as error:
-                if (news := without_numbers(error.summary)) != said:
-                    log.warning("%s: %s", name, error.summary)
-                said = news
-            except Exception:
-                log.exception("%s failed; it continues with the next round", name)
+            said = [self._attempt(name, act, before) for act, before in zip(acts, said, strict=True)]
             self._world.stopping.wait(seconds)
+
+    def _attempt(self, name: str, act: Callable[[], None], said: str) -> str:
+        """Return what was said of its failure, `said` of the one before; empty where it has none."""
+        try:
+            act()
+        except HeadgateError as error:
+            if (news := without_numbers(error.summary)) != said:
+                log.warning("%s: %s", name, error.summary)
+            return news
+        except Exception:
+            log.exception("%s failed; it continues with the next round", name)
+            return said
+        return ""
 
     def _beat(self) -> None:
         self._ledger.heartbeat(self._world.clock())
         self._commands.tell_repeated()
 
-    def _keep_house(self) -> None:
-        now = checked_now(self._world)
-        self._ledger.thin_samples(now)
-        self._ledger.forget_old(now)
-        self._world.identity.refuse_doubt()
+    def _purge(self) -> None:
         purge_trash(self._world)
+
+    def _end_soaks(self) -> None:
+        self._world.identity.refuse_doubt()
         stop_soaked(self._world)
+
+    def _tell_overdue(self) -> None:
+        self._world.identity.refuse_doubt()
         tell_overdue(self._world)
-        self._ledger.archive_audit(now)
+
+    def _thin(self) -> None:
+        self._ledger.thin_samples(self._forgetting_time(SAMPLES_S))
+
+    def _forget(self) -> None:
+        self._ledger.forget_old(self._forgetting_time(FORGETS_S))
+
+    def _archive(self) -> None:
+        self._ledger.archive_audit(self._forgetting_time(FORGETS_S))
+
+    def _forgetting_time(self, kept_s: float) -> float:
+        now = checked_now(self._world)
+        return forgetting_time(self._ledger.clock_check(), now, kept_s)
 
     def _round(self) -> None:
         """One round: queries seen, registry reconciled."""

@@ -2,15 +2,16 @@
 
 import logging
 import os
-import shutil
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from threading import Lock
 
-from core.model.errors import Busy, Refused, TryAgain
+from core.model.errors import Busy, LedgerUnavailable, Refused, TryAgain
 from core.model.names import whole_number
 from core.text.units import long_duration
-from pipelines.agent.checked_clock import JUMP_S, SET_S, check_clock, clock_jump
+from pipelines.agent.checked_clock import JUMP_S, check_clock, clock_jump
 from pipelines.agent.context import AgentContext
 from state.row_types import ClockCheck, Deployment
 
@@ -24,7 +25,12 @@ BEFORE_SEAM = "before_seam"
 
 
 def purge_trash(world: AgentContext) -> None:
-    """Delete the files of every version in the trash whose recorded deadline has passed, by the checked clock."""
+    """Delete the files of every version in the trash whose recorded deadline has passed, by the checked clock.
+
+    Nothing is written before files are deleted: on a full disk they are what frees it. What the ledger does not take
+    then, it takes in a later round, which finds them gone.
+    """
+    world.identity.refuse_other_world()
     now, waiting = checked_now(world), _in_trash(world)
     trash = os.path.realpath(f"{world.layout.data}/trash")
     for deployment in waiting:
@@ -44,73 +50,77 @@ def purge_trash(world: AgentContext) -> None:
             if world.ledger.clones(deployment.table, deployment.version):
                 # Its files hold their rows; they go before it.
                 continue
-            _take_back(world, deployment)
-            if _removed(world, deployment, Path(folder), shared=shared):
+            is_whole = _take_back(world, deployment)
+            if _removed(world, deployment, Path(folder), shared=shared) and is_whole:
                 waiting = [other for other in waiting if other is not deployment]
                 world.ledger.purged(deployment.table, deployment.version, world.clock())
                 log.info("purged %s v%s", deployment.table, deployment.version)
-    _purge_former(trash, now)
+    _purge_former(world, trash)
 
 
-def _purge_former(trash: str, now: float) -> None:
+def _purge_former(world: AgentContext, trash: str) -> None:
     """Delete the checkpoints from before a seam whose time is over; their version may serve meanwhile."""
+    now = unmoved_now(world)
     for found in Path(trash).glob(f"*/{BEFORE_SEAM}/*"):
         at = whole_number(found.name)
-        if found.is_symlink() or at is None or at > now:
-            continue
-        shutil.rmtree(found, ignore_errors=True)
-        if found.exists():
-            log.warning("%s could not be purged and will be tried again", found)
-            continue
-        log.info("purged %s", found)
-        for empty in (found.parent, found.parent.parent):
-            with suppress(OSError):
-                empty.rmdir()
+        if not found.is_symlink() and at is not None and at <= now:
+            _remove(world, sorted(found.glob("*")))
 
 
 def checked_now(world: AgentContext) -> float:
-    """Check the wall clock, and return the time that deadlines in the trash, and ends of soaks, are compared with.
-
-    Also called before a deadline is recorded: one that was recorded by a clock that had jumped would hold the others.
-    """
+    """Check the wall clock, and return the time that deadlines in the ledger are compared with."""
     with _one_at_a_time:
-        return _checked_now(world)
+        return _checked(world)[0]
 
 
-def _checked_now(world: AgentContext) -> float:
+def unmoved_now(world: AgentContext) -> float:
+    """Return a time that no setting of the clock changes, for a deadline that cannot move along: one in a name."""
+    with _one_at_a_time:
+        now, check = _checked(world)
+        return now - check.moved_s
+
+
+def record_deadline(world: AgentContext, seconds: float, record: Callable[[float], object]) -> None:
+    """Give `record` the time that is so far away; once it is in the ledger, it moves along with the clock."""
+    with _one_at_a_time:
+        record(_checked(world)[0] + seconds)
+
+
+def _checked(world: AgentContext) -> tuple[float, ClockCheck]:
+    """Check the clock; where the ledger does not take that, time goes on by the last check that it has."""
     wall, up, before = world.clock(), world.uptime(), world.ledger.clock_check()
-    _move_soaks(world, before, clock_jump(before, wall, up))
-    deadlines = [d.drop_after for d in _in_trash(world)] + [d.stops_at for d in world.ledger.deployments()]
-    last_deadline = max((deadline for deadline in deadlines if deadline is not None), default=0.0)
-    check, jump_s = check_clock(before, wall, up, last_deadline)
-    world.ledger.put_clock_check(check)
-    if jump_s:
+    check, moved_s = check_clock(before, wall, up)
+    try:
+        world.ledger.put_clock_check(check, moved_s)
+    except LedgerUnavailable as error:
+        log.warning("the check of the clock could not be recorded: %s", error.summary)
+        return (wall - clock_jump(before, wall, up), before) if before is not None else (0.0, check)
+    if abs(moved_s) > JUMP_S:
+        how = "jumped forward by" if moved_s > 0 else "was set back by"
         kept = "deleted files and replaced versions are kept as if it had not"
-        summary = f"the clock jumped forward by {long_duration(jump_s)}; {kept}"
+        summary = f"the clock {how} {long_duration(abs(moved_s))}; {kept}"
         log.warning("%s", summary)
         world.event("clock", summary)
-    return wall - check.debt_s
-
-
-def _move_soaks(world: AgentContext, before: ClockCheck | None, jump_s: float) -> None:
-    """Have ends of soaks go along with a clock that was set: minutes would be over by less than what makes a debt."""
-    if before is None or not (jump_s <= -SET_S or SET_S <= jump_s <= JUMP_S):
-        return
-    for one in world.ledger.deployments():
-        if one.stops_at is not None and one.stops_at > before.wall:
-            world.ledger.update_deployment(one.table, one.version, stops_at=one.stops_at + jump_s)
+    return wall, check
 
 
 def _in_trash(world: AgentContext) -> list[Deployment]:
     return [d for d in world.ledger.deployments(include_deleted=True) if d.drop_after is not None and d.trash]
 
 
-def _take_back(world: AgentContext, deployment: Deployment) -> None:
-    """Move into the trash again what an undelete that did not end has taken out of it."""
+def _take_back(world: AgentContext, deployment: Deployment) -> bool:
+    """Move into the trash again what an undelete that did not end has taken out; returns whether all of it is there."""
     name = world.layout.catalog_name(deployment.table, deployment.version)
+    is_whole = True
     for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
-        with suppress(Refused):
+        try:
             world.files.set_aside(folder, f"{deployment.trash}/{part}/{name}")
+        except Refused:
+            continue
+        except TryAgain as error:
+            log.warning("%s", error.summary)
+            is_whole = False
+    return is_whole
 
 
 def _removed(world: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
@@ -119,10 +129,28 @@ def _removed(world: AgentContext, deployment: Deployment, folder: Path, *, share
     Until one folder for each version, all that a run deleted lay in one, in folders by the versions' names.
     """
     name = world.layout.catalog_name(deployment.table, deployment.version)
-    mine = [found for found in folder.glob("*/*") if found.name.split(".")[0] == name] if shared else [folder]
-    for found in mine:
-        shutil.rmtree(found, ignore_errors=True)
-    left = [str(found) for found in mine if found.exists()]
+    mine = [found for found in folder.glob("*/*") if not shared or found.name.split(".")[0] == name]
+    former = [] if shared else [each for found in mine if found.parent.name == BEFORE_SEAM for each in found.glob("*")]
+    left = _remove(world, [found for found in mine if found.parent.name != BEFORE_SEAM] + former)
     if left:
         log.warning("%s could not be purged and will be tried again", ", ".join(left))
     return not left
+
+
+def _remove(world: AgentContext, folders: Iterable[Path]) -> list[str]:
+    """Delete those folders that are ours, and each one above that is empty by that; returns what is left of ours.
+
+    What is not ours stays, and so does the folder that it lies in.
+    """
+    left = []
+    for folder in folders:
+        if not world.files.remove(str(folder)):
+            log.warning("%s is not of this ledger and is left alone", folder)
+        elif folder.exists():
+            left.append(str(folder))
+        else:
+            log.info("removed %s", folder)
+        for above in takewhile(lambda path: path.name != "trash", folder.parents):
+            with suppress(OSError):
+                above.rmdir()
+    return left

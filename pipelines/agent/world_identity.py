@@ -43,15 +43,22 @@ class WorldIdentity:
         self._written: WorldMark | None = None
         """What this agent has left in the data folder; None before it was compared."""
         self._in_reach = False
+        self._is_compared = False
         self._doubt = ""
         self._recorded = facts.doubt
         self._looking = threading.Lock()
         """An adoption changes ledger and mark, and a look compares them: one of the two at a time."""
 
-    def refuse_doubt(self) -> None:
+    def refuse_other_world(self) -> None:
         """Raise Refused where something must be adopted first, and Busy as long as nobody could compare."""
         if self._doubt:
             raise Refused(f"nothing is started: {self._doubt}", remedy="headgate adopt")
+        if not self._is_compared:
+            raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
+
+    def refuse_doubt(self) -> None:
+        """Raise as `refuse_other_world`, and Busy where ledger and mark could not count on, as on a full disk."""
+        self.refuse_other_world()
         if not self._in_reach:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
 
@@ -89,12 +96,13 @@ class WorldIdentity:
             if found is None and self._written is not None:
                 raise TryAgain(f"the mark is gone from {self._data}", remedy="mount or restore it")
         except TryAgain:
-            self._in_reach = False
+            self._in_reach = self._is_compared = False
             raise
         if self._written is None:
             self._doubt = self._compared(found)
         elif found != self._written and found is not None:
             self._doubt = rewritten(self._written, found)
+        self._is_compared = True
         if self._doubt != self._recorded:
             self._record()
         if not self._doubt:

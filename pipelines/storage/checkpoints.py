@@ -158,6 +158,32 @@ class FileCheckpoints:
             for log in ("commits", "offsets"):
                 self._batches.pop(f"{folder}/{log}", None)
 
+    def remove(self, folder: str) -> bool:
+        """Delete a folder of ours with all below it; returns whether it was ours, also where it is gone by now.
+
+        Its owner file goes last, so that what cannot be deleted still carries the proof. Links are not followed.
+        """
+        place = Path(folder)
+        if place.is_symlink():
+            return False
+        with reachable(folder):
+            if not place.exists():
+                return True
+            try:
+                self._check_ours(place)
+            except Refused:
+                return False
+            for entry in place.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry, ignore_errors=True)
+                elif entry.name != OWNER_FILE:
+                    with suppress(OSError):
+                        entry.unlink()
+            if [entry.name for entry in place.iterdir()] == [OWNER_FILE]:
+                (place / OWNER_FILE).unlink()
+                place.rmdir()
+            return True
+
     def put_back(self, aside: str, folder: str) -> None:
         """Move what was set aside to where it was; nothing when it is there again already.
 

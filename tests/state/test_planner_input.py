@@ -7,8 +7,7 @@ from ledger_rows import deployment_row
 
 from core.model.names import TableName
 from core.observed.deployment import ObservedDeployment
-from state.planner_input import checked_time, observe
-from state.row_types import ClockCheck
+from state.planner_input import observe
 
 A = TableName("a")
 
@@ -68,4 +67,3 @@ def test_of_a_deleted_table_the_version_that_served_last_is_in_the_trash_until_i
 def test_what_is_in_the_trash_is_not_seen_once_its_time_is_over() -> None:
     gone = deployment_row("a", served_at=1.0, drop_after=99.0, trash="/trash/a", active=False, state="absent")
     assert observe([gone], now=98.0)[A].in_trash and not observe([gone], now=99.0)[A].in_trash
-    assert checked_time(100.0, ClockCheck(90.0, "", 0.0, debt_s=7.0)) == 93.0 and checked_time(100.0, None) == 100.0

@@ -48,7 +48,6 @@ def planner_input(reader: LedgerReader) -> PlannerInput:
 
 def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:
     """Observe the environment from its ledger by the same function as the agent."""
-    from state.planner_input import checked_time
     from state.planner_input import observe as observe_deployments
 
     return observe_deployments(
@@ -56,7 +55,7 @@ def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:
         reader.table_statistics(),
         reader.taken_versions(),
         reader.table_serials(),
-        checked_time(time.time(), reader.clock_check()),
+        time.time(),
         tickets=reader.tickets(),
     )
 

@@ -33,7 +33,7 @@ from pipelines.agent.inputs_with_logs import refuse_unlike_inputs
 from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_lane import RunLane
-from state.planner_input import checked_time, observe
+from state.planner_input import observe
 from state.plans import approvals_of_others, local_time, refuse_closed
 from state.row_types import ApprovalRow, PlanRow, RunRow, StepRow
 
@@ -144,7 +144,7 @@ class SubmittedPlans:
             self._world.ledger.table_statistics(),
             self._world.ledger.taken_versions(),
             self._world.ledger.table_serials(),
-            checked_time(self._world.clock(), self._world.ledger.clock_check()),
+            self._world.clock(),
             tickets=self._world.ledger.tickets(),
         )
 

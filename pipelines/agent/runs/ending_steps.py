@@ -9,7 +9,7 @@ from pipelines.agent.deployment_lifecycle import mark_stopped, state_change
 from pipelines.agent.deployment_lifecycle import stop as stop_query
 from pipelines.agent.runs.open_run import OpenRun
 from pipelines.agent.runs.trash_moves import set_aside, take_out
-from pipelines.agent.trash_purge import checked_now
+from pipelines.agent.trash_purge import record_deadline
 from state.row_types import Deployment
 
 
@@ -17,7 +17,7 @@ def stop(run: OpenRun, step: Step) -> RunEvidence:
     """Stop a version that nothing needs any more."""
     deployment = run.deployed(step)
     if readers := run.running_readers(step):
-        run.world.ledger.update_deployment(step.table, step.version, stops_at=run.world.clock())
+        _stop_in(run, step, 0.0)
         return StepKept(step.n, f"keeps running: {readers} reads it")
     if deployment.active and run.plan.request.verb != "delete":
         return StepKept(step.n, "keeps running: it serves")
@@ -48,10 +48,16 @@ def soak(run: OpenRun, step: Step) -> RunEvidence:
         return StepDone(step.n, "it does not run")
     if found.stops_at is not None:
         return StepDone(step.n, "it runs on already, and stops when its time is over")
-    checked_now(run.world)
     minutes = run.world.layout.environment.soak_min
-    run.world.ledger.update_deployment(step.table, step.version, stops_at=run.world.clock() + minutes * 60)
+    _stop_in(run, step, minutes * 60)
     return StepDone(step.n, f"runs on for {minutes:g} min, then it stops")
+
+
+def _stop_in(run: OpenRun, step: Step, seconds: float) -> None:
+    def record(stops_at: float) -> None:
+        run.world.ledger.update_deployment(step.table, step.version, stops_at=stops_at)
+
+    record_deadline(run.world, seconds, record)
 
 
 def tombstone(run: OpenRun, step: Step) -> RunEvidence:

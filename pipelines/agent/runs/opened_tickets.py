@@ -4,18 +4,23 @@ from collections.abc import Iterator, Mapping
 
 from core.model.names import TableName, physical_name, split_physical
 from pipelines.agent.runs.open_run import OpenRun
+from pipelines.agent.trash_purge import checked_now
 from state.migration_tickets import MigrationTicket
 
 DAY_S = 86400.0
 
 
-def tickets_of(run: OpenRun, targets: Mapping[TableName, int]) -> Iterator[MigrationTicket]:
-    """Yield a ticket for each statement that stays on the old version, and for each declared reader of the pointer.
+def tickets_of(run: OpenRun, targets: Mapping[TableName, int]) -> tuple[MigrationTicket, ...]:
+    """Return a ticket for each statement that stays on the old version, and for each declared reader of the pointer.
 
     What is deleted is kept for as long as a reader is given to move: `drop_after_d` of the environment.
     """
+    # Before a ledger's transaction, in which they are written.
+    return tuple(_tickets(run, targets, checked_now(run.world)))
+
+
+def _tickets(run: OpenRun, targets: Mapping[TableName, int], now: float) -> Iterator[MigrationTicket]:
     world = run.world
-    now = world.clock()
     deadline = now + world.layout.environment.drop_after_d * DAY_S
 
     def ticket(

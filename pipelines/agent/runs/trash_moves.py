@@ -4,9 +4,11 @@ from core.model.errors import HeadgateError, Refused
 from core.model.states import State, WantedState
 from pipelines.agent.context import AgentContext
 from pipelines.agent.table_identities import register_again
-from pipelines.agent.trash_purge import BEFORE_SEAM, checked_now
+from pipelines.agent.trash_purge import BEFORE_SEAM, checked_now, record_deadline, unmoved_now
 from pipelines.agent.version_tables import forget
 from state.row_types import Deployment
+
+DAY_S = 86400.0
 
 
 def set_aside(world: AgentContext, deployment: Deployment) -> None:
@@ -26,9 +28,11 @@ def set_aside(world: AgentContext, deployment: Deployment) -> None:
         # Its table stays where it is, and it can go on from there.
         files.put_back(_checkpoint_in(trash, name), deployment.checkpoint)
         raise
-    checked_now(world)
-    drop_after = world.clock() + layout.environment.drop_after_d * 86400
-    world.ledger.tombstone(deployment.table, deployment.version, drop_after=drop_after, trash=trash)
+
+    def record(drop_after: float) -> None:
+        world.ledger.tombstone(deployment.table, deployment.version, drop_after=drop_after, trash=trash)
+
+    record_deadline(world, layout.environment.drop_after_d * DAY_S, record)
 
 
 def back_from_trash(world: AgentContext, deployment: Deployment) -> None:
@@ -56,7 +60,10 @@ def take_out(world: AgentContext, deployment: Deployment) -> None:
     """
     if deployment.drop_after is None:
         return
-    if not deployment.trash or deployment.drop_after <= checked_now(world):
+    now = checked_now(world)
+    # As that may just have moved it.
+    found = world.ledger.deployment(deployment.table, deployment.version) or deployment
+    if not found.trash or found.drop_after is None or found.drop_after <= now:
         raise Refused(
             f"the time of {deployment.table} v{deployment.version} in the trash is over",
             remedy=f"headgate plan {deployment.table} starts it anew",
@@ -89,8 +96,7 @@ def archive_former(world: AgentContext, deployment: Deployment) -> None:
     former = [found for found in beside if found != deployment.checkpoint]
     if not former:
         return
-    checked_now(world)
-    until = world.clock() + layout.environment.drop_after_d * 86400
+    until = unmoved_now(world) + layout.environment.drop_after_d * DAY_S
     trash = layout.trash_folder(deployment.table, deployment.version)
     for found in former:
         files.set_aside(found, f"{trash}/{BEFORE_SEAM}/{until:.0f}/{found.rpartition('/')[2]}")

@@ -52,6 +52,7 @@ from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.runs.run_lane import RunDriver
 from pipelines.spark.call_deadlines import MissedDeadline
+from pipelines.storage.checkpoints import FileCheckpoints
 from state.ledger import create_or_open
 
 P = ParamSpec("P")
@@ -523,6 +524,10 @@ class ScriptedFiles:
         if folder in self.folders:
             self.aside[into] = folder
             self.notes_aside[into] = self.folders.pop(folder)
+
+    def remove(self, folder: str) -> bool:
+        """Delete what a test has put on the disk, as the real one does."""
+        return FileCheckpoints(self.owner).remove(folder)
 
     def made_beside(self, checkpoint: str) -> tuple[str, ...]:
         return tuple(sorted(f for f in self.folders if f == checkpoint or f.startswith(f"{checkpoint}.")))

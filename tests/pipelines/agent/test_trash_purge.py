@@ -1,6 +1,7 @@
 """Purging: each version's own files, when as much time has really passed, whatever the wall clock says."""
 
-import shutil
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,16 @@ import pytest
 import small_project
 from ledger_rows import deployment_row
 
-from core.model.errors import TryAgain
+from core.model.errors import LedgerUnavailable, TryAgain
 from core.model.names import TableName
 from core.plan.request import PlanRequest
-from pipelines.agent.checked_clock import Uptime
+from pipelines.agent.checked_clock import Uptime, forgetting_time
 from pipelines.agent.context import AgentContext
-from pipelines.agent.trash_purge import purge_trash
+from pipelines.agent.soaked_versions import stop_soaked
+from pipelines.agent.trash_purge import purge_trash, record_deadline, unmoved_now
+from pipelines.storage.checkpoints import OWNER_FILE
+from state.retention import FORGETS_S
+from state.row_types import EventRow
 from tests.pipelines.agent.runs.test_run_lane import deploy
 
 DAY_S = 86400.0
@@ -56,6 +61,7 @@ def set_aside(world: AgentContext, table: str, *, drop_after: float, trash: str)
     folder = Path(root, "tables", f"{table}__v1")
     folder.mkdir(parents=True)
     (folder / "part").write_text("rows")
+    (folder / OWNER_FILE).write_text(json.dumps({"ledger": "ledger"}))
     world.ledger.tombstone(TableName(table), 1, drop_after=drop_after, trash=root)
     return folder
 
@@ -167,7 +173,7 @@ def test_files_that_cannot_be_removed_are_tried_again(
 ) -> None:
     kept = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
     with monkeypatch.context() as broken:
-        broken.setattr(shutil, "rmtree", lambda *_, **__: None)
+        broken.setattr(world.files, "remove", lambda folder: True)
         clocks.wait(2 * DAY_S)
     row = world.ledger.deployment(TableName("a"), 1)
     assert kept.exists() and row is not None and row.trash
@@ -201,6 +207,7 @@ def test_a_checkpoint_from_before_a_seam_is_purged_after_its_time_also_of_a_vers
         former = trash / "before_seam" / f"{clocks.wall + days * DAY_S:.0f}" / "b__v1"
         former.mkdir(parents=True)
         (former / "metadata").write_text("{}")
+        (former / OWNER_FILE).write_text(json.dumps({"ledger": "ledger"}))
     (trash / "before_seam" / "of an earlier release").mkdir()
     clocks.wait(2 * DAY_S)
     left = sorted(found.name for found in (trash / "before_seam").iterdir())
@@ -208,3 +215,153 @@ def test_a_checkpoint_from_before_a_seam_is_purged_after_its_time_also_of_a_vers
     (trash / "before_seam" / "of an earlier release").rmdir()
     clocks.wait(8 * DAY_S)
     assert not trash.exists()
+
+
+YEAR_D = 365.0
+JUMPS: dict[str, tuple[float, ...]] = {
+    "1970": (-56 * YEAR_D,),
+    "1970 once": (-56 * YEAR_D, 56 * YEAR_D),
+    "ten years ahead": (10 * YEAR_D,),
+    "ten years ahead once": (10 * YEAR_D, -10 * YEAR_D),
+    "back and forth": (30.0, -400.0, 3650.0, -20.0, 0.5),
+    "minutes": (0.01, -0.02, 0.005),
+}
+"""By how many days the clock is set, one after the other."""
+
+every_jump = pytest.mark.parametrize("jumps", JUMPS.values(), ids=JUMPS)
+
+
+def set_clock(clocks: Clocks, jumps: tuple[float, ...]) -> None:
+    for jump_d in jumps:
+        clocks.wall += jump_d * DAY_S
+        clocks.wait(3 * ROUND_S)
+
+
+def lasts(clocks: Clocks, days: float, is_over: Callable[[], bool], *, since: float = 50_000.0) -> None:
+    """Check that something is over after so many days of uptime since then, and not before."""
+    clocks.wait(since + days * DAY_S - clocks.up - ROUND_S)
+    assert not is_over()
+    clocks.wait(3 * ROUND_S)
+    assert is_over()
+
+
+@every_jump
+def test_what_was_deleted_before_the_clock_was_set_is_kept_for_its_time_and_no_longer(
+    jumps: tuple[float, ...], world: AgentContext, clocks: Clocks
+) -> None:
+    kept = set_aside(world, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
+    set_clock(clocks, jumps)
+    lasts(clocks, 7, lambda: not kept.exists())
+
+
+@every_jump
+def test_what_is_deleted_while_the_clock_is_wrong_is_kept_for_its_time_and_no_longer(
+    jumps: tuple[float, ...], world: AgentContext, clocks: Clocks
+) -> None:
+    """The deletion comes after the first setting and before anybody has looked; the clock is set right later."""
+    clocks.wall += jumps[0] * DAY_S
+    kept: list[Path] = []
+    record_deadline(world, 7 * DAY_S, lambda at: kept.append(set_aside(world, "a", drop_after=at, trash="a__v1")))
+    set_clock(clocks, jumps[1:])
+    lasts(clocks, 7, lambda: not kept[0].exists())
+
+
+@every_jump
+def test_a_soak_ends_after_its_time_however_the_clock_is_set(
+    jumps: tuple[float, ...], world: AgentContext, clocks: Clocks
+) -> None:
+    world.ledger.put_deployment(deployment_row("a", active=False, stops_at=clocks.wall + 7 * DAY_S))
+    set_clock(clocks, jumps)
+
+    def is_over() -> bool:
+        stop_soaked(world)
+        found = world.ledger.deployment(TableName("a"), 1)
+        return found is not None and found.wanted == "stopped"
+
+    lasts(clocks, 7, is_over)
+
+
+@every_jump
+def test_a_checkpoint_from_before_a_seam_is_kept_for_its_time_however_the_clock_is_set(
+    jumps: tuple[float, ...], world: AgentContext, clocks: Clocks
+) -> None:
+    clocks.wall += jumps[0] * DAY_S
+    former = Path(world.layout.data, "trash", "b__v1", "before_seam", f"{unmoved_now(world) + 7 * DAY_S:.0f}", "b__v1")
+    former.mkdir(parents=True)
+    (former / OWNER_FILE).write_text(json.dumps({"ledger": "ledger"}))
+    set_clock(clocks, jumps[1:])
+    lasts(clocks, 7, lambda: not former.exists())
+
+
+@every_jump
+def test_a_row_is_not_forgotten_before_its_time_however_the_clock_is_set(
+    jumps: tuple[float, ...], world: AgentContext, clocks: Clocks
+) -> None:
+    """A clock that was set back, and stays, keeps what was written before for that much longer."""
+
+    def is_kept() -> bool:
+        world.ledger.forget_old(forgetting_time(world.ledger.clock_check(), world.clock(), FORGETS_S))
+        return any(event.kind == "old" for event in world.ledger.events())
+
+    world.ledger.add_event(EventRow(0, clocks.wall, "a", 1, "old", "before the clock was set"))
+    for jump_d in jumps:
+        clocks.wall += jump_d * DAY_S
+        clocks.wait(3 * ROUND_S)
+        assert is_kept()
+    clocks.wait(20 * DAY_S)
+    assert is_kept()
+    clocks.wait(120 * DAY_S)
+    assert is_kept() == (sum(jumps) < -100)
+
+
+def test_a_row_of_the_time_when_the_clock_said_1970_is_not_forgotten_once_it_is_right(
+    world: AgentContext, clocks: Clocks
+) -> None:
+    clocks.wall -= 56 * YEAR_D * DAY_S
+    clocks.wait(3 * ROUND_S)
+    world.ledger.add_event(EventRow(0, clocks.wall, "a", 1, "old", "in 1970"))
+    clocks.wall += 56 * YEAR_D * DAY_S
+    clocks.wait(20 * DAY_S)
+    world.ledger.forget_old(forgetting_time(world.ledger.clock_check(), world.clock(), FORGETS_S))
+    assert any(event.kind == "old" for event in world.ledger.events())
+
+
+def test_a_machine_that_is_off_every_night_forgets_in_days_of_the_calendar(world: AgentContext, clocks: Clocks) -> None:
+    for night in range(40):
+        clocks.wall, clocks.up, clocks.boot = clocks.wall + DAY_S / 2, 60.0, f"boot {night}"
+        clocks.wait(DAY_S / 2)
+    assert forgetting_time(world.ledger.clock_check(), clocks.wall, FORGETS_S) == clocks.wall
+
+
+def test_a_full_disk_keeps_nothing_of_what_would_free_it(
+    world: AgentContext, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger takes no write at all; files go, and the ledger says so once it can."""
+    gone = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
+    later = set_aside(world, "b", drop_after=clocks.wall + 9 * DAY_S, trash="b__v1")
+
+    def full(*_: Any, **__: Any) -> None:
+        raise LedgerUnavailable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        for name in ("put_clock_check", "purged", "add_event"):
+            patch.setattr(world.ledger, name, full)
+        for jump_d in (0, 0, 300):
+            clocks.wall, clocks.up = clocks.wall + (1 + jump_d) * DAY_S, clocks.up + DAY_S
+            purge_trash(world)
+        assert not gone.exists() and later.exists()
+    purge_trash(world)
+    row = world.ledger.deployment(TableName("a"), 1)
+    assert row is not None and row.trash == "" and later.exists()
+
+
+def test_files_of_others_in_the_trash_of_a_version_stay(world: AgentContext, clocks: Clocks) -> None:
+    gone = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
+    theirs = [gone.parent / "notes.txt", gone.parents[1] / "tables" / "mine" / "rows.csv"]
+    for file in theirs:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("mine")
+    clocks.wait(2 * DAY_S)
+    assert not gone.exists() and all(file.exists() for file in theirs)
+    row = world.ledger.deployment(TableName("a"), 1)
+    assert row is not None and row.trash == ""
