@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import sqlite3
 import time
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -79,6 +81,7 @@ def restore(
                 restored.add_event(EventRow(0, now, "", 0, "agent", f"restored from {backup.name}, epoch {epoch}"))
                 restored.add_audit(AuditRow(0, now, actor, "restore", backup.name, outcome="done"))
             _sync(fresh)
+            _settle(ledger)
             kept = _keep(ledger, now) if ledger.exists() else None
             fresh.replace(ledger)
             _sync(ledger.parent)
@@ -98,6 +101,20 @@ def _epoch_of(ledger: Path) -> int:
             return reader.facts().epoch
     except HeadgateError:
         return 0
+
+
+def _settle(ledger: Path) -> None:
+    """Bring what its logs hold into a ledger, so that it is whole without them wherever a restore is killed.
+
+    Of a damaged one they stay, and are kept beside it; so does a second name that a restore which was killed gave it.
+    """
+    for former in ledger.parent.glob(f"{ledger.name}.*.replaced"):
+        if ledger.exists() and former.samefile(ledger):
+            former.unlink()
+    if ledger.exists():
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(ledger, isolation_level=None)) as settled:
+            settled.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            settled.execute("PRAGMA journal_mode = DELETE").fetchall()
 
 
 def _keep(ledger: Path, now: float) -> Path:

@@ -315,7 +315,12 @@ def _make(path: Path, facts: EnvironmentRow) -> None:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    try:
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    except sqlite3.OperationalError as error:
+        # A full disk has no room for the log. The file is read as it is, and written once there is, by its journal.
+        if str(error.sqlite_errorname) != "SQLITE_FULL":
+            raise
     # The intent must survive a power cut before the effect is made.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -332,5 +337,9 @@ def _identify(path: Path, connection: sqlite3.Connection, facts: EnvironmentRow)
             f"not to project {facts.project_id}, environment {facts.environment}",
             remedy="give the project its own home, or restore the id in headgate.yml",
         )
-    # A file adds protection and never takes it away: only a recorded policy does.
-    connection.execute("UPDATE facts SET project = ?, protected = max(protected, ?)", (facts.project, facts.protected))
+    # A file adds protection and never takes it away: only a recorded policy does. On a full disk nothing is written
+    # that stands there already.
+    connection.execute(
+        "UPDATE facts SET project = ?1, protected = max(protected, ?2) WHERE project <> ?1 OR protected < ?2",
+        (facts.project, facts.protected),
+    )

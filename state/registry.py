@@ -326,23 +326,6 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 (at, self._next_change(), table, version),
             )
 
-    def put_clock_check(self, check: ClockCheck, moved_s: float = 0.0) -> None:
-        """Write the newest check of the wall clock, and move what waits for a time along: all or nothing."""
-        with self._registering() as connection:
-            if moved_s:
-                connection.execute(
-                    "UPDATE deployment SET drop_after = drop_after + ?1, stops_at = stops_at + ?1, changed = ?2 "
-                    "WHERE trash <> '' OR stops_at IS NOT NULL",
-                    (moved_s, self._next_change()),
-                )
-                connection.execute(
-                    "UPDATE migration_ticket SET deadline = deadline + ? WHERE closed_at IS NULL", (moved_s,)
-                )
-                connection.execute(
-                    "UPDATE plan SET expires_at = expires_at + ? WHERE expires_at > ?", (moved_s, check.wall - moved_s)
-                )
-            upsert(connection, "clock_check", {"one": 1, **values_by_column(check)}, key=("one",))
-
     @contextmanager
     def _registering(self) -> Iterator[sqlite3.Connection]:
         try:

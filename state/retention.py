@@ -9,7 +9,7 @@ from core.plan.model import UNDO_D
 from state.audit_archive import append_part
 from state.registry import RegistryWrites
 from state.row_mapping import values_by_column
-from state.row_types import AuditArchiveRow, AuditRow
+from state.row_types import AuditArchiveRow, AuditRow, ClockCheck
 from state.sqlite_errors import sqlite_errors_translated
 from state.transactions import upsert
 
@@ -117,7 +117,24 @@ _OLD_VERSIONS = """SELECT id FROM deployment old WHERE purged_at < :before AND v
 
 
 class RetentionWrites(RegistryWrites):
-    """Forgetting, by the agent's housekeeping."""
+    """Forgetting, by the agent's housekeeping, and the clock that it goes by."""
+
+    def put_clock_check(self, check: ClockCheck, moved_s: float = 0.0) -> None:
+        """Write the newest check of the wall clock, and move what waits for a time along: all or nothing."""
+        with self._registering() as connection:
+            if moved_s:
+                connection.execute(
+                    "UPDATE deployment SET drop_after = drop_after + ?1, stops_at = stops_at + ?1, changed = ?2 "
+                    "WHERE trash <> '' OR stops_at IS NOT NULL",
+                    (moved_s, self._next_change()),
+                )
+                connection.execute(
+                    "UPDATE migration_ticket SET deadline = deadline + ? WHERE closed_at IS NULL", (moved_s,)
+                )
+                connection.execute(
+                    "UPDATE plan SET expires_at = expires_at + ? WHERE expires_at > ?", (moved_s, check.wall - moved_s)
+                )
+            upsert(connection, "clock_check", {"one": 1, **values_by_column(check)}, key=("one",))
 
     def forget_old(self, now: float) -> None:
         """Remove some of what is too old, each part in a transaction of its own, and give back free pages."""

@@ -45,16 +45,20 @@ class EnvironmentPaths:
         return f"{self.home}/emergency.jsonl"
 
 
-def environment_paths(
-    environ: Mapping[str, str], uid: int, *, project: str, project_id: str, environment: str
-) -> EnvironmentPaths:
-    """Compute the places of an environment from the process's environment variables and user id."""
+def environment_home(environ: Mapping[str, str], *, project: str, project_id: str, environment: str) -> str:
+    """Spell an environment's home by the process's environment variables; the caller resolves its links."""
     state = environ.get("XDG_STATE_HOME") or str(PurePosixPath(environ.get("HOME") or "/") / ".local/state")
     root = PurePosixPath(environ.get("HEADGATE_HOME") or PurePosixPath(state) / "headgate")
-    home = root / f"{project}-{_digest(project_id, 8)}" / environment
+    return str(root / f"{project}-{_digest(project_id, 8)}" / environment)
+
+
+def environment_paths(home: str, owner: int) -> EnvironmentPaths:
+    """Compute the places of an environment from its home, absolute and without links, and the agent's user id.
+
+    Everybody has to give the same home: by another spelling it would be another environment.
+    """
     # A short hashed path, because the home may be deeper than a socket's path may be long.
-    socket = f"/tmp/headgate-{uid}/{_digest(str(home), 12)}.sock"
-    return EnvironmentPaths(home=str(home), socket=socket, owner=uid)
+    return EnvironmentPaths(home=home, socket=f"/tmp/headgate-{owner}/{_digest(home, 12)}.sock", owner=owner)
 
 
 def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:

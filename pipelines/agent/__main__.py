@@ -9,15 +9,17 @@ import signal
 import sys
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from core.ipc.environment_paths import environment_paths
+from core.ipc.environment_paths import environment_home, environment_paths
 from core.model.errors import HeadgateError, InvalidProject, Refused
 from core.model.problems import Problem
 from core.project.model import Environment
 from core.project_files.manifest import MANIFEST_PATH, Manifest, read_manifest
 from core.text.escaping import escape_control_characters, escape_surrogates
+from pipelines.agent.agent_log import AgentLog
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.requests.policy_enforcement import record_first
@@ -27,6 +29,9 @@ from state.ledger import create_or_open
 from state.row_types import EnvironmentRow
 
 log = logging.getLogger("headgate.agent")
+
+PID_WIDTH = 10
+"""Characters of the pid in the lock's file; more than any has, so that the one before it is written over."""
 
 
 class LogLines(logging.Formatter):
@@ -60,12 +65,11 @@ def _serve(folder: Path, name: str) -> int:
     data = str((folder / environment.data).resolve())
     _refuse_undecodable(str(folder), data, *map(os.environ.get, ("HEADGATE_HOME", "XDG_STATE_HOME", "HOME")))
     _refuse_escapes(data)
-    places = environment_paths(
-        os.environ, os.getuid(), project=manifest.name, project_id=manifest.id, environment=environment.name
-    )
+    home = environment_home(os.environ, project=manifest.name, project_id=manifest.id, environment=environment.name)
+    places = environment_paths(os.path.realpath(home), os.getuid())
     os.makedirs(places.home, mode=0o2750, exist_ok=True)
     lock = _lock(places.lock)
-    handler = logging.FileHandler(places.agent_log, encoding="utf-8")
+    handler = AgentLog(places.agent_log)
     handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(threadName)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     facts = EnvironmentRow(
@@ -128,7 +132,7 @@ def _refuse_escapes(data: str) -> None:
 
 def _lock(path: str) -> IO[str]:
     """Acquire the environment's lock for the lifetime of this process; one environment has one agent."""
-    file = open(path, "a+")  # noqa: SIM115  # Held open: the lock lives as long as the file.
+    file = open(os.open(path, os.O_RDWR | os.O_CREAT, 0o640), "r+")  # noqa: SIM115  # Held open: the lock lives as long as the file.
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -138,9 +142,9 @@ def _lock(path: str) -> IO[str]:
         raise Refused(
             f"another agent (pid {holder}) serves this environment", remedy="headgate down stops it"
         ) from error
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
+    with suppress(OSError):
+        # In place, as a full disk takes no new block. Without it the lock says all the same that an agent is here.
+        os.pwrite(file.fileno(), f"{os.getpid():<{PID_WIDTH}}".encode("ascii"), 0)
     return file
 
 

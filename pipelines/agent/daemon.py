@@ -111,6 +111,7 @@ class Agent:
             self._world, self._acts, self._runs, self._table_statistics, lambda pool: self.end(pool=pool)
         )
         self._end_pool = False
+        self._has_arrived = False
         self._answered = time.monotonic()
         self._seen: tuple[ReportedQuery, ...] = ()
         self._every_s = float(os.environ.get(EVERY_VARIABLE, EVERY_S))
@@ -124,36 +125,16 @@ class Agent:
             "pid": os.getpid(),
         }
         server = SocketServer(self._places.socket, hello, self._commands.handle)
-        self._ledger.put_agent(os.getpid(), self._world.clock())
-        # What an agent that was killed has said of the pool is not known to be true any more.
-        self._ledger.put_pool(pool_state="starting", pool_detail="the agent looks for it")
-        self._ledger.heartbeat(self._world.clock())
+        # A full disk takes none of it, and a stop needs none of it.
+        with suppress(LedgerUnavailable):
+            # What an agent that was killed has said of the pool is not known to be true any more.
+            self._ledger.put_pool(pool_state="starting", pool_detail="the agent looks for it")
+            self._arrive()
         with suppress(HeadgateError):
             # Before a pool is attached to; where the data folder is out of reach, the loop goes on with it.
             self._identity.keep()
         server.open()
-        loops = [
-            threading.Thread(target=self._loop, args=(name, seconds, act), name=name, daemon=True)
-            for name, seconds, act in (
-                ("beat", BEAT_S, self._beat),
-                # Apart from the beat, because the data folder may be a network's that hangs.
-                ("identity", MARK_S, self._identity.keep),
-                ("pool", ROUND_S, self._keeper.keep),
-                ("reconcile", ROUND_S, self._round),
-                # Apart from the reconciler, which waits for starts: a hole in the samples makes every lag unknown.
-                ("measure", self._every_s, self._measure),
-                ("table statistics", TICK_S, self._measure_tables),
-                # Apart as well, for the same reason as the identity.
-                ("records", ROUND_S, self._records.round),
-                ("replaced tables", replaced_tables.EVERY_S, ReplacedTables(self._world).round),
-                ("pointers", compared_pointers.EVERY_S, ComparedPointers(self._world).round),
-            )
-        ]
-        # What frees a disk comes first, and none of them waits for another: each is tried whatever fails before it.
-        house = (self._purge, self._end_soaks, self._tell_overdue, self._thin, self._forget, self._archive)
-        loops.append(
-            threading.Thread(target=self._loop, args=("housekeeping", THIN_S, *house), name="housekeeping", daemon=True)
-        )
+        loops = self._loops()
         for loop in loops:
             loop.start()
         self._world.stopping.wait()
@@ -174,6 +155,39 @@ class Agent:
             if self._ledger.is_in_place():
                 raise
             log.info("the shutdown could not be recorded: %s", error.summary)
+
+    def _loops(self) -> list[threading.Thread]:
+        loops = [
+            threading.Thread(target=self._loop, args=(name, seconds, act), name=name, daemon=True)
+            for name, seconds, act in (
+                ("beat", BEAT_S, self._beat),
+                # Apart from the beat, because the data folder may be a network's that hangs.
+                ("identity", MARK_S, self._identity.keep),
+                ("pool", ROUND_S, self._keeper.keep),
+                ("reconcile", ROUND_S, self._round),
+                # Apart from the reconciler, which waits for starts: a hole in the samples makes every lag unknown.
+                ("measure", self._every_s, self._measure),
+                ("table statistics", TICK_S, self._measure_tables),
+                # Apart as well, for the same reason as the identity.
+                ("records", ROUND_S, self._records.round),
+                ("replaced tables", replaced_tables.EVERY_S, ReplacedTables(self._world).round),
+                ("pointers", compared_pointers.EVERY_S, ComparedPointers(self._world).round),
+            )
+        ]
+        # What frees a disk comes first, and none of them waits for another: each is tried whatever fails before it.
+        house: tuple[Callable[[], None], ...] = (
+            self._purge,
+            self._keeper.bound_log,
+            self._end_soaks,
+            self._tell_overdue,
+            self._thin,
+            self._forget,
+            self._archive,
+        )
+        loops.append(
+            threading.Thread(target=self._loop, args=("housekeeping", THIN_S, *house), name="housekeeping", daemon=True)
+        )
+        return loops
 
     def end(self, *, pool: bool) -> None:
         """Stop the agent; with `pool`, also its local pool. What is wanted running stays wanted."""
@@ -204,7 +218,14 @@ class Agent:
             return said
         return ""
 
+    def _arrive(self) -> None:
+        self._ledger.put_agent(os.getpid(), self._world.clock())
+        self._ledger.heartbeat(self._world.clock())
+        self._has_arrived = True
+
     def _beat(self) -> None:
+        if not self._has_arrived:
+            self._arrive()
         self._ledger.heartbeat(self._world.clock())
         self._commands.tell_repeated()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from core.ipc.environment_paths import EnvironmentPaths
-from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
+from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
 from core.project.connectors import Connector
 from core.project.model import Pool
@@ -104,6 +104,7 @@ class PoolSupervisor:
         """The connection whose catalog is filled: None or the open one."""
         self._lock = threading.Lock()
         self._said = ("", "")
+        self._is_recorded = True
         self._last_words = ""
 
     def connection(self) -> PoolConnection:
@@ -168,6 +169,11 @@ class PoolSupervisor:
                 self._events.silent()
             else:
                 self._events.up()
+
+    def bound_log(self) -> None:
+        """Cut the log of a pool of ours that has grown large."""
+        if self._local is not None:
+            self._local.bound_log()
 
     def end(self) -> None:
         """End a pool of ours, queries and all; their checkpoints stay. Nothing may keep the pool any more."""
@@ -324,7 +330,8 @@ class PoolSupervisor:
         )
         remedy = "set spark.connect.session.manager.defaultSessionTimeout=-1 on the server"
         event = EventRow(0, time.time(), "", 0, "pool", summary, remedy, fingerprint="idle limit")
-        self._ledger.add_event(event)
+        with suppress(LedgerUnavailable):
+            self._ledger.add_event(event)
 
     def _session(self, session_id: str) -> Session:
         if self._local is not None:
@@ -346,9 +353,12 @@ class PoolSupervisor:
             current.close()
 
     def _say(self, state: str, detail: str) -> None:
-        if (state, detail) != self._said:
-            self._ledger.put_pool(pool=self._pool.name, pool_state=state, pool_detail=detail)
-            self._said = (state, detail)
+        """Record what the pool is doing; what the ledger does not take is recorded with what follows."""
+        if (state, detail) != self._said or not self._is_recorded:
+            self._said, self._is_recorded = (state, detail), False
+            with suppress(LedgerUnavailable):
+                self._ledger.put_pool(pool=self._pool.name, pool_state=state, pool_detail=detail)
+                self._is_recorded = True
 
 
 def _sentence(what: str, last_words: str) -> str:

@@ -38,6 +38,9 @@ END_S = 10.0
 KEPT_LOGS = 5
 """Logs of earlier servers that are kept: of a pool that ends again and again, how it began."""
 
+LOG_BYTES, KEPT_BYTES = 64 << 20, 8 << 20
+"""When the log of a server that lives is cut, and how much of its end is kept beside it."""
+
 _PROBE_S = 5.0
 
 _MARKED = "HEADGATE_POOL"
@@ -79,7 +82,7 @@ class LocalPool:
 
         `project` is the folder that relative places of a connector's jars are below.
         """
-        self._home = Path(home)
+        self._home = Path(os.path.realpath(home))
         self._jars = ConnectorJars(self._home, Path(project), connectors, dict(pool.conf))
         self._data = Path(data) if data is not None else None
         self._pool = pool
@@ -215,6 +218,16 @@ class LocalPool:
                     raise PoolUnreachable(f"process {server.pid} of the local pool cannot be killed")
         self._end_workers(server)
 
+    def bound_log(self) -> None:
+        """Cut a log that has grown large, after its end was kept; the server appends, and goes on at its begin."""
+        log = self._home / "pool.log"
+        with suppress(OSError):
+            if log.stat().st_size > LOG_BYTES:
+                with suppress(OSError), open(log, "rb") as file, open(self._home / "pool.log.1", "wb") as kept:
+                    file.seek(-KEPT_BYTES, os.SEEK_END)
+                    kept.write(file.read())
+                os.truncate(log, 0)
+
     def last_words(self) -> str:
         """Return the last line of the server's log that is not part of a stack trace; empty when there is none."""
         try:
@@ -303,6 +316,8 @@ class LocalPool:
     def _record(self) -> ServerRecord | None:
         try:
             server = ServerRecord(**json.loads((self._home / "pool.json").read_text("utf-8")))
+            # An earlier release has written the home as it was spelled.
+            server = replace(server, home=os.path.realpath(server.home)) if server.home else server
         except (OSError, ValueError, TypeError):
             return None
         if server.pid:

@@ -3,7 +3,6 @@
 Spark fences nobody: a folder without our owner file, or with another's, is never moved and never started on.
 """
 
-import errno
 import json
 import os
 import secrets
@@ -33,6 +32,7 @@ from pipelines.storage import checkpoint_forks, table_contents
 from pipelines.storage.batch_histories import BatchHistories
 from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
 from pipelines.storage.file_stream_logs import first_gap, local_path
+from pipelines.storage.folder_moves import move_folder, remove_folder
 from pipelines.storage.json_files import reachable, read_json, sync_folder, write_json
 from pipelines.storage.source_lag import SourceLags
 
@@ -153,7 +153,7 @@ class FileCheckpoints:
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists():
                 target = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
-            _move(place, target)
+            move_folder(place, target)
             self._offsets.pop(folder, None)
             for log in ("commits", "offsets"):
                 self._batches.pop(f"{folder}/{log}", None)
@@ -173,15 +173,7 @@ class FileCheckpoints:
                 self._check_ours(place)
             except Refused:
                 return False
-            for entry in place.iterdir():
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry, ignore_errors=True)
-                elif entry.name != OWNER_FILE:
-                    with suppress(OSError):
-                        entry.unlink()
-            if [entry.name for entry in place.iterdir()] == [OWNER_FILE]:
-                (place / OWNER_FILE).unlink()
-                place.rmdir()
+            remove_folder(place, last=OWNER_FILE)
             return True
 
     def put_back(self, aside: str, folder: str) -> None:
@@ -200,7 +192,7 @@ class FileCheckpoints:
                 raise Refused(f"{target} exists, and {place} would take its place", remedy="move one of them away")
             self._check_ours(place)
             target.parent.mkdir(parents=True, exist_ok=True)
-            _move(place, target)
+            move_folder(place, target)
 
     def made_beside(self, checkpoint: str) -> tuple[str, ...]:
         """List a version's first checkpoint, where it is there, and those of seams beside it, `<first>.…`, by path."""
@@ -399,19 +391,3 @@ def _newest(folder: str) -> int | None:
     except FileNotFoundError:
         return None
     return max((number for number in found if number is not None), default=None)
-
-
-def _move(place: Path, target: Path) -> None:
-    """Rename a folder, or copy and delete it where the target is on another file system."""
-    try:
-        os.rename(place, target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        copy = target.with_name(f"{target.name}.copy")
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(place, copy, symlinks=True)
-        os.rename(copy, target)
-        sync_folder(target.parent)
-        shutil.rmtree(place)
-    sync_folder(place.parent)

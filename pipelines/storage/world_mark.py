@@ -4,7 +4,8 @@ The ledger counts first, the mark after it: of two that were never copied the ma
 """
 
 import hashlib
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from core.model.errors import TryAgain
@@ -56,7 +57,9 @@ def read_mark(data: str) -> WorldMark | None:
     with reachable(data):
         try:
             found = read_json(path)
-            return WorldMark(**found) if found else None
+            mark = WorldMark(**found) if found else None
+            # An earlier release has written the home as it was spelled.
+            return replace(mark, home=os.path.realpath(mark.home)) if mark and mark.home else mark
         except (ValueError, TypeError) as error:
             raise TryAgain(f"{path} cannot be read: {error}", remedy="restore it") from error
 

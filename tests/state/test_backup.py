@@ -1,10 +1,13 @@
 """Backup and restore: a copy is whole or not there, and a restore loses neither ledger."""
 
+import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -202,3 +205,51 @@ def test_the_names_of_tables_survive(ledger: Ledger, path: Path, deployment: Mad
     ledger.put_deployment(deployment("größe"))
     back_up(path, tmp_path / "b.db")
     assert tables(tmp_path / "b.db") == [TableName("größe")]
+
+
+def events(path: Path) -> set[str]:
+    with LedgerReader(path) as reader:
+        return {event.summary for event in reader.events()}
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_restore_that_is_killed_leaves_the_old_ledger_or_the_new_one(
+    step: int, path: Path, facts: EnvironmentRow, tmp_path: Path
+) -> None:
+    """The agent was killed before, so that the newest of the old ledger is in its log; `step` moves are made."""
+    old = create_or_open(path, facts)
+    old.add_event(EventRow(0, NOW, "a", 1, "state", "in the backup"))
+    back_up(path, tmp_path / "backup.db")
+    old.add_event(EventRow(0, NOW, "a", 1, "state", "in the log alone"))
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for part in ("", "-wal"):
+        shutil.copyfile(f"{path}{part}", f"{killed / path.name}{part}")
+    old.close()
+    ledger = killed / path.name
+    if (child := os.fork()) == 0:
+        left = step
+
+        def dying(move: Callable[..., Any]) -> Callable[..., Any]:
+            def moves(*words: Any, **more: Any) -> Any:
+                nonlocal left
+                if not left:
+                    os._exit(7)
+                left -= 1
+                return move(*words, **more)
+
+            return moves
+
+        os.link, os.rename, os.replace = dying(os.link), dying(os.rename), dying(os.replace)
+        try:
+            put_back(tmp_path / "backup.db", ledger, facts)
+        finally:
+            os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    found = events(ledger)
+    if code == 7:
+        assert found == {"in the backup", "in the log alone"}
+    else:
+        assert "in the backup" in found and "in the log alone" not in found
+    put_back(tmp_path / "backup.db", ledger, facts, now=NOW + 1)
+    assert "in the log alone" not in events(ledger)

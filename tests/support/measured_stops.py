@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import yaml
 from live_project import Driven
 
 from core.ipc.environment_paths import environment_paths
@@ -48,14 +47,7 @@ def client_of(project: Driven) -> AgentClient:
 
 def socket_of(project: Driven) -> str:
     """Return the path of the agent's socket."""
-    declared = yaml.safe_load((project.folder / "headgate.yml").read_text())
-    return environment_paths(
-        {**os.environ, **project.environ, "HEADGATE_HOME": str(project.home().parents[1])},
-        os.getuid(),
-        project=declared["project"],
-        project_id=declared["id"],
-        environment=declared["default_env"],
-    ).socket
+    return environment_paths(os.path.realpath(project.home()), os.getuid()).socket
 
 
 def stop(client: AgentClient, *tables: str) -> tuple[Stop, ...]:

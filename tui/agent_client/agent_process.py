@@ -46,7 +46,7 @@ def find_server(home: str, pool_file: str) -> OsProcess | None:
         pid, marker = int(server["pid"]), str(server["marker"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    if server.get("home") not in (None, "", home):
+    if (started_by := server.get("home")) and os.path.realpath(started_by) != os.path.realpath(home):
         return None
     if not pid:
         pid = os_processes.written_pid(Path(home, "pool", "pid")) or 0
@@ -236,7 +236,8 @@ def log_tail(path: str, lines: int, *, start: int = 0) -> list[str]:
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(start, size - 256 * 1024))
+            # A log that was rotated since is shorter than it was.
+            file.seek(max(start if start <= size else 0, size - 256 * 1024))
             return file.read().decode(errors="replace").splitlines()[-lines:]
     except OSError:
         return []

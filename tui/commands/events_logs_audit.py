@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 from core.model.errors import UsageError
 from core.model.names import TableName, parse_table_name
@@ -138,14 +138,29 @@ def _follow_events(context: CommandContext, table: TableName | None, seen: dict[
 
 
 def _follow_file(path: str, show: Callable[[str], Any]) -> None:
-    with open(path, encoding="utf-8", errors="replace") as file:
+    """Show what is added to a log; where it was rotated, or cut, the file that has its name now, from its begin."""
+    file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115  # Another one takes its place.
+    try:
         file.seek(0, os.SEEK_END)
         while True:
-            line = file.readline()
-            if line:
+            if line := file.readline():
                 show(line.rstrip("\n"))
-            else:
-                time.sleep(0.25)
+                continue
+            if _is_another(path, file):
+                file.close()
+                file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115  # As above.
+                continue
+            time.sleep(0.25)
+    finally:
+        file.close()
+
+
+def _is_another(path: str, file: TextIO) -> bool:
+    try:
+        now = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return not os.path.samestat(now, os.fstat(file.fileno())) or now.st_size < file.tell()
 
 
 def _event_line(event: EventRow) -> str:

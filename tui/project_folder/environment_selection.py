@@ -1,11 +1,12 @@
 """Which project and which environment a command is about, found without reading more of headgate.yml than it must."""
 
 import os
+import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from core.ipc.environment_paths import EnvironmentPaths, environment_paths
+from core.ipc.environment_paths import EnvironmentPaths, environment_home, environment_paths
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, VersionMismatch
 from core.project.manifest_head import ManifestHead
 from core.text.escaping import escape_surrogates
@@ -163,17 +164,27 @@ def has_ledger(place: SelectedEnvironment) -> bool:
 
 def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> EnvironmentPaths:
     """Locate an environment; the socket of one that another user serves is named after that user."""
-    uid = os.getuid()
-    where = environment_paths(environ, uid, project=head.project, project_id=head.id, environment=name)
+    spelled = environment_home(environ, project=head.project, project_id=head.id, environment=name)
+    home = os.path.realpath(spelled)
     try:
-        owner = os.stat(where.home).st_uid
+        owner = os.stat(home).st_uid
     except OSError:
+        owner = os.getuid()
+    where = environment_paths(home, owner)
+    if spelled == home or os.path.exists(where.socket):
         return where
-    return (
-        where
-        if owner == uid
-        else environment_paths(environ, owner, project=head.project, project_id=head.id, environment=name)
-    )
+    # An agent of an earlier release has named its socket after the spelling.
+    former = environment_paths(spelled, owner).socket
+    return replace(where, socket=former) if _is_open(former) else where
+
+
+def _is_open(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
 
 
 def started_environments(place: SelectedEnvironment, environ: Mapping[str, str]) -> tuple[str, ...]:

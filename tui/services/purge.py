@@ -179,7 +179,8 @@ def _ledger_id(place: SelectedEnvironment) -> str:
     with suppress(HeadgateError):
         return ledger_id_of(Path(place.where.ledger))
     mark = _object(Path(place.data, WORLD_FILE))
-    return str(mark.get("ledger", "")) if mark.get("home") == place.where.home else ""
+    is_ours = os.path.realpath(str(mark.get("home"))) == place.where.home
+    return str(mark.get("ledger", "")) if is_ours else ""
 
 
 def _version_folders(data: Path) -> Iterator[Path]:

@@ -44,6 +44,9 @@ class Keeper:
     def heard(self, error: PoolUnreachable | None) -> None:
         return
 
+    def bound_log(self) -> None:
+        return
+
     def end(self) -> None:
         Keeper.ended += 1
 

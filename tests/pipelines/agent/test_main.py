@@ -4,12 +4,22 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from ledger_rows import deployment_row, environment_row
+from live_project import until
 
 from pipelines.agent.__main__ import LogLines
+from pipelines.agent.requests.policy_enforcement import record_first
+from state.ledger import LedgerReader, create_or_open
+from state.migrations import SCHEMA_VERSION
 from tests.core.project_files.test_loader import MANIFEST
+from tui.agent_client.agent_process import find_agent_process, is_listening
+from tui.agent_client.socket_client import AgentClient
+from tui.project_folder.environment_selection import select_environment
 
 
 @pytest.mark.parametrize(
@@ -41,3 +51,63 @@ def test_a_text_of_others_writes_no_second_line_of_the_log() -> None:
     first, *below = LogLines("%(levelname)s %(message)s").format(record).split("\n")
     assert first == r"INFO one\x0aINFO all is well\u202e\xe9"
     assert below[0] == "Traceback (most recent call last):" and below[-1] == r"\x1b[2J"
+
+
+SERVED = MANIFEST.replace("dev: {}", "dev: {pool: {name: away, url: 'sc://127.0.0.1:9'}}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes, which only root may mount."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(disk)], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    filling = disk / "filling"
+    with suppress(OSError), open(filling, "wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 512)
+    return filling
+
+
+@pytest.mark.parametrize("was_killed", [False, True], ids=["ended", "killed"])
+def test_an_agent_that_starts_on_a_full_disk_takes_stops_and_recovers(
+    was_killed: bool, small_disk: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "headgate.yml").write_text(SERVED)
+    environ = {**os.environ, "HEADGATE_HOME": str(small_disk / "home")}
+    place = select_environment(environ, str(tmp_path))
+    facts = environment_row(
+        project_id=place.project_id, project=place.project, environment=place.environment, pool_state="off"
+    )
+    before = create_or_open(Path(place.where.ledger), facts)
+    before.put_deployment(deployment_row("a", folder=f"{place.data}/t", checkpoint=f"{place.data}/c"))
+    record_first(before, str(tmp_path), place.environment, 1.0)
+    Path(place.where.lock).write_text("1")
+    if not was_killed:
+        before.close()
+    filling = fill(small_disk)
+    command = [sys.executable, "-m", "pipelines.agent", "--project", str(tmp_path), "--env", "dev"]
+    agent = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    client = AgentClient(place.where.socket, ledger=SCHEMA_VERSION)
+    try:
+        until(lambda: is_listening(client) or agent.poll() is not None, 60, "the agent listens")
+        assert agent.poll() is None, agent.communicate()[0]
+        said = client.call("stop", {"tables": ["a"]}, confirm="yes", line="headgate stop a")
+        assert [found["table"] for found in said["statements"]] == ["a"]
+        found = find_agent_process(place)
+        assert found is not None and found.pid == agent.pid
+        filling.unlink()
+        with LedgerReader(Path(place.where.ledger)) as reader:
+            until(lambda: reader.facts().agent_pid == agent.pid, 30, "the ledger names the agent")
+            until(lambda: reader.deployments()[0].wanted == "stopped", 30, "the ledger has the stop")
+    finally:
+        agent.terminate()
+        agent.communicate(timeout=60)
+        if was_killed:
+            before.close()

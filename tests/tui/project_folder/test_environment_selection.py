@@ -1,6 +1,7 @@
 """Which project and environment is meant, whatever form of YAML says so."""
 
 import os
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from ledger_rows import environment_row
 
+from core.ipc.environment_paths import environment_paths
 from core.model.errors import UsageError
 from state.ledger import create_or_open
 from state.migrations import SCHEMA_VERSION
@@ -35,6 +37,53 @@ def test_the_environment_is_the_option_else_the_variable_else_the_default(folder
     assert select_environment({}, str(folder)).environment == "dev"
     assert select_environment({"HEADGATE_ENV": "prod"}, str(folder)).environment == "prod"
     assert select_environment({"HEADGATE_ENV": "prod"}, str(folder), environment="dev").environment == "dev"
+
+
+@pytest.mark.parametrize("variable", ["HEADGATE_HOME", "XDG_STATE_HOME", "HOME"])
+def test_a_home_that_is_reached_through_a_link_is_the_same_environment(
+    variable: str, folder: Path, tmp_path: Path
+) -> None:
+    real = select_environment({variable: str(tmp_path / "real")}, str(folder))
+    Path(real.where.home).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for spelled in (f"{tmp_path}/link", f"{tmp_path}/link/", f"{tmp_path}/real/../link", f"{tmp_path}/./real//"):
+        assert select_environment({variable: spelled}, str(folder)).where == real.where
+    if variable != "HOME":
+        assert select_environment({variable: "../link"}, str(folder)).where == real.where
+
+
+def test_a_home_whose_own_folder_is_a_link_is_the_same_environment(folder: Path, tmp_path: Path) -> None:
+    before = select_environment({"HEADGATE_HOME": str(tmp_path / "home")}, str(folder))
+    elsewhere = tmp_path / "elsewhere" / "dev"
+    elsewhere.mkdir(parents=True)
+    Path(before.where.home).parent.mkdir(parents=True)
+    Path(before.where.home).symlink_to(elsewhere)
+    assert select_environment({"HEADGATE_HOME": str(tmp_path / "home")}, str(folder)).where == environment_paths(
+        str(elsewhere), os.getuid()
+    )
+
+
+def test_a_project_that_is_reached_through_a_link_has_one_folder_and_one_data_folder(
+    folder: Path, tmp_path: Path
+) -> None:
+    real = select_environment({}, str(folder))
+    (tmp_path / "linked").symlink_to(folder)
+    for spelled in ("../linked", f"{tmp_path}/linked/", f"{folder}/pipelines/.."):
+        assert select_environment({}, str(folder), project=spelled) == real
+
+
+def test_an_agent_that_named_its_socket_by_the_spelling_of_its_home_is_found(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    environ = {"HOME": str(tmp_path / "link")}
+    where = select_environment(environ, str(folder)).where
+    spelled = environment_paths(where.home.replace("/real/", "/link/"), where.owner)
+    os.makedirs(os.path.dirname(spelled.socket), mode=0o700, exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as agent:
+        agent.bind(spelled.socket)
+        agent.listen()
+        assert select_environment(environ, str(folder)).where.socket == spelled.socket
+    assert select_environment(environ, str(folder)).where.socket == where.socket
+    os.unlink(spelled.socket)
 
 
 def test_a_protected_place_says_so_in_its_title(folder: Path) -> None:

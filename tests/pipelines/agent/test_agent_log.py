@@ -1,0 +1,28 @@
+"""The agent's log does not grow without an end, whoever writes into it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from pipelines.agent.agent_log import KEPT
+
+WRITES = """
+import logging, os, sys
+from pipelines.agent.agent_log import AgentLog
+logging.basicConfig(handlers=[AgentLog(sys.argv[1], most_bytes=1000)], level=logging.INFO, format="%(message)s")
+for n in range(200):
+    logging.info("line %d %s", n, "x" * 50)
+os.write(1, b"printed\\n")
+"""
+
+
+def test_a_log_is_a_few_files_and_what_is_printed_goes_into_the_newest(tmp_path: Path) -> None:
+    log = tmp_path / "agent.log"
+    with log.open("ab") as output:
+        subprocess.run([sys.executable, "-c", WRITES, str(log)], stdout=output, check=True, timeout=60)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "agent.log",
+        *(f"agent.log.{n + 1}" for n in range(KEPT)),
+    ]
+    assert all(path.stat().st_size < 1100 for path in tmp_path.iterdir())
+    assert "line 199" in log.read_text() and log.read_text().endswith("printed\n")
