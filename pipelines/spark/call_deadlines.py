@@ -33,7 +33,7 @@ def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
     work: Future[R] = Future()
 
     def run() -> None:
-        _ends.at = ends_at
+        _ends.at = _ends.caller_at = ends_at
         try:
             work.set_result(fn(*args, **kwargs))
         except BaseException as error:
@@ -52,11 +52,18 @@ def remaining() -> float | None:
     return None if end is None else max(0.0, end - time.monotonic())
 
 
+def is_given_up() -> bool:
+    """Return whether whoever made the call that runs in this thread waits no more: what is not sent yet must not be."""
+    end = getattr(_ends, "caller_at", None)
+    return end is not None and end <= time.monotonic()
+
+
 @contextmanager
 def lingering(seconds: float) -> Iterator[None]:
     """Let the calls of a block wait so much longer for their answers than their caller does.
 
-    What a call that is left behind has changed is worth knowing, even too late for whoever made it.
+    What a call that is left behind has changed is worth knowing, even too late for whoever made it. Nothing is sent
+    so late: `is_given_up`.
     """
     end = getattr(_ends, "at", None)
     _ends.at = None if end is None else end + seconds

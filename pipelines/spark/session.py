@@ -22,7 +22,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from core.model.errors import EngineRefused, PoolUnreachable
 from pipelines.spark import call_deadlines
-from pipelines.spark.call_deadlines import CircuitBreaker, remaining
+from pipelines.spark.call_deadlines import CircuitBreaker, is_given_up, remaining
 from pipelines.spark.error_translation import EngineStopped, MaybeStopped, SessionLost, translate_error
 
 P = ParamSpec("P")
@@ -280,7 +280,7 @@ class _Deadline(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
     def _timed(self, details: Any) -> Any:
         if getattr(_endless, "on", False):
             return details
-        left = remaining()
-        if left is not None and left <= 0:
+        if is_given_up():
             raise PoolUnreachable("the deadline passed before the call was sent")
+        left = remaining()
         return _Details(details, UNTIMED_S if left is None else left)

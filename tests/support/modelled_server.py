@@ -117,7 +117,7 @@ class Server:
         """
         self.baton.point()
         self.heard.send(kind, subject, self.baton.current.lane)
-        if (left := call_deadlines.remaining()) is not None and left <= 0:
+        if call_deadlines.is_given_up():
             raise PoolUnreachable("the deadline passed before the call was sent")
         if not self.alive or generation != self.generation:
             self.baton.sleep(0.01)

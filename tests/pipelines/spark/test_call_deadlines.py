@@ -6,13 +6,37 @@ import time
 import pytest
 
 from core.model.errors import EngineRefused, PoolUnreachable
-from pipelines.spark.call_deadlines import CircuitBreaker, CircuitState, MissedDeadline, call, lingering, remaining
+from pipelines.spark.call_deadlines import (
+    CircuitBreaker,
+    CircuitState,
+    MissedDeadline,
+    call,
+    is_given_up,
+    lingering,
+    remaining,
+)
 
 
 def test_a_call_gives_the_result_and_raises_what_was_raised() -> None:
     assert call(5, lambda a, b: a + b, 1, b=2) == 3
     with pytest.raises(EngineRefused, match="no such table"):
         call(5, _raise, EngineRefused("no such table"))
+
+
+def test_a_call_that_lingers_knows_that_its_caller_has_given_up() -> None:
+    over = threading.Event()
+
+    def late() -> tuple[bool, bool]:
+        with lingering(60):
+            before = is_given_up()
+            over.wait(30)
+            return before, is_given_up()
+
+    assert not is_given_up()
+    with pytest.raises(MissedDeadline) as missed:
+        call(0.2, late)
+    over.set()
+    assert missed.value.work is not None and missed.value.work.result(30) == (False, True)
 
 
 def test_a_call_that_lingers_has_more_time_than_its_caller_who_can_wait_for_its_end() -> None:
