@@ -118,7 +118,7 @@ class Operators:
             self._answered(word)
             answer.set_result(result)
 
-        self.baton.spawn(handle, "socket", process=process, lane=f"socket {id(word)}")
+        self.baton.spawn(handle, "socket", process=process, lane=f"socket {self.rules.words.index(word)}")
         answer.wait(ASKS_S)
         if not answer.done_now:
             self.notes["unanswered"] += 1

@@ -27,6 +27,8 @@ from state.row_types import Deployment
 Version = tuple[TableName, int]
 
 GONE = frozenset({Came.STOPPED, Came.RESTED})
+OF_RUNS = frozenset({"apply", "cancel", "retry", "skip", "resume", "swap"})
+"""Words by which a run may stop what an operator has started."""
 PAUSED_S = 35.0
 """A step that was begun before a pause may go on for so long: longer than a call and a hold."""
 ENDED_S = 3.0
@@ -36,7 +38,7 @@ SETTLES_S = 60.0
 """Of time without a fault, until which what is as nobody wants it must be gone."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Word:
     """What an operator asked for, and what he was answered."""
 
@@ -124,7 +126,7 @@ class Rules:
             return
         self.say(f"sends {kind} {subject}")
         if kind == "stop" and lane.startswith("socket"):
-            self.stops_by += [(self.baton.now, subject, w) for w in self.words if lane == f"socket {id(w)}"]
+            self.stops_by.append((self.baton.now, subject, self.words[int(lane.partition(" ")[2])]))
         if lane.startswith("run ") and kind in ("start", "stop", "point", "unpoint", "forget", "create"):
             self._of_a_run(kind, subject, lane.removeprefix("run "))
 
@@ -187,7 +189,7 @@ class Rules:
         self.say(f"{word.by} asks: {word.act} {' '.join(word.names) or word.run}")
         if word.act == "stop":
             self.started = {v: w for v, w in self.started.items() if not word.covers(v)}
-        elif word.act in ("apply", "cancel", "retry", "skip", "adopt", "resume", "swap"):
+        elif word.act in OF_RUNS or word.act == "adopt":
             gone = word.tables
             self.started = {} if word.act == "adopt" else {
                 v: w for v, w in self.started.items() if str(v[0]) not in gone
@@ -234,8 +236,9 @@ class Rules:
     def _started(self, word: Word) -> None:
         about = {step.table for run in self._open_runs() for step in run.steps}
         for version in word.outcomes:
-            newer = [w for w in self.words if w.act == "stop" and w.covers(version) and w is not word]
-            overlaps = any((w.answered_at or self.baton.now) >= word.called_at for w in newer)
+            stops = [w for w in self.words if w.act == "stop" and w.covers(version)]
+            runs = [w for w in self.words if w.act in OF_RUNS and str(version[0]) in w.tables]
+            overlaps = any((w.answered_at or self.baton.now) >= word.called_at for w in stops + runs)
             if not overlaps and str(version[0]) not in about:
                 row = self._row(*version)
                 if row is not None and row.stops_at is None:

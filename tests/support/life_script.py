@@ -9,7 +9,7 @@ from typing import Any
 TABLES = ("a", "b", "c")
 PLANS = (
     "rebuild", "rebuild", "rebuild held", "rebuild alone", "seam", "edit", "edit", "column", "rollback",
-    "rollback alone", "delete", "undelete", "retire", "deploy",
+    "rollback alone", "delete", "undelete", "retire", "deploy", "carry over", "now",
 )  # fmt: skip
 NAMES = ("{t}", "{t}", "{t}", "{t}@new", "{t}@old")
 
