@@ -11,16 +11,19 @@ import small_project
 
 from core.model.errors import LedgerUnavailable, PoolUnreachable
 from core.model.names import TableName
+from core.plan.model import Step
 from core.plan.request import PlanRequest
-from core.run.state_machine import OperatorControl
+from core.run.state_machine import OperatorControl, RunEvidence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.catch_up_gate import GateReading
+from pipelines.agent.runs.step_executor import StepExecutor
 from tests.pipelines.agent.runs.test_run_lane import (
     OpenGate,
     deploy,
     drive,
     fast_gates,  # noqa: F401  # A fixture of every test here.
     plan,
+    settle,
     submit,
 )
 
@@ -59,6 +62,15 @@ def rebuild(world: AgentContext, pool: Any, closed: Closed, monkeypatch: pytest.
     made = plan(world, small_project.texts(a=UPPER), PlanRequest(tables=(A,), rebuild=True, children="all"))
     what = staticmethod(closed.still) if gate == "why_closed" else closed.look
     monkeypatch.setattr(OpenGate, gate, what)
+    perform = StepExecutor.perform
+
+    def prompt(executor: StepExecutor, step: Step) -> RunEvidence:
+        """Have what has started commit its first batch before hours have passed: nothing is swapped without one."""
+        found = perform(executor, step)
+        settle(world, pool)
+        return found
+
+    monkeypatch.setattr(StepExecutor, "perform", prompt)
     run_id = submit(world, made)
     drive(world, run_id)
     return run_id
