@@ -108,14 +108,18 @@ class Script:
         return replace(self, events=left)
 
 
-def draw(seed: int | str, *, calms: bool | None = None) -> Script:
+def draw(seed: int | str, theme: str = "") -> Script:
     """Draw a life: a release or two, words about it and about its neighbours, and faults of some kinds.
 
-    In two lives of three some of it belongs together, as `THEMES` has it: what meets by chance alone meets seldom.
+    In two lives of three some of it belongs together, as `THEMES` has it: what meets by chance alone meets seldom. With
+    the name of a theme in every one.
     """
     chance = random.Random(f"life {seed}")
     lasts = chance.choice((30.0, 60.0, 60.0, 100.0))
-    events = chance.choice(THEMES)(chance) if chance.random() < 0.67 else [_plan(chance, 1.0)]
+    if theme:
+        events = next(each for each in THEMES if each.__name__ == f"_{theme}")(chance)
+    else:
+        events = chance.choice(THEMES)(chance) if chance.random() < 0.67 else [_plan(chance, 1.0)]
     for _ in range(chance.choice((0, 0, 1, 1, 2))):
         events.append(_plan(chance, chance.uniform(2.0, lasts)))
     for _ in range(chance.choice((0, 1, 2, 4, 8, 12))):
@@ -135,7 +139,7 @@ def draw(seed: int | str, *, calms: bool | None = None) -> Script:
         stalls=chance.choice((0.0, 0.0, 0.003, 0.02)),
         stall_s=chance.choice((0.2, 2.0, 12.0)),
         lasts_s=lasts,
-        calms=chance.random() < 0.6 if calms is None else calms,
+        calms=chance.random() < 0.6,
     )
 
 
