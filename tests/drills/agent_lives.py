@@ -1,21 +1,23 @@
 """Drill: lives of an environment in virtual time, each drawn from a seed: the real agent, operators and faults.
 
-Run: PYTHONPATH=. .venv/bin/python tests/drills/agent_lives.py N [SEED] [--shrink] [--show]. Lives the seeds SEED (1) to
-SEED + N - 1, one after the other, on one core; `tests/support/drawn_life.py` describes such a life. Prints lives per
-second, events drawn by kind, and for each rule that was broken its seeds; with `--shrink` also the smallest script that
-breaks it, to be kept in `tests/fixtures/lives`. `--show` prints the life of SEED, and nothing else. Returns 1 where a
-rule was broken. A life takes 0.3 to 0.6 s of one core: a thousand take eight minutes.
+Run: PYTHONPATH=. .venv/bin/python tests/drills/agent_lives.py N [SEED] [--theme THEME] [--shrink] [--show]. Lives the
+seeds SEED (1) to SEED + N - 1, one after the other, on one core, all of one theme where it is given;
+`tests/support/drawn_life.py` describes such a life. Prints lives per second, events drawn by kind, and for each rule
+that was broken its seeds; with `--shrink` also the smallest script that breaks it, for `tests/fixtures/lives`.
+`--show` prints the life of SEED, and nothing else. Returns 1 where a rule was broken. A life takes 0.3 to 0.6 s of one
+core: a thousand take eight minutes.
 """
 
 import argparse
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from life_script import draw
+from life_script import THEMES, Script, draw
 from lives import Lives, Report
 
 
@@ -23,6 +25,7 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("count", type=int)
     words.add_argument("seed", type=int, nargs="?", default=1)
+    words.add_argument("--theme", default="", choices=[theme.__name__.lstrip("_") for theme in THEMES])
     words.add_argument("--shrink", action="store_true")
     words.add_argument("--show", action="store_true")
     asked = words.parse_args()
@@ -30,32 +33,34 @@ def main() -> int:
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[asked.seed % len(os.sched_getaffinity(0))]})
     lives = Lives()
     try:
-        return show(lives, asked.seed) if asked.show else drill(lives, asked.count, asked.seed, shrink=asked.shrink)
+        if asked.show:
+            return show(lives, draw(asked.seed, asked.theme))
+        scripts = (draw(seed, asked.theme) for seed in range(asked.seed, asked.seed + asked.count))
+        return drill(lives, scripts, shrink=asked.shrink)
     finally:
         lives.close()
 
 
-def show(lives: Lives, seed: int) -> int:
+def show(lives: Lives, script: Script) -> int:
     """Print one life."""
-    end = lives.live(draw(seed))
-    print(draw(seed).as_json())
+    end = lives.live(script)
+    print(script.as_json())
     print("\n".join(end.trace))
     return int(bool(end.violations))
 
 
-def drill(lives: Lives, count: int, first: int, *, shrink: bool) -> int:
+def drill(lives: Lives, scripts: Iterable[Script], *, shrink: bool) -> int:
     """Live many lives, and print what was found."""
     report, began, busy = Report(), time.monotonic(), time.process_time()
-    for seed in range(first, first + count):
-        script = draw(seed)
+    for script in scripts:
         end = lives.live(script)
         report.take(script, end)
         if end.violations:
-            print(f"  seed {seed}: {end.rule}: {end.violations[0].detail}", flush=True)
+            print(f"  seed {script.seed}: {end.rule}: {end.violations[0].detail}", flush=True)
     took, busy = time.monotonic() - began, time.process_time() - busy
     print(
-        f"{count} lives of {report.virtual_s / count:.0f} s each in {took:.0f} s: {count / took:.1f} a second, "
-        f"{count / busy:.1f} for each second of a core"
+        f"{report.lives} lives of {report.virtual_s / report.lives:.0f} s each in {took:.0f} s: "
+        f"{report.lives / took:.1f} a second, {report.lives / busy:.1f} for each second of a core"
     )
     print("drawn:", ", ".join(f"{kind} {n}" for kind, n in sorted(report.drawn.items())))
     for rule, scripts in sorted(report.failed.items()):

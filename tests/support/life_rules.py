@@ -130,6 +130,10 @@ class Rules:
         if lane.startswith("run ") and kind in ("start", "stop", "point", "unpoint", "forget", "create"):
             self._of_a_run(kind, subject, lane.removeprefix("run "))
 
+    def hears(self, kind: str, lane: str) -> None:
+        """The answer is there, and whoever asked is about to act on it."""
+        self.passing(f"{_kind(lane)} hears {kind}")
+
     def effect(self, kind: str, subject: str, lane: str | None) -> None:
         if lane is not None:
             self.arrived(f"{_kind(lane)} effects {kind}")

@@ -28,6 +28,11 @@ LABELS = (
     "run sends point",
     "run effects point",
     "socket sends stop",
+    "socket hears stop",
+    "run hears stop",
+    "run hears start",
+    "run hears point",
+    "reconcile hears list",
     "socket sends start",
     "reconcile sends start",
     "reconcile sends stop",
@@ -128,6 +133,11 @@ def draw(seed: int | str, theme: str = "") -> Script:
     for kind in kinds:
         for _ in range(chance.choice((1, 1, 2))):
             events.append(_fault(chance, kind, lasts))
+    held = [event for event in events if event.kind == "plan rebuild held" and not event.label]
+    for n, event in enumerate(held):
+        # Its gates take half a minute.
+        at = event.at + random.Random(f"word {seed} {n}").uniform(20.0, 45.0)
+        events.append(Event("run swap", round(at, 2), by="lee"))
     lasts = max(lasts, *(min(event.at + event.lasts_s + 15.0, 110.0) for event in events))
     if any(event.kind == "another hand" for event in events):
         events.append(Event("adopt", round(lasts * 0.9, 1), by="lee"))
@@ -157,9 +167,14 @@ def _stop_and_start(chance: random.Random) -> list[Event]:
     at, table = chance.uniform(1.0, 5.0), chance.choice(TABLES)
     kind = chance.choice(("ledger is locked", "ledger is locked", "ledger is full", "disk is full"))
     fault = Event(kind, round(at, 2), lasts_s=chance.choice((1.0, 3.0, 12.0)))
-    second = chance.choice(("start", "start", "restart"))
-    words = _words_after(chance, at, ("stop", table), (second, table), within=chance.choice((0.3, 2.0, 8.0)))
-    return [fault, *words] if chance.random() < 0.8 else words
+    verb = chance.choice(("start", "start", "restart"))
+    words = _words_after(chance, at, ("stop", table), (verb, table), within=chance.choice((0.3, 0.8, 2.0, 8.0)))
+    if chance.random() < 0.5:
+        return [fault, *words]
+    # What the stop has done is recorded while the start is under way.
+    first = Event("stands still", 0.5, "socket hears stop", stalls_s=chance.choice((0.5, 1.0, 3.0)))
+    second = Event("stands still", 0.5, "socket sends start", stalls_s=chance.choice((1.0, 3.0, 6.0)))
+    return [first, second, *words]
 
 
 def _skipped_gates(chance: random.Random) -> list[Event]:

@@ -137,6 +137,7 @@ class Server:
         left = call_deadlines.remaining()
         if not answer.wait(UNTIMED_S if left is None else left):
             raise call_deadlines.MissedDeadline("the pool did not answer in time")
+        self.heard.hears(kind, self.baton.current.lane)
         self.baton.point()
         return answer.result()
 
