@@ -122,7 +122,8 @@ def _record(run: OpenRun, targets: list[tuple[TableName, int]]) -> None:
 def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
     """Explain why pointers must not move now, None where they may: a gate that opened long ago is looked at again.
 
-    A gate that an operator skipped is not looked at; a version that failed or was stopped never serves.
+    A gate that an operator skipped is not looked at; a version that failed or was stopped never serves, nor does one
+    whose pointer is its first and was behind no gate. What serves already only shows its columns.
     """
     gates = {(s.table, s.version): s.n for s in run.plan.steps if s.do is StepKind.CATCH_UP}
     row = run.world.ledger.run(run.id)
@@ -132,19 +133,24 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
             # A run that failed lets go of its tables until it is retried.
             why = f"{newer} serves since, which this run was not planned to replace"
             return StepFailed(step.n, f"{why}; no pointer has moved: cancel the run, and plan again")
-        if (table, version) not in gates:
-            continue
         name, deployment = query_name(table, version), run.world.ledger.deployment(table, version)
         if deployment is None:
             return StepFailed(step.n, f"{name} is not in the registry")
+        if (table, version) not in gates and deployment.active:
+            continue
         if run.stopped_by_operator(table, version):
             return StepFailed(step.n, f"no pointer has moved: {run.stopped_words(table, version)}")
         if deployment.wanted != WantedState.RUNNING:
             return run.begun_again(step, table, version) or GateOpened(step.n, f"{name} was started again")
         if deployment.state == State.FAILED:
             why = f"{deployment.error_class} {deployment.error}".strip()
-            return StepFailed(step.n, f"{name} failed after it had caught up: {why}; no pointer has moved")
-        if gates[table, version] not in skipped and (behind := CatchUpGate.why_closed(run.world, deployment)):
+            when = "after it had caught up" if (table, version) in gates else "before it served"
+            return StepFailed(step.n, f"{name} failed {when}: {why}; no pointer has moved")
+        if (
+            (table, version) in gates
+            and gates[table, version] not in skipped
+            and (behind := CatchUpGate.why_closed(run.world, deployment))
+        ):
             return GateOpened(step.n, f"{name} is behind again: {behind}")
     return None
 

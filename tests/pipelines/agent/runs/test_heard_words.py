@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import wait_until
+from agent_world import stop_by_operator, wait_until
 
 from core.model.errors import EngineRefused
 from core.model.names import TableName
@@ -173,3 +173,14 @@ def test_a_word_that_meets_a_bug_of_ours_takes_a_run_up_once(
     lane.tell(run_id, OperatorControl("pause"))
     wait_until(lambda: len(met) > 1 and not lane._words)
     assert len(met) == 2
+
+
+def test_the_first_pointer_to_a_version_that_was_stopped_does_not_move(world: AgentContext, pool: Any) -> None:
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    stopping = at(world, "after swap running", lambda: stop_by_operator(world, pool, "a").join())
+    assert drive(stopping, run_id) == "failed"
+    assert step_of(world, run_id, "swap").note.startswith("no pointer has moved: a was stopped by bob at ")
+    assert "a" not in pool.views and "a@v1" not in pool.running
+    world.ledger.retry_run(run_id, serial=world.locks.start())
+    assert drive(world, run_id, OperatorControl("retry")) == "done"
+    assert pool.views == SERVING and sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
