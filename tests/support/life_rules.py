@@ -47,6 +47,8 @@ class Word:
     """stop, start, restart, apply, adopt, or an act on a run."""
     names: tuple[str, ...]
     called_at: float
+    taken_at: float | None = None
+    """When a stop was first sent, and so had its place among the words; None before."""
     answered_at: float | None = None
     outcomes: dict[Version, ActOutcome] = field(default_factory=dict)
     refused: str = ""
@@ -126,6 +128,8 @@ class Rules:
             return
         self.say(f"sends {kind} {subject}")
         if kind == "stop" and lane.startswith("socket"):
+            word = self.words[int(lane.partition(" ")[2])]
+            word.taken_at = word.taken_at or self.baton.now
             self.stops_by.append((self.baton.now, subject, self.words[int(lane.partition(" ")[2])]))
         if lane.startswith("run ") and kind in ("start", "stop", "point", "unpoint", "forget", "create"):
             self._of_a_run(kind, subject, lane.removeprefix("run "))
@@ -241,6 +245,7 @@ class Rules:
         about = {step.table for run in self._open_runs() for step in run.steps}
         for version in word.outcomes:
             stops = [w for w in self.words if w.act == "stop" and w.covers(version)]
+            stops = [w for w in stops if w.taken_at is None or w.taken_at >= word.called_at]
             runs = [w for w in self.words if w.act in OF_RUNS and str(version[0]) in w.tables]
             overlaps = any((w.answered_at or self.baton.now) >= word.called_at for w in stops + runs)
             if not overlaps and str(version[0]) not in about:
