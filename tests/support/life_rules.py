@@ -131,7 +131,7 @@ class Rules:
             word = self.words[int(lane.partition(" ")[2])]
             word.taken_at = word.taken_at or self.baton.now
             self.stops_by.append((self.baton.now, subject, self.words[int(lane.partition(" ")[2])]))
-        if lane.startswith("run ") and kind in ("start", "stop", "point", "unpoint", "forget", "create"):
+        if lane.startswith("run ") and kind in ("start", "stop", "unpoint", "forget", "create"):
             self._of_a_run(kind, subject, lane.removeprefix("run "))
 
     def hears(self, kind: str, lane: str) -> None:
@@ -166,6 +166,7 @@ class Rules:
         row = self._row(TableName(found[1]), int(found[2])) if found else None
         if row is None or row.active or not lane.startswith("run "):
             return
+        self._of_a_run("point", view, lane.removeprefix("run "))
         name, now = query_name(row.table, row.version), self.baton.now
         if row.deleted:
             self.wrong("a pointer moves to a deleted version", name)
