@@ -42,7 +42,9 @@ class Side(Protocol):
 
     def plan(self, files: dict[str, str], request: PlanRequest) -> Plan: ...
     def apply(self, plan: Plan, *words: OperatorControl) -> str: ...
-    def perform(self, plan: Plan, step: Step) -> RunEvidence: ...
+    def perform(self, plan: Plan, step: Step) -> RunEvidence:
+        """Perform a step, once what was started before it has committed a batch."""
+
     def abort(self, plan: Plan, *versions: tuple[str, int]) -> None: ...
     def steps(self, plan: Plan) -> list[str]: ...
     def update(self, table: str, version: int, **known: Any) -> None: ...
@@ -68,6 +70,7 @@ class Simulation:
         return state.value
 
     def perform(self, plan: Plan, step: Step) -> RunEvidence:
+        self.world.settle()
         self.world.going = frozenset(n.table for n in plan.nodes if n.action == "delete")
         return Agent(self.world, plan, plan.hash).perform(step)
 
@@ -128,6 +131,7 @@ class Real:
             serial = self.world.locks.start()
             create_run(ledger, run_row(plan.hash, id=run_id, serial=serial))
             self.runs[plan.hash] = run_id
+        lane.settle(self.world, self.pool)
         return StepExecutor(self.world, plan, self.runs[plan.hash]).perform(step)
 
     def abort(self, plan: Plan, *versions: tuple[str, int]) -> None:

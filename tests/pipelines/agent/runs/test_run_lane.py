@@ -15,6 +15,7 @@ from ledger_rows import plan_row, run_row
 
 from core.model.errors import EngineRefused, LedgerUnavailable, Refused
 from core.model.names import TableName
+from core.model.states import State, WantedState
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
@@ -49,7 +50,7 @@ class KillAt:
 
 @dataclass
 class OpenGate:
-    """A gate that opens at the second look."""
+    """A gate over an empty backlog: it opens at its second look, like `CatchUpGate` only for a version that runs."""
 
     opened_at: float
     whole: bool = False
@@ -57,11 +58,13 @@ class OpenGate:
 
     def look(self, world: AgentContext, deployment: Any) -> GateReading:
         self.looks += 1
-        return GateReading(self.looks > 1, "lag 0")
+        if deployment.state == State.FAILED or deployment.deleted or deployment.wanted == WantedState.STOPPED:
+            return GateReading(False, f"it is {deployment.state}, wanted {deployment.wanted}", failed=True)
+        return GateReading(self.looks > 1 and deployment.state == State.RUNNING, "lag 0")
 
     @staticmethod
     def why_closed(world: AgentContext, deployment: Any) -> str:
-        return ""
+        return "" if deployment.state == State.RUNNING else f"it is {deployment.state}"
 
 
 @pytest.fixture(autouse=True)
