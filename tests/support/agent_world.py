@@ -14,6 +14,7 @@ from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.statement_locks import Version
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
+from state.row_types import Deployment
 from state.words import Word
 
 
@@ -60,6 +61,15 @@ class _ReadBefore:
 def read_before(world: AgentContext, question: str, act: Callable[[], object]) -> AgentContext:
     """Return a world in which somebody acts right after the ledger's first answer to a question."""
     return replace(world, ledger=_ReadBefore(world.ledger, question, act))  # type: ignore[arg-type]  # A double.
+
+
+def put_made(world: AgentContext, deployment: Deployment, run: str = "") -> Deployment:
+    """Write a version as its run has made it: in the ledger and the catalog, with the folder of its checkpoint."""
+    world.ledger.put_deployment(deployment)
+    pool: Any = world.pool
+    pool.tables[world.layout.catalog_name(deployment.table, deployment.version)] = deployment.compiled_ddl
+    world.files.prepare(deployment.checkpoint, {"run": run})
+    return deployment
 
 
 def fast_lane(world: AgentContext) -> FastLane:

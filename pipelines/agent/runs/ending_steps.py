@@ -71,6 +71,9 @@ def tombstone(run: OpenRun, step: Step) -> RunEvidence:
         if clones := [d for d in run.world.ledger.clones(step.table, step.version) if not d.deleted]:
             names = ", ".join(physical_name(d.table, d.version) for d in clones)
             return StepFailed(step.n, f"its files hold rows of {names}, a clone of it; rebuild {step.table} first")
+        if not deployment.external:
+            # A stop that was sent, or the end of a soak, is wanted before the query is gone.
+            stop_query(run.world, deployment)
         set_aside(run.world, deployment)
         days = run.world.layout.environment.drop_after_d
         return StepDone(step.n, f"files kept until {days:g} days from now")

@@ -1,6 +1,7 @@
 """A world without Spark: a scripted pool and scripted files around a real ledger."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future
@@ -54,6 +55,9 @@ from pipelines.agent.runs.run_lane import RunDriver
 from pipelines.spark.call_deadlines import MissedDeadline
 from pipelines.storage.checkpoints import FileCheckpoints
 from state.ledger import create_or_open
+
+_PHYSICAL = re.compile(r"\b\w+__v\d+\b")
+"""Names of versions in a compiled text."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -190,10 +194,24 @@ class _Queries:
             if found.run_id == run_id or self.pool.known.get(found.run_id) == start:
                 return found
             raise AnotherQuery(f"{start.name} runs, started in another way")
+        self._refuse(start)
         self.pool.begin(start)
         found = self._query(start.name)
         self.pool.known[found.run_id] = start
         return found
+
+    def _refuse(self, start: QueryStart) -> None:
+        """Refuse what Spark 4.2.0 refuses: a table that is not there, a checkpoint that another query has.
+
+        A target that is missing is made silently by `toTable`, as a table that the agent does not know.
+        """
+        assert start.target in self.pool.tables, f"{start.target} is written before it is made"
+        missing = [name for name in _PHYSICAL.findall(start.select) if name not in self.pool.tables]
+        if missing:
+            raise EngineRefused(f"{missing[0]} cannot be found", error_class="TABLE_OR_VIEW_NOT_FOUND")
+        if any(other.checkpoint == start.checkpoint for other in self.pool.running.values()):
+            # `spark.sql.streaming.stopActiveRunOnRestart` is false in the operating session.
+            raise EngineRefused("another query with same id is already active", error_class="CONCURRENT_QUERY")
 
     def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
         calling()
@@ -257,13 +275,16 @@ class _Tables:
         self.pool.recorded[query] = (location, batch)
 
     def forget(self, name: str) -> None:
+        writers = [query.name for query in self.pool.running.values() if query.target == name]
+        assert not writers, f"{name} is dropped while {writers[0]} writes it, which ends the query"
         self.pool.tables.pop(name, None)
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
         if view in self.pool.refuse_table:
             raise self.pool.refuse_table[view]
         for target in targets:
-            assert target in self.pool.tables, f"{target} is not in the catalog"
+            if target not in self.pool.tables:
+                raise EngineRefused(f"{target} cannot be found", error_class="TABLE_OR_VIEW_NOT_FOUND")
         self.pool.views[view] = " + ".join(targets)
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:

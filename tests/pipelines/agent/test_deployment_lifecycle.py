@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from agent_world import put_made
 from ledger_rows import deployment_row
 
 from core.model.errors import PoolUnreachable
@@ -24,10 +25,7 @@ OTHER = Pool("big", "sc://host:15002/;token=hunter2", 16, "8g", (("spark.sql.ans
 @pytest.fixture
 def pending(world: AgentContext) -> Deployment:
     """A version that has never been started."""
-    found = deployment_row(stateful=True, state="pending")
-    world.ledger.put_deployment(found)
-    world.files.prepare("/c/a__v1", {})
-    return found
+    return put_made(world, deployment_row(stateful=True, state="pending"))
 
 
 def started(world: AgentContext, pool: Pool) -> Deployment:
@@ -80,7 +78,6 @@ def test_a_query_is_told_the_partitions_of_its_table_by_the_declaration(
     found = deployment_row(
         compiled_ddl=f"CREATE TABLE IF NOT EXISTS a__v1 {ddl}", texts=RevisionTexts(f"CREATE TABLE a {ddl}", "", "")
     )
-    world.ledger.put_deployment(found)
-    world.files.prepare("/c/a__v1", {})
+    put_made(world, found)
     start(world, found, stops=world.locks.stops((A, 1)))
     assert pool.running["a@v1"].partitioned_by == columns

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from agent_world import put_made
 from ledger_rows import create_run, deployment_row, run_row
 
 from core.model.errors import ConfirmationNeeded, EngineRefused, LedgerUnavailable, Refused
@@ -27,11 +28,9 @@ ALICE: Any = SimpleNamespace(name="alice")
 @pytest.fixture
 def acts(world: AgentContext, tmp_path: Path) -> FastLane:
     """Acts on a running a@v1 that reads an external table."""
-    row = deployment_row(query_id="q", run_id="r1")
-    world.ledger.put_deployment(row)
+    row = put_made(world, deployment_row(query_id="q", run_id="r1"))
     landed = replace(row, table=LANDED, version=0, external=True, checkpoint="", bindings=())
     world.ledger.put_deployment(landed)
-    world.files.prepare("/c/a__v1", {})
     return FastLane(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
 
 

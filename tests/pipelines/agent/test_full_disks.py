@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from agent_world import put_made
 from ledger_rows import deployment_row
 
 from core.model.names import TableName
@@ -66,8 +67,7 @@ def test_a_start_that_has_to_wait_leaves_what_it_failed_with_and_is_tried_again(
     world: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = deployment_row("t", state="failed", error_class=DISK_FULL, error="the disk under /f is full")
-    world.ledger.put_deployment(row)
-    world.files.folders |= {row.folder: {"run": ""}, row.checkpoint: {"run": ""}}
+    put_made(world, row)
     free(monkeypatch, 10**11)
     reconciler = Reconciler(world, EmergencyJournal(tmp_path / "emergency"))
     reconciler.catalog._unregistered[TableName("t"), 1] = "its log is gone"
@@ -83,8 +83,7 @@ def test_a_statement_that_ended_on_a_full_disk_is_started_again_once_there_is_sp
     world: Any, pool: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = deployment_row("t", state="running", query_id="q", run_id="r1")
-    world.ledger.put_deployment(row)
-    world.files.folders |= {row.folder: {"run": ""}, row.checkpoint: {"run": ""}}
+    put_made(world, row)
     reconciler = Reconciler(world, EmergencyJournal(tmp_path / "emergency"))
 
     def after(ended: bool, room: int) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import small_project
+from agent_world import put_made
 from ledger_rows import deployment_row
 
 from core.model.errors import Refused
@@ -32,10 +33,7 @@ UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
 @pytest.fixture
 def stopped(world: AgentContext) -> Deployment:
     """A version that run 7f3a has made, and that does not run."""
-    found = deployment_row(state="stopped", made_by="7f3a")
-    world.ledger.put_deployment(found)
-    world.files.prepare("/c/a__v1", {"run": "7f3a"})
-    return found
+    return put_made(world, deployment_row(state="stopped", made_by="7f3a"), "7f3a")
 
 
 def start_it(world: AgentContext, deployment: Deployment) -> None:

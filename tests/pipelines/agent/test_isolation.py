@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agent_world import fast_lane, held_elsewhere, in_a_thread, wait_until
+from agent_world import fast_lane, held_elsewhere, in_a_thread, put_made, wait_until
 from ledger_rows import deployment_row, external_row
 
 from core.model.act_outcomes import UNCONFIRMED
@@ -49,8 +49,7 @@ def reconciler(world: AgentContext, tmp_path: Path) -> Reconciler:
 def deploy(world: AgentContext, *tables: str, **changed: Any) -> None:
     for table in tables:
         runs_as = {"query_id": "q", "run_id": f"run of {table}@v1"}
-        world.ledger.put_deployment(deployment_row(table, **(runs_as | changed)))
-        world.files.prepare(f"/c/{table}__v1", {})
+        put_made(world, deployment_row(table, **(runs_as | changed)))
 
 
 def lost(pool: Any) -> None:
@@ -145,6 +144,7 @@ def test_a_table_that_is_refused_keeps_no_other_from_the_catalog_and_comes_later
     world.ledger.put_deployment(external_row())
     deploy(world, "a", "b")
     pool.refuse_table["a__v1"] = EngineRefused("no permission on /t/a__v1", error_class="IO")
+    pool.tables.clear()
     reconciler.restore(pool.connection())
     assert set(pool.tables) == {"landed", "b__v1"} and set(pool.views) == {"b"}
     assert found(world, BAD).error == "its table is not in the pool's catalog: no permission on /t/a__v1"

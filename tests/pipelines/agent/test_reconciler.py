@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_world import held_elsewhere
+from agent_world import held_elsewhere, put_made
 from ledger_rows import deployment_row, sample_row
 
 from core.model.errors import EngineRefused
@@ -30,10 +30,7 @@ def reconciler(world: AgentContext, tmp_path: Path) -> Reconciler:
 
 def deploy(world: AgentContext, **changed: Any) -> Deployment:
     """Write a running a@v1 whose checkpoint is ours."""
-    found = deployment_row(**({"query_id": "q", "run_id": "r1"} | changed))
-    world.ledger.put_deployment(found)
-    world.files.prepare("/c/a__v1", {})
-    return found
+    return put_made(world, deployment_row(**({"query_id": "q", "run_id": "r1"} | changed)))
 
 
 def reconcile(

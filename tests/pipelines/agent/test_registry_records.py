@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import held_elsewhere, read_before, stop_in_ledger
+from agent_world import held_elsewhere, put_made, read_before, stop_in_ledger
 from ledger_rows import deployment_row
 
 from core.model.errors import EngineRefused, Refused
@@ -63,8 +63,7 @@ def test_a_record_holds_all_that_a_row_needs(world: AgentContext, pool: Any) -> 
 
 
 def test_a_new_text_is_recorded_before_spark_is_asked_to_run_it(world: AgentContext, pool: Any) -> None:
-    world.ledger.put_deployment(deployment_row(state="stopped"))
-    world.files.prepare("/c/a__v1", {})
+    put_made(world, deployment_row(state="stopped"))
     start(world, row(world), stops=0)
     world.ledger.update_deployment(A, 1, revision="r2", texts=RevisionTexts("d", "m2", ""), compiled="SELECT 2")
     pool.refuse["a@v1"] = EngineRefused("it is wrong", error_class="WRONG")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import small_project
+from agent_world import put_made
 from ledger_rows import deployment_row
 
 from core.model.names import TableName as T
@@ -29,7 +30,7 @@ KEPT = "columns of what it reads have changed: a start goes on over that"
 def put(world: AgentContext, yml: str = TRACKED, **more: Any) -> Deployment:
     """Put a running c@v1 into the registry that streams two tables on Delta and one of files."""
     for name, form, version in (("p", "delta", 3), ("f", "parquet", 1), ("s", "delta", 1), ("q", "delta", 0)):
-        world.ledger.put_deployment(deployment_row(name, version=version, format=form))
+        put_made(world, deployment_row(name, version=version, format=form, checkpoint=f"/c/{name}"))
     texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING delta;", f"INSERT INTO c {SELECT};", yml)
     reads = [Binding(T(name), version, name != "s") for name, version in (("p", 3), ("f", 1), ("s", 1), ("q", 0))]
     compiled = SELECT.replace("STREAM p", "STREAM `p__v3`").replace("STREAM q", "STREAM `q`")
@@ -41,9 +42,7 @@ def put(world: AgentContext, yml: str = TRACKED, **more: Any) -> Deployment:
         "query_id": "q",
         "run_id": "r1",
     }
-    found = deployment_row("c", compiled=compiled, **about, **more)
-    world.ledger.put_deployment(found)
-    return found
+    return put_made(world, deployment_row("c", compiled=compiled, **about, **more))
 
 
 def test_each_stream_of_delta_has_a_place_below_the_checkpoint_that_is_started_from(world: AgentContext) -> None:
@@ -62,7 +61,6 @@ def test_without_it_a_statement_starts_as_it_was_compiled(world: AgentContext) -
 
 def ended(world: AgentContext, tmp_path: Path, found: Deployment) -> tuple[str, list[tuple[str, str]]]:
     """Reconcile after the statement has ended with other columns; returns its state and its events."""
-    world.files.prepare(found.checkpoint, {})
     world.files.ids[found.folder] = found.table_id  # type: ignore[attr-defined]  # Scripted.
     over = ReportedQuery("c@v1", "q", "r1", False, error_class=COLUMNS_KEPT, error=KEPT)
     Reconciler(world, EmergencyJournal(tmp_path / "e.jsonl")).round(BeforeRound.of(world), (), (over,))

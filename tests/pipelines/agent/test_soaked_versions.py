@@ -175,6 +175,7 @@ def test_a_table_is_not_deleted_under_what_runs_on(soaked: AgentContext, pool: A
         later(soaked)
         stop_soaked(soaked)
     assert lane.deploy(soaked, pool, files, gone) == "done"
+    assert not [name for name in pool.running if name.startswith("a@")], "each was stopped before its table went"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane, in_a_thread
+from agent_world import fast_lane, in_a_thread, put_made
 from ledger_rows import create_run, deployment_row, environment_row, run_row
 
 from core.model.errors import Busy, ConfirmationNeeded, Refused, TryAgain
@@ -373,9 +373,7 @@ def test_a_checkpoint_of_another_epoch_or_machine_is_not_started_until_it_is_ado
 def test_a_start_on_a_machine_that_the_policy_lets_move_takes_the_checkpoint_over(
     world: AgentContext, pool: Any
 ) -> None:
-    found = deployment_row(state="stopped")
-    world.ledger.put_deployment(found)
-    world.files.prepare(found.checkpoint, {})
+    found = put_made(world, deployment_row(state="stopped"))
     world.files.machine, world.files.told = "m-1", {"epoch": 1, "machine": "m-2"}  # type: ignore[attr-defined, misc]  # Scripted.
     environment = replace(world.layout.environment, policy=Policy(machine_moves="allow"))
     world.layout = replace(world.layout, environment=environment)
