@@ -42,9 +42,9 @@ class MigrationTicket:
 class TicketReads(LedgerReads):
     """Reads of tickets."""
 
-    def tickets(self, run_id: str = "") -> tuple[MigrationTicket, ...]:
+    def tickets(self, run_id: str | None = None) -> tuple[MigrationTicket, ...]:
         """List the tickets of a run, or all, by table and reader."""
-        which = "WHERE run_id = ?1" if run_id else "WHERE ?1 = ''"
+        which = "WHERE ?1 IS NULL OR run_id = ?1"
         return self._rows(
             MigrationTicket, f'SELECT * FROM migration_ticket {which} ORDER BY "table", reader, run_id', (run_id,)
         )

@@ -48,13 +48,9 @@ NO_WORDS: Mapping[TableName, TableWords] = MappingProxyType({})
 class PlanReads(LedgerReads):
     """Reads of plans."""
 
-    def plan(self, hash_prefix: str) -> PlanRow | None:
-        """Read the plan whose hash begins so, the newest of several; None when there is none."""
-        return self._row(
-            PlanRow,
-            f"{_PLAN} WHERE substr(hash, 1, length(?1)) = ?1 ORDER BY created_at DESC LIMIT 1",
-            (hash_prefix,),
-        )
+    def plan(self, hash: str) -> PlanRow | None:
+        """Read a plan by its whole hash; None when there is none."""
+        return self._row(PlanRow, f"{_PLAN} WHERE hash = ?1", (hash,))
 
     def plan_hashes(self, hash_prefix: str, limit: int = 10) -> tuple[str, ...]:
         """List the hashes that begin so, newest first."""
@@ -151,7 +147,7 @@ class PlanWrites(PlanReads, LedgerWrites):
         """Mark an open plan applied and write its run, both or neither.
 
         Refused when the plan is unknown, used, refused or expired; when an open run holds one of the tables that it
-        changes (`tables` and those of its steps) or only `reads`.
+        changes (`tables` and those of its steps) or only `reads`. Raises RunIdTaken.
         """
         with self._transaction() as connection:
             _refuse_taken(connection, plan_hash, now)

@@ -10,7 +10,12 @@ from core.observed.step_durations import MeasuredStep, StepDurations, step_durat
 from core.run.model import skipped_note
 from state.row_mapping import Value, values_by_column
 from state.row_types import RunRow, StepRow
-from state.transactions import LedgerReads, LedgerWrites, upsert
+from state.transactions import LedgerReads, LedgerWrites, insert, upsert
+
+
+class RunIdTaken(Exception):
+    """A run with this id is in the ledger: draw another one."""
+
 
 _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"
 
@@ -21,10 +26,16 @@ _RUN = f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run"
 class RunReads(LedgerReads):
     """Reads of runs."""
 
-    def run(self, id_prefix: str) -> RunRow | None:
-        """Read the run whose id begins so, the newest of several; None when there is none."""
-        found = self._runs("WHERE substr(id, 1, length(?1)) = ?1 ORDER BY started_at DESC LIMIT 1", (id_prefix,))
+    def run(self, id: str) -> RunRow | None:
+        """Read a run by its whole id; None when there is none."""
+        found = self._runs("WHERE id = ?1", (id,))
         return found[0] if found else None
+
+    def run_ids(self, prefix: str, limit: int = 10) -> tuple[str, ...]:
+        """List the ids that begin so, newest first; one that is the whole of it stands alone."""
+        sql = "SELECT id FROM run WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC, started_at DESC LIMIT ?2"
+        found = tuple(str(id) for (id,) in self._values(sql, (prefix, limit)))
+        return found[:1] if found[:1] == (prefix,) else found
 
     def runs(self, limit: int = 50) -> tuple[RunRow, ...]:
         """List the newest runs with their steps, newest first."""
@@ -150,18 +161,20 @@ def insert_run(
     """Write a run with steps and leases inside the caller's transaction.
 
     Refused when another run changes a table that this one changes or reads, or reads one that this one changes; also
-    when the run that it continues was continued already.
+    when the run that it continues was continued already. Raises RunIdTaken.
     """
+    if connection.execute("SELECT 1 FROM run WHERE id = ?", (run.id,)).fetchone():
+        raise RunIdTaken(run.id)
     if run.continues:
         _refuse_continued(connection, run.continues)
     touched = {*tables, *(step.table for step in run.steps if step.table)}
     leases = {table: table not in touched for table in sorted({*touched, *reads})}
     _refuse_held(connection, run.id, leases)
-    upsert(connection, "run", values_by_column(run, without=("steps", "continued_by")), key=("id",))
+    insert(connection, "run", values_by_column(run, without=("steps", "continued_by")))
     for table, only_reads in leases.items():
         connection.execute("INSERT OR IGNORE INTO run_table VALUES (?, ?, ?)", (run.id, table, only_reads))
     for step in run.steps:
-        upsert(connection, "step", {"run_id": run.id, **values_by_column(step)}, key=("run_id", "n"))
+        insert(connection, "step", {"run_id": run.id, **values_by_column(step)})
 
 
 def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> None:

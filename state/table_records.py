@@ -66,5 +66,5 @@ def subjects_of(reader: LedgerReader, table: TableName, limit: int) -> tuple[str
     """List what commands and audit call what concerns a table: itself, its runs, and plans that act on it."""
     runs = reader.runs_of(table, limit)
     hashes = {run.plan_hash for run in runs} | set(reader.plans_about(table, limit))
-    # Commands name runs and plans by their first twelve letters, the end of a run by its whole id.
-    return (table, *sorted({word for run in runs for word in (run.id, run.id[:12])} | {h[:12] for h in hashes}))
+    # Commands name plans by their first twelve letters, and runs by their whole ids.
+    return (table, *sorted({run.id for run in runs} | {plan_hash[:12] for plan_hash in hashes}))

@@ -11,6 +11,7 @@ from core.model.names import TableName
 from core.observed.step_durations import Seconds
 from state.ledger import Ledger
 from state.row_types import PlanRow, RunRow, StepRow
+from state.runs import RunIdTaken
 
 PLAN = PlanRow(hash="abcd1234", body="{}", author="ana", created_at=1.0, expires_at=100.0, status="open")
 
@@ -114,12 +115,28 @@ def test_ended_run_frees_its_tables_and_takes_them_again_only_while_they_are_fre
         create_run(ledger, run_on("r2", "a"))
 
 
-def test_plan_and_run_are_found_by_the_beginning_of_their_id_taken_literally(ledger: Ledger) -> None:
+def test_plan_and_run_are_read_by_their_whole_id_alone(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
-    create_run(ledger, run_on("r%1", "a"))
-    assert (ledger.plan("abc"), ledger.plan("b"), ledger.plan("%")) == (PLAN, None, None)
-    found = ledger.run("r%")
-    assert (found and found.id, ledger.run("_")) == ("r%1", None)
+    run = run_on("7f3a-1", "a")
+    create_run(ledger, run)
+    assert [ledger.plan(one) for one in (PLAN.hash, "abcd", "")] == [PLAN, None, None]
+    assert [ledger.run(one) for one in ("7f3a-1", "7f3a", "")] == [run, None, None]
+
+
+def test_what_an_id_may_begin_is_listed_literally_and_a_whole_one_alone(ledger: Ledger) -> None:
+    for at, name in enumerate(("r%1", "r%11", "r%2")):
+        create_run(ledger, run_on(name, name, at=at))
+    assert ledger.run_ids("r%") == ("r%2", "r%11", "r%1")
+    assert [ledger.run_ids(one) for one in ("r%1", "r%2", "_", "%")] == [("r%1",), ("r%2",), (), ()]
+
+
+def test_a_run_is_never_written_over_another_one_of_its_id(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    first = run_on("7f3a-1", "a")
+    create_run(ledger, first)
+    with pytest.raises(RunIdTaken):
+        ledger.take_plan(PLAN.hash, run_on("7f3a-1", "b"), now=10.0)
+    assert (ledger.run("7f3a-1"), ledger.plan(PLAN.hash)) == (first, PLAN)
 
 
 def test_a_failed_run_is_listed_until_somebody_acknowledges_it_or_it_is_tried_again(ledger: Ledger) -> None:

@@ -103,8 +103,8 @@ def test_plan_run_and_steps_come_back_whole(ledger: Ledger) -> None:
     )  # fmt: skip
     ledger.put_plan(plan)
     create_run(ledger, RUN)
-    assert (ledger.plan("abcd"), ledger.plans()) == (plan, (plan,))
-    assert (ledger.run("abcd"), ledger.runs(), ledger.open_runs()) == (RUN, (RUN,), (RUN,))
+    assert (ledger.plan("abcd1234"), ledger.plans()) == (plan, (plan,))
+    assert (ledger.run(RUN.id), ledger.runs(), ledger.open_runs()) == (RUN, (RUN,), (RUN,))
     ended = replace(STEPS[1], state="failed", tries=3, note="[NO_SUCH] it", evidence={"class": "NO_SUCH"})
     ledger.put_step(RUN.id, ended)
     assert ledger.run(RUN.id) == replace(RUN, steps=(STEPS[0], ended))

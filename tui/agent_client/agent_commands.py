@@ -104,9 +104,12 @@ class AgentCommands:
 
 
 def find_run(reader: LedgerReader, id_prefix: str) -> RunRow:
-    """Find a run by the start of its id; raises UsageError."""
-    # Every id begins with an empty text, and the newest run is not what an unset variable meant.
-    row = reader.run(id_prefix) if id_prefix else None
+    """Find the one run whose id begins so; raises UsageError, also where it could be several."""
+    # Every id begins with an empty text: an unset variable names no run.
+    ids = reader.run_ids(id_prefix) if id_prefix else ()
+    if len(ids) > 1:
+        raise UsageError(f"{id_prefix} matches several runs: {', '.join(ids)}", remedy="give more of the id")
+    row = reader.run(ids[0]) if ids else None
     if row is None:
         raise UsageError(f"there is no run {id_prefix!r}", remedy="headgate runs lists them")
     return row

@@ -123,7 +123,6 @@ def plan_status(row: PlanRow, now: float) -> str:
 
 def _row(context: CommandContext, plan_hash: str) -> PlanRow | None:
     try:
-        row = context.operations.reader.plan(plan_hash)
+        return context.operations.reader.plan(plan_hash)
     except LedgerUnavailable:
         return None
-    return row if row and row.hash == plan_hash else None

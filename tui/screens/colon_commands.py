@@ -172,7 +172,11 @@ def _planned(screen: StatementActionsScreen, submit: Callable[[], str], verb: st
 
 def _acknowledge(screen: StatementActionsScreen, rest: str) -> None:
     """Acknowledge the failed runs that the head names, or the one that is named."""
-    failed = [run.id for run in screen.state.view.snapshot.failed_runs if run.id.startswith(rest)]
+    every = [run.id for run in screen.state.view.snapshot.failed_runs]
+    failed = [rest] if rest in every else [run_id for run_id in every if run_id.startswith(rest)]
+    if rest and len(failed) > 1:
+        screen.state.notify(f"ack: {rest} matches several runs: {', '.join(failed)}", Tone.CHANGING)
+        return
     if not failed:
         screen.state.notify(f"ack: no failed run {rest or 'waits to be acknowledged'}", Tone.CHANGING)
     for run_id in failed:

@@ -347,9 +347,14 @@ class EnvironmentService:
 
 
 def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeployment]") -> tuple[TableName, ...]:
-    """Return the tables that a run has swapped in by what a document says; none where the word is no such run."""
-    if verb not in _OF_RUNS or word in observed:
+    """Return the tables that a run has swapped in by what a document says; none where the word is no such run.
+
+    Raises UsageError where it could be several runs.
+    """
+    if verb not in _OF_RUNS or word in observed or not word:
         return ()
-    return tuple(
-        table for table, seen in sorted(observed.items()) if seen.served_by and seen.served_by.startswith(word)
-    )
+    runs = {seen.served_by for seen in observed.values() if seen.served_by and seen.served_by.startswith(word)}
+    if len(runs) > 1 and word not in runs:
+        raise UsageError(f"{word} matches several runs: {', '.join(sorted(runs))}", remedy="give more of the id")
+    named = word if word in runs else next(iter(runs), None)
+    return tuple(table for table, seen in sorted(observed.items()) if named is not None and seen.served_by == named)

@@ -233,7 +233,7 @@ def find_plan_row(reader: LedgerReader, hash_prefix: str) -> PlanRow:
     if len(hashes) > 1:
         named = ", ".join(found[:12] for found in hashes)
         raise UsageError(f"{hash_prefix} matches several plans: {named}", remedy="give more characters of the hash")
-    row = reader.plan(hash_prefix)
+    row = reader.plan(hashes[0]) if hashes else None
     if row is None:
         raise UsageError(f"there is no plan {hash_prefix}", remedy="headgate review lists the plans")
     return row

@@ -184,8 +184,7 @@ class CommandHandler:
         return self._plans.submit(caller, args)
 
     def _run(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        row = self._world.ledger.run(str(args.get("id", "")))
-        act = str(args.get("act", ""))
+        row, act = self._world.ledger.run(str(args.get("id"))), str(args.get("act", ""))
         if row is None:
             raise UsageError(f"there is no run {args.get('id')!r}", remedy="headgate runs lists them")
         if act not in ("pause", "resume", "cancel", "retry", "skip", "swap", "ack"):
@@ -215,7 +214,7 @@ class CommandHandler:
 
     def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Record that a reader has moved; raises Refused where it has no open ticket of that run."""
-        run_id, reader = str(args.get("id", "")), str(args.get("reader", ""))
+        run_id, reader = str(args.get("id")), str(args.get("reader", ""))
         mine = [one for one in self._world.ledger.tickets(run_id) if one.reader == reader and one.closed_at is None]
         closed = self._world.ledger.close_ticket(run_id, reader, by=caller.name, at=self._world.clock())
         for ticket in mine:

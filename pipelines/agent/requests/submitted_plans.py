@@ -1,7 +1,9 @@
 """Plans as the agent takes them: computed again, kept, approved by another login, and handed to the run lane once."""
 
 import json
-from collections.abc import Mapping
+import secrets
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -36,9 +38,13 @@ from pipelines.agent.runs.run_lane import RunLane
 from state.planner_input import observe
 from state.plans import approvals_of_others, local_time, refuse_closed
 from state.row_types import ApprovalRow, PlanRow, RunRow, StepRow
+from state.runs import RunIdTaken
 
 CLOCKS_APART_S = 60.0
 """A saved plan may be this much younger than the agent's clock: two machines do not agree to the second."""
+
+_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+"""Digits of base 32 that nobody takes for one another."""
 
 NAMED = 3
 """Differences that a refusal names."""
@@ -120,17 +126,31 @@ class SubmittedPlans:
         return self._begin(caller, plan, now, serial)
 
     def _begin(self, caller: Caller, plan: Plan, now: float, serial: int) -> dict[str, Any]:
-        run_id = f"{plan.hash[:4]}-{int(now * 1000) % 0xFFFFF:05x}"
-        run = _first_record(run_id, plan, caller, now, serial)
         changed = [node for node in plan.nodes if node.action is not Action.KEEP]
         touched = {node.table for node in changed}
         upstream = {binding.parent for node in changed for binding in node.bindings}
-        self._world.ledger.take_plan(plan.hash, run, touched, upstream, now=now)
+        run_id = self._take(plan, caller, now, serial, touched, upstream)
         for staged in self._world.ledger.staged():
             if staged.actor == caller.name and staged.table in touched:
                 self._world.ledger.unstage(staged.actor, staged.folder, (staged.table,))
         self._runs.drive(run_id)
         return {"run": run_id, "steps": len(plan.steps)}
+
+    def _take(
+        self,
+        plan: Plan,
+        caller: Caller,
+        now: float,
+        serial: int,
+        touched: Collection[TableName],
+        upstream: Collection[TableName],
+    ) -> str:
+        """Take the plan for a run, and return the run's id, which no other run of this ledger has."""
+        while True:
+            run = _first_record(draw_run_id(plan.hash), plan, caller, now, serial)
+            with suppress(RunIdTaken):
+                self._world.ledger.take_plan(plan.hash, run, touched, upstream, now=now)
+                return run.id
 
     # What a plan is made of here.
 
@@ -272,7 +292,7 @@ class SubmittedPlans:
         """Find a plan by its whole hash; raises UsageError, Refused where another planner made it."""
         wanted = str(args.get("hash", ""))
         row = self._world.ledger.plan(wanted)
-        if row is None or row.hash != wanted:
+        if row is None:
             raise UsageError(f"there is no plan {wanted!r}", remedy="headgate review lists the plans")
         plan = plan_from_json(json.loads(row.body))
         refuse_other_planner(plan.planner)
@@ -288,7 +308,7 @@ class SubmittedPlans:
         if approved < plan.approvals:
             raise Refused(
                 f"approvals {approved} of {plan.approvals}",
-                remedy=f"headgate approve {plan.hash[:4]} as another login",
+                remedy=f"headgate approve {plan.hash[:12]} as another login",
             )
 
     def _refuse_policy(self, plan: Plan) -> None:
@@ -304,7 +324,7 @@ class SubmittedPlans:
     def _refuse_continuing(self, request: PlanRequest) -> None:
         """Refuse a plan that says it continues a run which did not fail, goes on already, or was asked otherwise."""
         row = self._world.ledger.run(request.continues)
-        if row is None or row.id != request.continues:
+        if row is None:
             raise UsageError(f"there is no run {request.continues!r}", remedy="headgate runs lists them")
         if row.state != "failed":
             raise Refused(f"run {row.id} is {row.state}: only a failed run can be continued", remedy="plan again")
@@ -313,6 +333,11 @@ class SubmittedPlans:
         before = plan_from_json(json.loads(failed.body)).request if failed else PlanRequest()
         if replace(before, nonce="", continues="") != replace(normal_request(request), nonce="", continues=""):
             raise Refused(f"run {row.id} was made for another request", remedy=f"headgate runs retry {row.id}")
+
+
+def draw_run_id(plan_hash: str) -> str:
+    """Draw a run's id, the start of its plan's hash and 25 random bits: clocks go back, and ledgers are restored."""
+    return f"{plan_hash[:4]}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
 
 
 def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: int) -> RunRow:

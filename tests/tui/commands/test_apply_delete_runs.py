@@ -281,3 +281,22 @@ def test_a_failed_run_is_acknowledged_by_a_command(ledger: Any, agent: Any, caps
     assert exit_codes.run_command_line(["runs", "ack", "7f3a"]) == 0
     assert [request["args"]["act"] for request in agent.heard] == ["ack"]
     assert "run 7f3a-1: acknowledged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("act", "more"),
+    [
+        *((act, []) for act in ("pause", "resume", "retry", "ack")),
+        ("cancel", ["--confirm", "7f3a"]),
+        ("skip", ["--step", "1", "--confirm", "7f3a"]),
+    ],
+)
+def test_an_id_that_could_be_several_runs_or_is_empty_is_refused(
+    act: str, more: list[str], ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for n in (1, 2):
+        create_run(ledger, replace(run_row("h", "failed", "failed"), id=f"7f3a-{n}", started_at=float(n)))
+    assert exit_codes.run_command_line(["runs", act, "7f3a", *more]) == 2
+    assert "7f3a matches several runs: 7f3a-2, 7f3a-1" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["runs", act, "", *more]) == 2
+    assert not [request for request in agent.heard if request.get("op") == "run"]

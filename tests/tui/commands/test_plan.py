@@ -360,3 +360,9 @@ def test_a_rollback_over_a_document_finds_the_run_there(
     assert found["request"]["tables"] == ["a"] and [s["do"] for s in found["steps"]].count("swap") == 1
     found = written(["plan", "rollback", "a", "--observed", str(path)], capsys)
     assert found["request"]["tables"] == ["a"]
+    other = released.replace("a: {", "b: {").replace("1c50-31ac8", "1c50-9")
+    path.write_text(f"tables:\n  landed: {{state: running}}\n  {released}\n  {other}\n")
+    assert exit_codes.run_command_line(["plan", "rollback", "1c50", "--observed", str(path)]) == 2
+    assert "1c50 matches several runs: 1c50-31ac8, 1c50-9" in capsys.readouterr().err
+    assert written(["plan", "rollback", "1c50-9", "--observed", str(path)], capsys)["request"]["tables"] == ["b"]
+    assert exit_codes.run_command_line(["plan", "rollback", "", "--observed", str(path)]) == 2

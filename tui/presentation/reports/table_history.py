@@ -101,7 +101,7 @@ def _outcome(command: CommandRow, records: TableRecords) -> str:
 
 
 def _run_of(subject: str, records: TableRecords) -> str:
-    return next((run.id for run in records.runs if subject and run.id.startswith(subject)), "")
+    return next((run.id for run in records.runs if run.id == subject), "")
 
 
 def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[HistoryEntry]:

@@ -20,7 +20,7 @@ def test_a_plan_waits_for_the_approval_of_another_login(guarded: Desk) -> None:
     assert guarded.hand_over(plan)["approvals"] == 1
     with pytest.raises(Refused, match="approvals 0 of 1") as refused:
         guarded.apply(plan)
-    assert refused.value.remedy == f"headgate approve {plan.hash[:4]} as another login"
+    assert refused.value.remedy == f"headgate approve {plan.hash[:12]} as another login"
     with pytest.raises(Refused, match="by 70001; its author cannot approve it"):
         guarded.approve(plan, LEE)
     for _ in range(2):

@@ -152,3 +152,9 @@ def test_a_stop_of_what_it_reads_is_told_among_its_own() -> None:
         False,
     )
     assert (entry_words(failed), failed.detail, failed.bad) == ("root: running → failed", "by zero", True)
+
+
+def test_a_command_on_a_table_is_no_act_on_a_run_whose_id_begins_with_its_name() -> None:
+    stop = CommandRow(1, 5.0, "ana", "stop", "a", "headgate stop a", "done", "", 5.0, 0)
+    found = table_history(TableRecords(A, runs=(run_row(id="a3f0-1"),), commands=(stop,)), {})
+    assert [entry.run for entry in found if entry.kind == "stop"] == [""]
