@@ -78,6 +78,9 @@ UPKEEP = frozenset({StepKind.OPTIMIZE, StepKind.VACUUM})
 BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART, StepKind.REWRITE, StepKind.SEAM})
 """Steps that wait, once their query has started, until it has proved that it works."""
 
+MOVES_POINTERS = frozenset({StepKind.SWAP, StepKind.UNPOINT})
+"""Steps that change what readers of a pointer see; none is done in a freeze window."""
+
 READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
 NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
 """What cannot be undone never follows a start that is not proved."""

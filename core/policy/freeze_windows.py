@@ -60,13 +60,13 @@ def parse_freeze_window(text: str) -> FreezeWindow:
     return FreezeWindow(" - ".join(side.capitalize() for side in sides), start, end, first.weekly)
 
 
-def frozen_until(windows: Iterable[str], now: float) -> str:
-    """Return until when plans are frozen, and by which window; empty if `now` is in none."""
+def frozen_until(windows: Iterable[str], now: float) -> str | None:
+    """Return until when an environment is frozen, and by which window, in words; None if `now` is in none."""
     found = [
         (end, window.text) for window in map(parse_freeze_window, windows) if (end := window.end_after(now)) is not None
     ]
     if not found:
-        return ""
+        return None
     end, text = max(found)
     return f"frozen until {datetime.fromtimestamp(min(end, _LAST), UTC):%a %Y-%m-%d %H:%M} UTC ({text})"
 

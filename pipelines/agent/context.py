@@ -9,6 +9,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
 from core.observed.serving import serving_version
+from core.policy.freeze_windows import frozen_until
 from core.policy.model import ALLOW
 from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
 from core.ports.storage import Checkpoints
@@ -136,6 +137,11 @@ class AgentContext:
     def machine_may_move(self) -> bool:
         """Return whether the policy lets an agent go on where another machine has stopped."""
         return self.layout.environment.policy.machine_moves == ALLOW
+
+    def frozen(self) -> str | None:
+        """Return until when a freeze window of the policy in force lasts, in words; None outside of all."""
+        policy = self.ledger.recorded_policy() or self.layout.environment.policy
+        return frozen_until(policy.freeze, self.clock())
 
     def audit(self, actor: str, action: str, subject: str, **more: str) -> None:
         """Record who did what; `more` are plan_hash, confirmation and outcome."""

@@ -103,11 +103,11 @@ def _look_first(context: CommandContext) -> bool:
     return True
 
 
-def _frozen(known: PlannerInput) -> str:
-    """Return until when the policy in force freezes plans; empty if it does not."""
+def _frozen(known: PlannerInput) -> str | None:
+    """Return until when the policy in force freezes plans; None if it does not."""
     from core.policy.freeze_windows import frozen_until
 
-    return frozen_until(known.policy.freeze, time.time()) if known.policy else ""
+    return frozen_until(known.policy.freeze, time.time()) if known.policy else None
 
 
 def _asked(context: CommandContext, verb: str, said: "planner_input.ObservedDocument | None") -> PlanArguments:

@@ -37,7 +37,7 @@ def _show(context: CommandContext) -> int:
                 "declared": {"digest": declared.digest, "rules": policy_as_json(declared)},
                 "waits": operations.as_json(found.waits),
                 "differs": list(found.differs),
-                "frozen": now_frozen or None,
+                "frozen": now_frozen,
             }
         )
         return 0

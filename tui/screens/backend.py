@@ -15,6 +15,7 @@ from core.model.problems import Problem, Severity, Where
 from core.model.reasons import reason_words
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
+from core.policy.freeze_windows import frozen_until
 from core.project.revision import RevisionTexts
 from core.run.release import Release
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
@@ -52,6 +53,8 @@ class PlanView:
     plan: Plan
     row: PlanRow
     approvals: tuple[ApprovalRow, ...] = ()
+    frozen: str | None = None
+    """Until when the policy in force has no pointer move, in words; None outside of a freeze."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,10 @@ class ConsoleBackend:
             return None
         if row.hash not in self._plans:
             self._plans[row.hash] = plan_of_row(row)
-        return PlanView(self._plans[row.hash], row, approvals=self._service.reader.approvals(row.hash))
+        reader = self._service.reader
+        policy = reader.recorded_policy()
+        frozen = frozen_until(policy.freeze, self._clock()) if policy is not None else None
+        return PlanView(self._plans[row.hash], row, reader.approvals(row.hash), frozen)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
         """Execute a plan; raises Stale also where a file of it was edited, which no agent sees."""

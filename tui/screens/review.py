@@ -122,7 +122,7 @@ class ReviewScreen(SplitScreen):
         return replace(
             found,
             has_plan=True,
-            plan_open=state_of_plan(plan, row, now) or waits_for(plan, row, approvals),
+            plan_open=state_of_plan(plan, row, now, self.plan_view.frozen) or waits_for(plan, row, approvals),
             unapprovable=not_approvable(plan, row, approvals, user=self.state.identity.user, now=now),
         )
 

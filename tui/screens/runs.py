@@ -22,6 +22,8 @@ from tui.presentation.screen_content.runs import (
     step_cells,
     step_detail,
     step_row,
+    why_frozen,
+    why_not_overruled,
 )
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Line, Tone, line
@@ -134,7 +136,17 @@ class RunScreen(SplitScreen):
         held = release is not None and release.state is ReleaseState.HELD
         not_back = release.blocked if release is not None else "it replaces no version"
         found = super().action_context()
-        return replace(found, run_state=state, run_failed=failed, held=held, not_back=not_back)
+        found = replace(found, run_state=state, run_failed=failed, held=held, not_back=not_back)
+        if run is None or self.run_view is None or self.run_view.plan is None:
+            return found
+        kept, user = self.run_view.plan, self.state.identity.user
+        step = next((one.do for one in run.steps if one.state == "failed"), "")
+        return replace(
+            found,
+            frozen=why_frozen(kept.plan, run, kept.frozen),
+            not_swapped=why_not_overruled(kept.plan, kept.row, "swap", "", user=user),
+            not_skipped=why_not_overruled(kept.plan, kept.row, "skip", step, user=user),
+        )
 
     def under_cursor(self) -> tuple[str, ...]:
         steps = self.run_view.run.steps if self.run_view else ()

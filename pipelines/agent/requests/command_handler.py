@@ -18,6 +18,7 @@ from core.model.errors import (
 )
 from core.model.names import parse_statement_name, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
+from core.run.guarded_acts import GOES_ON
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
@@ -26,7 +27,7 @@ from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.command_log import CommandLog, cut
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.recorded_outcomes import RecordedOutcome, outcome_of_answer, outcome_of_error
-from pipelines.agent.requests.release_words import check_word
+from pipelines.agent.requests.release_words import check_swap, refuse_word
 from pipelines.agent.requests.retries import journal_retry, why_not_skipped
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
@@ -200,8 +201,10 @@ class CommandHandler:
                 f"step {step} cannot be skipped: {why}",
                 remedy=f"headgate runs retry {row.id}, or headgate runs cancel {row.id}",
             )
+        if act in GOES_ON:
+            refuse_word(self._world, self._policies, caller, row, OperatorControl(act, step))
         if act == "swap":
-            check_word(self._world, caller, row, confirm)
+            check_swap(self._world, row, confirm)
         if act in OF_A_RUN:
             require_confirmation(
                 confirmation_for_act(act, (row.id,), self._world.layout.environment.protected), confirm

@@ -85,4 +85,4 @@ def _subject(request: dict[str, Any]) -> str:
     if isinstance(questions, list):
         return counted(len(questions), "statement")
     named = " ".join(map(str, tables)) if isinstance(tables, list) else str(tables or "")
-    return named or str(args.get("hash") or args.get("id") or "")[:12]
+    return named or str(args.get("hash") or "")[:12] or str(args.get("id") or "")

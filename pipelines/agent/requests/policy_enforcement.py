@@ -55,6 +55,9 @@ NEEDED = {
 STOPPING = frozenset(("pause", "cancel"))
 """Acts on a run that are anybody's."""
 
+OVERRULING = frozenset(("skip", "swap"))
+"""Acts on a run that an approver gives without operating, where its plan needed an approval."""
+
 OF_A_POLICY = frozenset(("policy_apply", "policy_approve"))
 """Commands that the agent's own user may always give: a policy that names nobody must not be for ever."""
 
@@ -80,7 +83,19 @@ class PolicyEnforcement:
         if op not in NEEDED or (op == "run" and args.get("act") in STOPPING):
             return
         role, words = NEEDED[op]
-        if self._grants(self._in_force, role, caller) or (op in OF_A_POLICY and caller.uid == os.getuid()):
+        if op in OF_A_POLICY and caller.uid == os.getuid():
+            return
+        if op == "run" and args.get("act") in OVERRULING and self.is_named(APPROVE, caller):
+            return
+        self.require(caller, role, words)
+
+    def is_named(self, role: str, caller: Caller) -> bool:
+        """Return whether the policy gives a role to this caller by name or group, not just to everybody."""
+        return self._in_force.holders(role) is not None and self._grants(self._in_force, role, caller)
+
+    def require(self, caller: Caller, role: str, words: str) -> None:
+        """Raise Refused where the policy gives a role to others, `words` what is not let to this caller."""
+        if self._grants(self._in_force, role, caller):
             return
         holders = ", ".join(self._in_force.holders(role) or ())
         raise Refused(

@@ -1,41 +1,74 @@
-"""The word to swap: who may give it, to which run, and when."""
+"""Words that let a run go on: when they are taken, from whom, and to which run the word to swap is given."""
 
 import json
 
 from core.model.actions import StepKind
-from core.model.errors import Refused
+from core.model.errors import HeadgateError, Refused
+from core.plan.codec import plan_from_json
 from core.plan.confirmation import confirmation_for_swap
-from core.policy.freeze_windows import frozen_until
+from core.plan.model import Plan
+from core.policy.model import APPROVE
+from core.run.guarded_acts import moves_pointers, overrules
 from core.run.model import StepState
+from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.requests.policy_enforcement import require_confirmation
+from pipelines.agent.requests.policy_enforcement import NEEDED, PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.socket_server import Caller
-from state.row_types import RunRow
+from state.row_types import PlanRow, RunRow
 
 
-def check_word(world: AgentContext, caller: Caller, row: RunRow, confirm: str) -> None:
-    """Raise Refused unless a run is held, plans may be applied now, and this caller may give it the word.
+def refuse_word(
+    world: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
+) -> None:
+    """Raise Refused where a run would move a pointer in a freeze, or where others must overrule a check of it.
 
-    What another login had to approve, another login than its author lets swap.
+    A word in place of a check of a plan that needed an approval is another person's than the author's, and the skip of
+    a comparison is an approver's. Of a plan that cannot be read nothing is done but to end its run.
     """
+    kept = world.ledger.plan(row.plan_hash)
+    plan = _plan_of(kept)
+    if plan is None or kept is None:
+        policies.require(caller, *NEEDED["run"])
+        return
+    states = {step.n: StepState(step.state) for step in row.steps}
+    if moves_pointers(plan, states) and (until := world.frozen()) is not None:
+        raise Refused(
+            f"{plan.environment} is {until}: run {row.id} would move a pointer",
+            remedy=f"wait for the end of the freeze, or headgate runs cancel {row.id}",
+        )
+    do = next((step.do for step in plan.steps if step.n == control.n), None)
+    if not overrules(plan, control.act, do):
+        policies.require(caller, *NEEDED["run"])
+        return
+    what = f"headgate release swap {row.id}"
+    if control.act == "skip":
+        what = f"headgate runs skip {row.id} --step {control.n}"
+        policies.require(caller, APPROVE, "skip the comparison of a plan that needed an approval")
+    elif not policies.is_named(APPROVE, caller):
+        policies.require(caller, *NEEDED["run"])
+    if caller.may_be(kept.author, kept.author_uid, kept.author_process_uid):
+        raise Refused(
+            f"run {row.id} was planned by {kept.author}, and its plan needed an approval",
+            remedy=f"ask another login, without sudo: {what}",
+        )
+
+
+def check_swap(world: AgentContext, row: RunRow, confirm: str) -> None:
+    """Raise Refused unless a run is held, and ConfirmationNeeded."""
     held = [step for step in row.steps if step.do == StepKind.HOLD]
     if not any(step.state == StepState.GATE for step in held):
         waits = "it does not wait for a word"
         if _is_to_come(row):
             waits = "its new versions have not caught up, or are not compared yet"
         raise Refused(f"run {row.id}: {waits}", remedy=f"headgate release show {row.id}")
-    here = world.layout.environment
-    policy = world.ledger.recorded_policy() or here.policy
-    if until := frozen_until(policy.freeze, world.clock()):
-        raise Refused(f"{here.name} is {until}: nothing is swapped", remedy="give the word after that")
-    plan = world.ledger.plan(row.plan_hash)
-    needed = plan is not None and json.loads(plan.body).get("approvals")
-    if plan and needed and caller.may_be(plan.author, plan.author_uid, plan.author_process_uid):
-        raise Refused(
-            f"run {row.id} was planned by {plan.author}, and its plan needed an approval",
-            remedy=f"ask another login, without sudo: headgate release swap {row.id}",
-        )
-    require_confirmation(confirmation_for_swap(row.id, environment=here.name), confirm)
+    require_confirmation(confirmation_for_swap(row.id, environment=world.layout.environment.name), confirm)
+
+
+def _plan_of(kept: PlanRow | None) -> Plan | None:
+    try:
+        return plan_from_json(json.loads(kept.body)) if kept is not None else None
+    except (HeadgateError, ValueError):
+        return None
 
 
 def _is_to_come(row: RunRow) -> bool:

@@ -24,7 +24,6 @@ from core.plan.scope_words import scope_words
 from core.planning.planner import make_plan
 from core.planning.scope import normal_request
 from core.planning.strategy_prices import refuse_not_executable
-from core.policy.freeze_windows import frozen_until
 from core.policy.model import Policy
 from core.project.model import Project
 from core.project_files.loader import read_project
@@ -114,8 +113,7 @@ class SubmittedPlans:
         now = self._world.clock()
         refuse_closed(row, now=now)
         self._refuse_policy(plan)
-        policy = self._policy() or self._world.layout.environment.policy
-        if until := frozen_until(policy.freeze, now):
+        if plan.request.verb != "rollback" and (until := self._world.frozen()):
             raise Refused(f"{plan.environment} is {until}: no plan is applied", remedy="apply it after that")
         refuse_not_executable(plan)
         self._refuse_unapproved(row, plan)

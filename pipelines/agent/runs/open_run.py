@@ -61,6 +61,11 @@ class OpenRun:
         """Return the versions that a step acts on."""
         return [(table, self.nodes[table].version) for table in step.tables] or [(step.table, step.version)]
 
+    def frozen(self) -> str | None:
+        """Explain why no pointer moves now; None where one may: outside of a freeze, and for a rollback always."""
+        until = self.world.frozen() if self.plan.request.verb != "rollback" else None
+        return None if until is None else f"waits: {self.world.layout.environment.name} is {until}: no pointer moves"
+
     def stopped_by_operator(self, table: TableName, version: int) -> bool:
         """Return whether an operator has stopped a version since this run began: no step starts or serves it then."""
         locks, ledger = self.world.locks, self.world.ledger

@@ -123,7 +123,8 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
     """Explain why pointers must not move now, None where they may: a gate that opened long ago is looked at again.
 
     A gate that an operator skipped is not looked at; a version that failed or was stopped never serves, nor does one
-    whose pointer is its first and was behind no gate. What serves already only shows its columns.
+    whose pointer is its first and was behind no gate. What serves already only shows its columns. A run that was begun
+    before a freeze waits for its end.
     """
     gates = {(s.table, s.version): s.n for s in run.plan.steps if s.do is StepKind.CATCH_UP}
     row = run.world.ledger.run(run.id)
@@ -152,11 +153,14 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
             and (behind := CatchUpGate.why_closed(run.world, deployment))
         ):
             return GateOpened(step.n, f"{name} is behind again: {behind}")
-    return None
+    frozen = run.frozen()
+    return None if frozen is None else GateOpened(step.n, frozen)
 
 
 def unpoint(run: OpenRun, step: Step) -> RunEvidence:
     """Drop the pointer of a deleted table."""
+    if (frozen := run.frozen()) is not None:
+        return GateOpened(step.n, frozen)
     pointer = run.world.layout.pointer_name(step.table)
     pool = run.world.pool.connection()
     pool.call(WRITE_CALL_S, pool.tables.unpoint, pointer)

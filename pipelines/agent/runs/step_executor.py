@@ -1,8 +1,9 @@
 """Performing the steps of a run: each probes whether its effect is there, so that doing it twice is doing it once."""
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
-from core.model.actions import StepKind
+from core.model.actions import MOVES_POINTERS, StepKind
 from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.names import TableName, query_name
 from core.plan.model import Plan, Step
@@ -95,8 +96,11 @@ class StepExecutor:
     def poll(self, step: Step) -> RunEvidence:
         """Check whether a gate is open: a version has caught up or may be swapped in, a started one has a batch.
 
-        A gate that stays closed, or that nobody can look at, for as long as the environment allows fails its step.
+        A gate that stays closed, or that nobody can look at, for as long as the environment allows fails its step. The
+        time of a freeze, in which no pointer moves and no word is taken, does not count.
         """
+        if step.do in MOVES_POINTERS | {StepKind.HOLD} and self._is_frozen():
+            self._waiting[step.n] = self._world.monotonic()
         since = self._waiting.setdefault(step.n, self._world.monotonic())
         ends_h = self._world.layout.environment.gate_ends_h
         over = self._world.monotonic() - since > ends_h * 3600
@@ -113,6 +117,11 @@ class StepExecutor:
         if not isinstance(found, GatePolled):
             del self._waiting[step.n]
         return found
+
+    def _is_frozen(self) -> bool:
+        with suppress(LedgerUnavailable):
+            return self._run.frozen() is not None
+        return False
 
     def end_waits(self, waiting: Collection[int] = ()) -> None:
         """End what is done in the background for steps that do not wait any more, all but those by number."""
@@ -131,7 +140,7 @@ class StepExecutor:
                 return upkeep_steps.look_for_end(self._run, step)
             case StepKind.SEAM if seam_steps.has_moved(self._run, step):
                 return starting_steps.look_for_proof(self._run, step)
-            case StepKind.SWAP | StepKind.SEAM:
+            case StepKind.SWAP | StepKind.UNPOINT | StepKind.SEAM:
                 again = self.perform(step)
                 return GatePolled(step.n, again.note) if isinstance(again, GateOpened | StepPutOff) else again
             case _:

@@ -43,6 +43,12 @@ class ActionContext:
     """Whether a step of it has failed."""
     held: bool = False
     """Whether the run on screen waits for the word to swap."""
+    frozen: str = ""
+    """Why no word lets the run on screen go on; empty where one may."""
+    not_swapped: str = ""
+    """Why this person may not give it the word to swap; empty where they may."""
+    not_skipped: str = ""
+    """Why this person may not skip its first failed step; empty where they may."""
     not_back: str = "no run is shown"
     """Why the run on screen cannot be taken back; empty where it can."""
     read_only: str = ""
@@ -89,12 +95,17 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], str]] = {
     ActionRequirement.PLAN: lambda now: now.plan_open if now.has_plan else "no plan is shown",
     ActionRequirement.APPROVAL: lambda now: now.unapprovable if now.has_plan else "no plan is shown",
     ActionRequirement.RUN: lambda now: _run(now, ("running", "paused", "failed")),
-    ActionRequirement.GOING: lambda now: _run(now, ("running", "paused")),
-    ActionRequirement.HELD: lambda now: "" if now.held else "the run does not wait for a word to swap",
+    ActionRequirement.GOING: lambda now: (
+        _run(now, ("running", "paused")) or (now.frozen if now.run_state == "paused" else "")
+    ),
+    ActionRequirement.HELD: lambda now: (
+        now.frozen or now.not_swapped if now.held else "the run does not wait for a word to swap"
+    ),
     ActionRequirement.SERVED: lambda now: now.not_back,
     ActionRequirement.BROKEN: lambda now: (
-        _run(now, ("running", "failed")) or ("" if now.run_failed else "no step has failed")
+        _run(now, ("running", "failed")) or (now.frozen if now.run_failed else "no step has failed")
     ),
+    ActionRequirement.SKIPPABLE: lambda now: now.not_skipped,
 }
 """Why a need is not met, by need; in the order in which they are asked."""
 

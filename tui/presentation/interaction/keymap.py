@@ -55,7 +55,9 @@ class ActionRequirement(StrEnum):
     SERVED = "served"
     """A run of which something serves that can be taken back."""
     BROKEN = "broken"
-    """A run with a failed step, that is not over."""
+    """A run with a failed step, that is not over, outside of a freeze that it would break."""
+    SKIPPABLE = "skippable"
+    """A failed step that this person may skip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ ACTIONS: tuple[ConsoleAction, ...] = (
                   "headgate runs retry {run}", "retry", frozenset({ActionRequirement.BROKEN}), rank=99),
     ConsoleAction("skip", (":skip",), frozenset({"run"}), "skip", "Skip the first failed step",
                   ConfirmationLevel.C1, "headgate runs skip {run} --step 1", "skip",
-                  frozenset({ActionRequirement.BROKEN}), rank=99),
+                  frozenset({ActionRequirement.BROKEN, ActionRequirement.SKIPPABLE}), rank=99),
 )  # fmt: skip
 
 

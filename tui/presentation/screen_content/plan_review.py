@@ -83,8 +83,8 @@ def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ..
     return tuple(one.login for one in approvals_of_others(row, approvals))
 
 
-def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
-    """Explain why a plan cannot be executed; empty when it can."""
+def state_of_plan(plan: Plan, row: PlanRow, now: float, frozen: str | None = None) -> str:
+    """Explain why a plan cannot be executed, also until when it is `frozen`; empty when it can."""
     if plan.refusals:
         return f"refused: {plan.refusals[0].summary}"
     if any(guard.verdict == "deny" for guard in plan.guards):
@@ -99,6 +99,8 @@ def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
         return f"expired {long_duration(now - row.expires_at)} ago: plan again"
     if not plan.steps:
         return "nothing to do: it changes nothing"
+    if frozen is not None and plan.request.verb != "rollback":
+        return f"{plan.environment} is {frozen}: no plan is applied"
     return ""
 
 

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from core.model.actions import StepKind
 from core.plan.descriptions import act_words
-from core.plan.model import Step
+from core.plan.model import Plan, Step
+from core.run.guarded_acts import moves_pointers, overrules
 from core.run.model import StepState, step_word
 from core.run.time_left import time_left
 from core.text.units import duration_range
 from core.text.wording import counted, first_sentence
-from state.row_types import RunRow, StepRow
+from state.row_types import PlanRow, RunRow, StepRow
 from tui.presentation.reports.releases import gate_words, time_left_words
 from tui.presentation.screen_content.changes import rule
 from tui.presentation.screen_content.statement_rows import RowContext
@@ -218,6 +219,19 @@ def first_open(run: RunRow) -> StepRow | None:
             if step.state in states:
                 return step
     return run.steps[-1] if run.steps else None
+
+
+def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> str:
+    """Explain why a run goes on by no word until when it is `frozen`; empty where it may."""
+    moves = frozen is not None and moves_pointers(plan, {step.n: StepState(step.state) for step in run.steps})
+    return f"{plan.environment} is {frozen}: the run would move a pointer" if moves else ""
+
+
+def why_not_overruled(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> str:
+    """Explain why this user cannot give the word to swap, or skip a step that is to `do` it; empty where they can."""
+    if row.author != user or not overrules(plan, act, StepKind(do) if do else None):
+        return ""
+    return "it needed an approval, and its author cannot overrule it; another login must"
 
 
 EFFECTS = {

@@ -17,7 +17,8 @@ from core.policy.model import Policy
 from core.run.release import Release, ReleaseState
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.requests.release_words import check_word
+from pipelines.agent.requests.policy_enforcement import PolicyEnforcement
+from pipelines.agent.requests.release_words import check_swap, refuse_word
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs import pointer_steps, run_lane, step_executor
 from pipelines.agent.runs.run_lane import RunLane
@@ -47,6 +48,11 @@ def begun(world: AgentContext, files: dict[str, str] | None = None) -> tuple[Pla
     driven.drive(run_id)
     wait_until(lambda: hold_of(world, run_id) == "gate")
     return made, run_id, driven
+
+
+def check_word(world: AgentContext, caller: Caller, row: RunRow, confirm: str) -> None:
+    refuse_word(world, PolicyEnforcement(world), caller, row, OperatorControl("swap"))
+    check_swap(world, row, confirm)
 
 
 def row_of(world: AgentContext, run_id: str) -> RunRow:
@@ -168,10 +174,12 @@ def test_the_word_needs_a_held_run_its_text_and_no_freeze(world: AgentContext) -
     check_word(world, CALLER, row, text)
     with pytest.raises(ConfirmationNeeded, match=text):
         check_word(world, CALLER, row, "yes")
+    thawed = world.layout
     frozen = replace(world.layout.environment, policy=Policy(freeze=("1970-01-01 - 2100-01-01",)))
     world.layout = replace(world.layout, environment=frozen)
-    with pytest.raises(Refused, match="nothing is swapped"):
+    with pytest.raises(Refused, match="would move a pointer"):
         check_word(world, CALLER, row, text)
+    world.layout = thawed
     waiting = replace(row, steps=tuple(replace(s, state="waits") if s.do == "hold" else s for s in row.steps))
     with pytest.raises(Refused, match="have not caught up, or are not compared yet"):
         check_word(world, CALLER, waiting, text)

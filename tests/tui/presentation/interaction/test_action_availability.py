@@ -3,14 +3,19 @@
 from dataclasses import replace
 
 import pytest
+from ledger_rows import plan_row
 
 from state.row_types import StagedRow
 from tests.terminal.in_memory_backend import FakeBackend
-from tests.terminal.pizzeria_values import NOW, sample_run
+from tests.terminal.pizzeria_values import NOW, sample_plan, sample_run
 from tests.tui.console_harness import Console, in_console
 from tui.command_line.parser import parse_line
+from tui.presentation.interaction.action_availability import ActionContext, why_not_possible
 from tui.presentation.interaction.colon_completion import complete_command
+from tui.presentation.interaction.keymap import find_action
 from tui.presentation.screen_content.banner_footer import KeyHint, hints
+from tui.presentation.screen_content.plan_review import state_of_plan
+from tui.presentation.screen_content.runs import why_not_overruled
 from tui.presentation.styling.styled_text import plain
 from tui.screens.backend import RunView
 
@@ -308,3 +313,63 @@ def test_a_question_about_a_run_names_the_command_that_does_just_that(state: str
         parse_line(f"{command} {'9f2c' * 4}{step} --env dev".split()[1:])
 
     in_console(scenario, backend=WithRun(state))
+
+
+FROZEN = "frozen until Mon 2026-11-23 08:00 UTC (Fri 16:00 - Mon 08:00)"
+
+
+@pytest.mark.parametrize(
+    ("state", "keys", "asked"),
+    [("paused", "P", False), ("failed", ":retry", False), ("failed", ":skip", False), ("running", "P", True),
+     ("failed", "C", True), ("paused", "C", True)],
+)  # fmt: skip
+def test_in_a_freeze_a_run_that_would_move_a_pointer_is_asked_about_only_to_pause_and_cancel_it(
+    state: str, keys: str, asked: bool
+) -> None:
+    class Frozen(WithRun):
+        def run(self, run_id: str) -> RunView:
+            plan = self.plan("")
+            return replace(super().run(run_id), plan=plan and replace(plan, frozen=FROZEN))
+
+    async def scenario(console: Console) -> None:
+        console.app.open_screen("run", run_id="9f2c")
+        await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
+        await console.type(keys)
+        if keys.startswith(":"):
+            await console.press("enter")
+        assert (console.screen.question.dialog is not None) is asked
+        assert asked or f"dev is {FROZEN}: the run would move a pointer" in said(console)
+
+    in_console(scenario, backend=Frozen(state))
+
+
+def test_in_a_freeze_no_plan_but_a_rollback_is_executed() -> None:
+    plan, row = sample_plan(), plan_row(sample_plan())
+    assert state_of_plan(plan, row, 0.0, FROZEN) == f"dev is {FROZEN}: no plan is applied"
+    back = replace(plan, request=replace(plan.request, verb="rollback"))
+    assert state_of_plan(back, row, 0.0, FROZEN) == state_of_plan(plan, row, 0.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("approvals", "act", "do", "user", "refused"),
+    [
+        (1, "skip", "validate", "ana", True),
+        (1, "swap", "", "ana", True),
+        (1, "skip", "validate", "bob", False),
+        (1, "swap", "", "bob", False),
+        (0, "skip", "validate", "ana", False),
+        (1, "skip", "catch_up", "ana", False),
+        (1, "skip", "", "ana", False),
+    ],
+)
+def test_the_author_of_a_plan_that_needed_an_approval_overrules_no_check_of_it(
+    approvals: int, act: str, do: str, user: str, refused: bool
+) -> None:
+    plan = replace(sample_plan(), approvals=approvals)
+    why = why_not_overruled(plan, plan_row(plan), act, do, user=user)
+    assert why == ("it needed an approval, and its author cannot overrule it; another login must" if refused else "")
+    now = replace(ActionContext(), run_state="failed", run_failed=True, held=True)
+    key = "swap" if act == "swap" else "skip"
+    found = find_action(key, "run")
+    assert found is not None
+    assert why_not_possible(found, replace(now, not_swapped=why, not_skipped=why)) == why

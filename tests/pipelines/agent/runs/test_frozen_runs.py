@@ -1,0 +1,103 @@
+"""A run that was begun before a freeze: no pointer moves until the freeze ends, and a rollback goes on."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import small_project
+
+from core.model.names import TableName as T
+from core.plan.request import PlanRequest
+from core.policy.model import Policy
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import run_lane
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_run_lane import fast_gates  # noqa: F401  # A fixture.
+
+REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
+UPPER = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
+
+
+def freeze(world: AgentContext, on: bool) -> None:
+    rules = Policy(freeze=("1970-01-01 - 2100-01-01",) if on else ())
+    world.layout = replace(world.layout, environment=replace(world.layout.environment, policy=rules))
+
+
+@pytest.fixture
+def deployed(world: AgentContext, pool: Any, fast_gates: None) -> AgentContext:  # noqa: F811  # The fixture.
+    """A world in which everything serves."""
+    assert lane.deploy(world, pool, small_project.texts()) == "done"
+    return world
+
+
+def frozen_for(
+    world: AgentContext,
+    run_id: str,
+    do: str,
+    hours: int,
+    monkeypatch: pytest.MonkeyPatch,
+    then: Callable[[Any], object],
+) -> None:
+    """Freeze the world, let an hour pass at each look at a step that waits, and have something happen `then`."""
+    freeze(world, on=True)
+    waits, passed, clock = run_lane.RunDriver._wait, [0], world.monotonic
+    world.monotonic = lambda: clock() + 3600.0 * passed[0]
+
+    def wait(driver: Any) -> None:
+        if steps_of(world, run_id)[do][0] == "gate":
+            passed[0] += 1
+            if passed[0] == hours:
+                then(driver)
+        waits(driver)
+
+    monkeypatch.setattr(run_lane.RunDriver, "_wait", wait)
+
+
+def steps_of(world: AgentContext, run_id: str) -> dict[str, tuple[str, str]]:
+    row = world.ledger.run(run_id)
+    assert row is not None
+    return {step.do: (step.state, step.note) for step in row.steps}
+
+
+@pytest.mark.parametrize(
+    ("request_", "files", "do"),
+    [(REBUILD, UPPER, "swap"), (PlanRequest(verb="delete", everything=True), small_project.texts(), "unpoint")],
+)
+def test_a_pointer_waits_for_the_end_of_a_freeze_however_long_and_then_moves(
+    request_: PlanRequest, files: dict[str, str], do: str, deployed: AgentContext, pool: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    before, said = dict(pool.views), list[tuple[str, str]]()
+    run_id = lane.submit(deployed, lane.plan(deployed, files, request_))
+
+    def thaw(driver: Any) -> None:
+        said.append(steps_of(deployed, run_id)[do])
+        assert pool.views == before
+        freeze(deployed, on=False)
+
+    frozen_for(deployed, run_id, do, 60, monkeypatch, thaw)
+    assert lane.drive(deployed, run_id) == "done", "a weekend is longer than a gate stays closed"
+    until = "Sat 2100-01-02 00:00 UTC (1970-01-01 - 2100-01-01)"
+    assert said == [("gate", f"waits: dev is frozen until {until}: no pointer moves")]
+    assert pool.views == ({} if do == "unpoint" else {"a": "a__v2", "b": "b__v2", "c": "c__v2"})
+
+
+def test_a_run_that_waits_for_the_end_of_a_freeze_is_cancelled(
+    deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = dict(pool.views)
+    run_id = lane.submit(deployed, lane.plan(deployed, UPPER, REBUILD))
+    cancel = OperatorControl("cancel")
+    frozen_for(deployed, run_id, "swap", 2, monkeypatch, lambda driver: driver._words.put(cancel))
+    assert lane.drive(deployed, run_id) == "cancelled"
+    assert pool.views == before and sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+def test_a_rollback_moves_its_pointers_in_a_freeze(deployed: AgentContext, pool: Any) -> None:
+    assert lane.deploy(deployed, pool, UPPER, REBUILD) == "done"
+    freeze(deployed, on=True)
+    back = lane.plan(deployed, UPPER, PlanRequest(verb="rollback", tables=(T("a"),)))
+    assert lane.drive(deployed, lane.submit(deployed, back)) == "done"
+    assert pool.views == {"a": "a__v1", "b": "b__v1", "c": "c__v1"}
