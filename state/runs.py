@@ -1,5 +1,6 @@
 """Runs and their steps; while a run is open (`ended_at` is None) it holds a lease on each table that it touches."""
 
+import secrets
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -11,6 +12,14 @@ from core.run.model import skipped_note
 from state.row_mapping import Value, values_by_column
 from state.row_types import RunRow, StepRow
 from state.transactions import LedgerReads, LedgerWrites, insert, upsert
+
+_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+"""Digits of base 32 that nobody takes for one another."""
+
+
+def draw_run_id(plan_hash: str) -> str:
+    """Draw a run's id, the start of its plan's hash and 25 random bits: clocks go back, and ledgers are restored."""
+    return f"{plan_hash[:4]}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
 
 
 class RunIdTaken(Exception):

@@ -19,6 +19,7 @@ from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.statement_locks import StatementLocks
 from state.ledger import Ledger
 from state.row_types import AuditRow, Deployment, EventRow
+from state.runs import draw_run_id
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,7 +91,7 @@ class Undoubted:
 
 @dataclass(slots=True)
 class AgentContext:
-    """One environment at work. The clocks are here so that tests can set them."""
+    """One environment at work. Clocks and what is drawn are here so that tests can set them."""
 
     places: EnvironmentPaths
     folder: str
@@ -111,6 +112,8 @@ class AgentContext:
     """When something was: epoch seconds, which jump when the machine's clock is set."""
     monotonic: Callable[[], float] = time.monotonic
     """How long something took."""
+    run_id: Callable[[str], str] = draw_run_id
+    """The id of a new run, by the hash of its plan; another one each time."""
     uptime: Callable[[], Uptime] = machine_uptime
     """What the wall clock is checked against."""
     stopping: threading.Event = field(default_factory=threading.Event)

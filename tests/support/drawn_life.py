@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,7 @@ class Life:
         self.kill_wanted = False
         self.drawn: Counter[str] = Counter()
         self.agents = self.looks = 0
+        self.run_numbers = count(1)
 
     # Faults.
 
@@ -263,11 +265,12 @@ class Life:
             ledger._reading.close()
 
     def world_changes(self) -> dict[str, Any]:
-        """Return what the agent's context is given in place of the machine's clocks."""
+        """Return what the agent's context is given in place of the machine's clocks and of chance."""
         return {
             "clock": self.modules.time.time,
             "monotonic": self.modules.time.monotonic,
             "uptime": lambda: Uptime("boot", self.baton.now),
+            "run_id": lambda plan_hash: f"{plan_hash[:4]}-{next(self.run_numbers):05d}",
             "stopping": self.modules.threading.Event(),
             "faults": _Points(self),
         }

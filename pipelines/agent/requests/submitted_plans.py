@@ -1,7 +1,6 @@
 """Plans as the agent takes them: computed again, kept, approved by another login, and handed to the run lane once."""
 
 import json
-import secrets
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -41,9 +40,6 @@ from state.runs import RunIdTaken
 
 CLOCKS_APART_S = 60.0
 """A saved plan may be this much younger than the agent's clock: two machines do not agree to the second."""
-
-_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
-"""Digits of base 32 that nobody takes for one another."""
 
 NAMED = 3
 """Differences that a refusal names."""
@@ -145,7 +141,7 @@ class SubmittedPlans:
     ) -> str:
         """Take the plan for a run, and return the run's id, which no other run of this ledger has."""
         while True:
-            run = _first_record(draw_run_id(plan.hash), plan, caller, now, serial)
+            run = _first_record(self._world.run_id(plan.hash), plan, caller, now, serial)
             with suppress(RunIdTaken):
                 self._world.ledger.take_plan(plan.hash, run, touched, upstream, now=now)
                 return run.id
@@ -331,11 +327,6 @@ class SubmittedPlans:
         before = plan_from_json(json.loads(failed.body)).request if failed else PlanRequest()
         if replace(before, nonce="", continues="") != replace(normal_request(request), nonce="", continues=""):
             raise Refused(f"run {row.id} was made for another request", remedy=f"headgate runs retry {row.id}")
-
-
-def draw_run_id(plan_hash: str) -> str:
-    """Draw a run's id, the start of its plan's hash and 25 random bits: clocks go back, and ledgers are restored."""
-    return f"{plan_hash[:4]}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
 
 
 def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: int) -> RunRow:

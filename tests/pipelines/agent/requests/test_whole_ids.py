@@ -7,7 +7,7 @@ from ledger_rows import create_run, run_row
 from submission_desk import BOB, NOW, Desk
 
 from core.model.errors import UsageError
-from pipelines.agent.requests import submitted_plans
+from state.runs import draw_run_id
 
 
 @pytest.mark.parametrize("act", ["pause", "resume", "cancel", "retry", "ack", "swap"])
@@ -22,17 +22,17 @@ def test_the_start_of_an_id_and_no_id_name_no_run(id: str | None, act: str, desk
     assert told == []
 
 
-def test_a_plan_that_finds_its_runs_id_taken_draws_another_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_finds_its_runs_id_taken_draws_another_one(desk: Desk) -> None:
     made = desk.plan()
     desk.hand_over(made)
     taken = run_row(id=f"{made.hash[:4]}-00000", state="done", ended_at=NOW)
     create_run(desk.world.ledger, taken)
     drawn = iter([taken.id, taken.id, f"{made.hash[:4]}-00001"])
-    monkeypatch.setattr(submitted_plans, "draw_run_id", lambda plan_hash: next(drawn))
+    desk.world.run_id = lambda plan_hash: next(drawn)
     assert desk.apply(made) == f"{made.hash[:4]}-00001"
     assert desk.world.ledger.run(taken.id) == taken
 
 
 def test_ids_of_one_plan_at_one_moment_differ() -> None:
-    ids = {submitted_plans.draw_run_id("7f3a" * 16) for _ in range(50)}
+    ids = {draw_run_id("7f3a" * 16) for _ in range(50)}
     assert len(ids) == 50 and all(len(id) == 10 and id.startswith("7f3a-") for id in ids)

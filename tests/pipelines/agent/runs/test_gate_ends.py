@@ -30,7 +30,7 @@ from tests.pipelines.agent.runs.test_run_lane import (
 A = TableName("a")
 UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
 LOOKS = 300
-"""After so many looks what is waited for would come after all; the clock passes an hour at each."""
+"""After so many looks what is waited for would come after all; the clock passes half an hour at each."""
 ENDED = "its gate was not open after 24 hours; headgate runs retry waits again"
 
 
@@ -52,8 +52,8 @@ class Closed:
 
 @pytest.fixture
 def world(world: AgentContext) -> AgentContext:
-    """A world in which an hour passes between two looks at the clock."""
-    return replace(world, monotonic=partial(next, count(0.0, 3600.0)))
+    """A world in which half an hour passes between two looks at the clock."""
+    return replace(world, monotonic=partial(next, count(0.0, 1800.0)))
 
 
 def rebuild(world: AgentContext, pool: Any, closed: Closed, monkeypatch: pytest.MonkeyPatch, gate: str) -> str:
