@@ -1,7 +1,7 @@
 """Plans as the agent takes them: computed again, kept, approved by another login, and handed to the run lane once."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -123,28 +123,16 @@ class SubmittedPlans:
         changed = [node for node in plan.nodes if node.action is not Action.KEEP]
         touched = {node.table for node in changed}
         upstream = {binding.parent for node in changed for binding in node.bindings}
-        run_id = self._take(plan, caller, now, serial, touched, upstream)
-        for staged in self._world.ledger.staged():
-            if staged.actor == caller.name and staged.table in touched:
-                self._world.ledger.unstage(staged.actor, staged.folder, (staged.table,))
-        self._runs.drive(run_id)
-        return {"run": run_id, "steps": len(plan.steps)}
-
-    def _take(
-        self,
-        plan: Plan,
-        caller: Caller,
-        now: float,
-        serial: int,
-        touched: Collection[TableName],
-        upstream: Collection[TableName],
-    ) -> str:
-        """Take the plan for a run, and return the run's id, which no other run of this ledger has."""
         while True:
             run = _first_record(self._world.run_id(plan.hash), plan, caller, now, serial)
             with suppress(RunIdTaken):
                 self._world.ledger.take_plan(plan.hash, run, touched, upstream, now=now)
-                return run.id
+                break
+        for staged in self._world.ledger.staged():
+            if staged.actor == caller.name and staged.table in touched:
+                self._world.ledger.unstage(staged.actor, staged.folder, (staged.table,))
+        self._runs.drive(run.id)
+        return {"run": run.id, "steps": len(plan.steps)}
 
     # What a plan is made of here.
 
