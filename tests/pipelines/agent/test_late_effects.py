@@ -9,12 +9,12 @@ import small_project
 from agent_world import fast_lane
 from ledger_rows import deployment_row
 
+from core.model.act_outcomes import Came
 from core.model.actions import StepKind
 from core.model.errors import Busy, PoolUnreachable
 from core.model.names import TableName
 from core.plan.model import Step
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import SENT
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.runs import starting_steps
 from pipelines.agent.runs.step_executor import StepExecutor
@@ -132,7 +132,7 @@ def test_a_stop_is_not_confirmed_while_a_start_may_still_come_and_holds_when_it_
     monkeypatch.setattr("pipelines.agent.fast_lane.HOLDER_S", 0.0)
     monkeypatch.setattr("pipelines.agent.fast_lane.STOP_S", 0.0)
     (outcome,) = fast_lane(world).stop((C,), time.monotonic(), by="bob")
-    assert outcome.outcome == SENT
+    assert outcome.came is Came.SENT
     late.arrive()
     reconcile(reconciler)
     assert "c@v1" not in pool.running and (row(world).wanted, row(world).state) == ("stopped", "stopped")
