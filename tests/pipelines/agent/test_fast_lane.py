@@ -198,8 +198,7 @@ def test_a_start_of_several_that_is_refused_in_part_is_recorded_statement_by_sta
     assert row is not None
     for table in ("b", "c"):
         other = {"table": TableName(table), "checkpoint": f"/c/{table}__v1", "checkpoint_id": ""}
-        world.ledger.put_deployment(replace(row, **other))
-        world.files.prepare(f"/c/{table}__v1", {})
+        put_made(world, replace(row, **other))
     args = {"tables": ["a", "b", "c"]}
     commands.handle(ALICE, {"op": "stop", "args": args, "confirm": "3"})
     pool.refuse["b@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")

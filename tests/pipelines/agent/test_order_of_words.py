@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane, in_a_thread, read_before, stop_by_operator, wait_until
+from agent_world import fast_lane, in_a_thread, put_made, read_before, stop_by_operator, wait_until
 from ledger_rows import run_row
 
 from core.model.actions import StepKind
@@ -149,7 +149,8 @@ def test_a_stop_that_waited_for_the_ledger_changes_nothing_of_what_was_started_s
 def test_a_stop_that_waited_still_holds_for_the_versions_that_nobody_has_started(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deployed.ledger.put_deployment(replace(version(deployed, A, 1), version=2, active=False, state="running"))
+    second = {"version": 2, "checkpoint": "/c/a__v2", "checkpoint_id": "", "made_by": "", "active": False}
+    put_made(deployed, replace(version(deployed, A, 1), **second, state="running"))
     lane = fast_lane(deployed)
     stop_while_the_ledger_is_locked(lane, monkeypatch, "a")
     start(lane, "a@v2")
@@ -255,8 +256,7 @@ def test_a_cancel_leaves_running_what_an_operator_starts_before_it_stops(
 ) -> None:
     made = {"version": 2, "checkpoint": "/c/a__v2", "checkpoint_id": "", "made_by": ""}
     rests = {"active": False, "wanted": "stopped", "state": "stopped", "query_id": "", "run_id": ""}
-    deployed.ledger.put_deployment(replace(version(deployed, A, 1), **made, **rests))
-    deployed.files.prepare("/c/a__v2", {})
+    put_made(deployed, replace(version(deployed, A, 1), **made, **rests))
     given_up = aborted_versions.give_up
 
     def started_between(world: AgentContext, versions: Any) -> Any:
@@ -273,8 +273,7 @@ def test_a_retry_leaves_running_what_an_operator_has_started_meanwhile(deployed:
     step = StepRow(n=1, do="start", table="a", version=2, state="failed")
     made = {"version": 2, "checkpoint": "/c/a__v2", "checkpoint_id": "", "made_by": "", "active": False}
     failed = replace(version(deployed, A, 1), **made, state="failed", query_id="", run_id="")
-    deployed.ledger.put_deployment(failed)
-    deployed.files.prepare("/c/a__v2", {})
+    put_made(deployed, failed)
     while_retried = read_before(deployed, "deployment", lambda: start(fast_lane(deployed), "a@v2"))
     aborted_versions.stop_failed(while_retried, run_row(steps=(step,)))
     assert (version(deployed, A, 2).wanted, "a@v2" in pool.running) == ("running", True)

@@ -392,7 +392,7 @@ def test_queries_of_others_in_our_session_are_told_and_end_no_round(
 ) -> None:
     deploy(world)
     strange = ["x@v²", "x@v" + "9" * 30, "x@v" + "9" * 5000, "x@v3"]
-    pool.running |= {name: replace(START, name=name) for name in strange}
+    pool.running |= {name: replace(START, name=name, checkpoint=f"/theirs/{name}") for name in strange}
     assert reconcile(reconciler) == "starting" and pool.starts == ["a@v1"]
     assert set(strange) <= set(pool.running)
     told = [

@@ -1,5 +1,6 @@
 """Versions that were replaced run on, then stop, readers first; a rollback meanwhile finds them running."""
 
+from dataclasses import astuple
 from typing import Any
 
 import pytest
@@ -99,8 +100,8 @@ def test_a_version_that_an_operator_has_stopped_is_left_alone(soaked: AgentConte
 
 
 def test_a_clock_that_is_set_forward_ends_no_soak(soaked: AgentContext) -> None:
-    wall, up = soaked.clock(), 50_000.0
-    soaked.clock, soaked.uptime = lambda: wall, lambda: Uptime("boot", up)
+    wall, (boot, up) = soaked.clock(), astuple(soaked.uptime())
+    soaked.clock, soaked.uptime = lambda: wall, lambda: Uptime(boot, up)
     for version in soaked.ledger.deployments():
         if version.stops_at is not None:
             soaked.ledger.update_deployment(version.table, version.version, stops_at=wall + 1800.0)
@@ -118,7 +119,7 @@ def test_a_clock_that_is_set_forward_ends_no_soak(soaked: AgentContext) -> None:
 def test_a_clock_that_is_set_by_less_than_an_hour_moves_the_end_of_a_soak_along(
     restarted: bool, soaked: AgentContext
 ) -> None:
-    wall, up, boot = soaked.clock(), 50_000.0, "boot"
+    wall, (boot, up) = soaked.clock(), astuple(soaked.uptime())
     soaked.clock, soaked.uptime = lambda: wall, lambda: Uptime(boot, up)
     for version in soaked.ledger.deployments():
         if version.stops_at is not None:
@@ -149,7 +150,9 @@ def test_a_plan_says_that_both_versions_run(world: AgentContext, soaked: AgentCo
 def test_another_release_does_not_let_older_versions_run_on_for_longer(soaked: AgentContext, pool: Any) -> None:
     lane.settle(soaked, pool)
     ends = {(d.table, d.version): d.stops_at for d in soaked.ledger.deployments() if d.stops_at is not None}
-    soaked.clock = lambda: 1e6 + max(ends.values())
+    passed = 1e6 + max(ends.values()) - soaked.clock()
+    wall, (boot, up) = soaked.clock() + passed, astuple(soaked.uptime())
+    soaked.clock, soaked.uptime = lambda: wall, lambda: Uptime(boot, up + passed)
     assert lane.deploy(soaked, pool, soaking(small_project.texts()), REBUILD) == "done"
     assert {key: soaked.ledger.deployment(*key).stops_at for key in ends} == ends  # type: ignore[union-attr]
 
