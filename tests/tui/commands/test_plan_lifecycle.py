@@ -172,7 +172,7 @@ def test_another_login_approves_before_a_plan_is_applied(serving: Agent, capsys:
     assert "first, as another login: headgate approve a.json\n" in capsys.readouterr().err
     assert applied("a.json", plan) == 3
     said = capsys.readouterr().err
-    assert "approvals 0 of 1" in said and f"headgate approve {short} as another login" in said
+    assert "approvals 0 of 1" in said and f"headgate approve {plan['hash'][:12]} as another login" in said
     assert exit_codes.run_command_line(["approve", "a.json", "--confirm", short]) == 3
     assert "its author cannot approve it" in capsys.readouterr().err
     serving.person = BOB
