@@ -19,6 +19,7 @@ from core.sql.parsing.completeness import unread_tables
 from core.sql.parsing.from_clause import sources_in
 from core.sql.parsing.function_names import GENERATORS
 from core.sql.parsing.parser import parse_query, too_deep
+from core.sql.parsing.stars import is_star
 from core.sql.parsing.stream_clauses import extract_stream_clauses
 from core.sql.parsing.table_names import NamedRead, TableNames, resolve_table_names
 from core.sql.statement import Column, ParsedStatement, TableRead, Verb, Watermark
@@ -217,7 +218,7 @@ def _columns(query: Any) -> tuple[Column, ...]:
         text = sql_of(inner)
         if isinstance(each, exp.Aliases):
             found += [Column(alias.name, sql_of(each.this)) for alias in each.args.get("expressions") or []]
-        elif isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
+        elif is_star(inner):
             found.append(Column("*", text))
         else:
             found.append(Column(_output_name(each, text), text))

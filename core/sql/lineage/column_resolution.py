@@ -12,9 +12,21 @@ from sqlglot import exp
 
 from core.model.names import TableName
 from core.sql.lineage.model import ColumnReference, InputKind, UnresolvedName
-from core.sql.lineage.relations import JoinSide, Relation, RelationColumn, add_origins, all_origins, field_of, rows_of
+from core.sql.lineage.relations import (
+    JoinSide,
+    Relation,
+    RelationColumn,
+    add_origins,
+    all_origins,
+    excepted_column,
+    field_of,
+    overlap,
+    rows_of,
+    without_fields,
+)
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.parsing.function_names import AGGREGATES
+from core.sql.parsing.stars import is_star, left_out, name_parts, qualifiers_of
 from core.sql.statement import Column
 from core.sql.tokens.data_types import element_type, fields_of
 
@@ -102,7 +114,7 @@ class ColumnResolver:
             each, kind = waiting.pop()
             if isinstance(each, exp.Query):
                 self._subquery(each, place, found, kind)
-            elif isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
+            elif is_star(each):
                 self._star(each, place, found, kind)
             elif self._is_path(each):
                 item = self._path_item(each, place)
@@ -155,16 +167,14 @@ class ColumnResolver:
     def starred(self, star: Any, place: ResolutionScope) -> list[tuple[str, RelationColumn]]:
         """List what `*`, `t.*` or `s.*` stands for, with the alias of the source, without what EXCEPT names."""
         side, within = place.sides[0], place.within
-        parts = _parts(star)[:-1] if isinstance(star, exp.Column) else []
-        except_ = star.this.args.get("except_") if isinstance(star, exp.Column) else star.args.get("except_")
-        gone = {each.name.lower() for each in except_ or []}
+        parts = list(qualifiers_of(star))
         found: list[tuple[str, RelationColumn]]
         missing = ""
         if not parts:
             found, missing = side.visible, side.missing()
         elif len(parts) == 1 and parts[0].name in side.relations:
             relation = side.relations[parts[0].name]
-            found, missing = [(parts[0].name, item) for item in relation.items], relation.missing
+            found, missing = [(parts[0].name, item) for item in side.starred(relation)], relation.missing
         else:
             item = self._resolve(parts, place)
             names = [name for name, _ in _struct(item)] if item is not None else []
@@ -173,7 +183,32 @@ class ColumnResolver:
             found = [("", inner) for name in names if item is not None and (inner := field_of(item, [name]))]
         if missing:
             self.miss(".".join([*self._written(parts, place), "*"]), missing, within, first_offset_or_zero(star))
-        return [(alias, item) for alias, item in found if item.name not in gone]
+        return self._without(star, found, place, missing=bool(missing))
+
+    def _without(
+        self, star: Any, found: list[tuple[str, RelationColumn]], place: ResolutionScope, *, missing: bool
+    ) -> list[tuple[str, RelationColumn]]:
+        """Take out what EXCEPT names: columns, or fields of structs, which stay with the fields that are left."""
+        side, qualifiers = place.sides[0], qualifiers_of(star)
+        # Fields of `s.*` have no source: what stands before a dot is a field.
+        of_struct = len(qualifiers) > 1 or any(each.name not in side.relations for each in qualifiers)
+        sources = {} if of_struct else side.relations
+        gone: dict[int, list[tuple[str, ...]]] = {}
+        for each in left_out(star, sources):
+            item, fields, reason = excepted_column(each, found, sources)
+            paths = gone.setdefault(id(item), [])
+            if item is not None and any(overlap(fields, path) for path in paths):
+                reason = "EXCEPT names it twice"
+            paths.append(fields)
+            if reason and not missing:
+                source = [sources[each.alias].written] if each.alias else []
+                self.miss(".".join((*source, each.column, *each.fields)), reason, place.within, each.offset)
+            elif item is not None:
+                self.refer(item, each.offset)
+        kept = [(alias, item, gone.get(id(item), [])) for alias, item in found]
+        return [
+            (alias, without_fields(item, paths) if paths else item) for alias, item, paths in kept if () not in paths
+        ]
 
     def _is_path(self, node: Any) -> bool:
         while isinstance(node, (exp.Dot, exp.Bracket)):
@@ -188,7 +223,7 @@ class ColumnResolver:
         while isinstance(node, (exp.Dot, exp.Bracket)):
             names.append(node.expression if isinstance(node, exp.Dot) else node.expressions[0])
             node = node.this
-        return self._resolve([*_parts(node), *reversed(names)], place, node)
+        return self._resolve([*name_parts(node), *reversed(names)], place, node)
 
     def _resolve(self, parts: list[Any], place: ResolutionScope, column: Any = None) -> RelationColumn | None:
         """Find what a dotted name stands for; says so and gives None when nothing does, or more than one thing."""
@@ -306,7 +341,7 @@ def _counts_rows(node: Any) -> bool:
 
 def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
     """Write the qualifier for people: none where there is one source, else the table or part of WITH."""
-    parts = _parts(column)
+    parts = name_parts(column)
     first, several = parts[0].name, outer or len(side.relations) > 1
     if len(parts) > 1 and first in side.relations:
         parts = parts[1:] if not several else [exp.to_identifier(side.relations[first].shown), *parts[1:]]
@@ -315,10 +350,6 @@ def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
         parts = [exp.to_identifier(side.relations[alias].shown), *parts] if alias else parts
     for key, part in zip(("this", "table", "db", "catalog"), [*reversed(parts), None, None, None], strict=False):
         column.set(key, part)
-
-
-def _parts(column: Any) -> list[Any]:
-    return [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
 
 
 def _indexes(node: Any) -> list[Any]:

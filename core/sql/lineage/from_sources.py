@@ -1,6 +1,7 @@
 """What stands in FROM, as sides of names: tables, parts of WITH, subqueries, joins, lateral views and their like."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -80,7 +81,9 @@ class FromSources:
             relation = self._table(entry)
         elif "cte" in source.meta:
             kept = ctes[source.meta["cte"]]
-            relation = Relation(kept.items, dict(kept.deciding), kept.tables, kept.missing, kept.shown)
+            relation = Relation(
+                [replace(item) for item in kept.items], dict(kept.deciding), kept.tables, kept.missing, kept.shown
+            )
             source.set("this", exp.to_identifier(kept.shown))
         elif isinstance(source, exp.Lateral):
             place = ResolutionScope(outer, "LATERAL", ctes)
@@ -108,9 +111,9 @@ class FromSources:
         items = self._columns[table]
         missing = "" if items is not None else f"no DDL declares {table}"
         hidden = (table_column(table, "_metadata", METADATA),)
-        return Relation(
-            [*(items or ()), *self._feed(entry, items or ())], {}, {table: None}, missing, table, hidden=hidden
-        )
+        # Columns of its own: a table that is read twice has two of each name.
+        own = [replace(item) for item in items or ()]
+        return Relation([*own, *self._feed(entry, own)], {}, {table: None}, missing, table, hidden=hidden)
 
     def _feed(self, entry: NamedRead, known: Iterable[RelationColumn]) -> list[RelationColumn]:
         """Return the columns that the change feed of a table adds to its own, where its changes are read."""

@@ -3,13 +3,14 @@
 Names are in lower case here: Spark's names ignore case. An item never changes once another one uses it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.model.names import TableName
 from core.sql.lineage.model import ColumnOrigin, InputKind, LineageCondition, LineageInput, LineageStep
-from core.sql.tokens.data_types import field_type
+from core.sql.parsing.stars import LeftOut
+from core.sql.tokens.data_types import field_type, fields_of
 
 Origins = dict[ColumnOrigin, frozenset[str]]
 """Each with the paths inside a struct that are read; "" is the whole column."""
@@ -107,6 +108,12 @@ class JoinSide:
                 self._by_name.setdefault(item.name, []).append((alias, item))
         hidden = ((alias, item) for alias, each in self.relations.items() for item in each.hidden)
         return self._by_name.get(name) or [(alias, item) for alias, item in hidden if item.name == name]
+
+    def starred(self, relation: Relation) -> list[RelationColumn]:
+        """Order the columns of a source as `t.*` does: first those that USING and NATURAL hide (4.2.0, run)."""
+        visible = {id(item): number for number, (_, item) in enumerate(self.visible)}
+        keys = {item.name: number for number, (alias, item) in enumerate(self.visible) if not alias}
+        return sorted(relation.items, key=lambda item: (visible.get(id(item), -1), keys.get(item.name, 0)))
 
     def missing(self) -> str:
         """Explain why a bare name may be a column that we do not know; empty when it cannot."""
@@ -242,6 +249,47 @@ def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None
             values = {o: frozenset(f"{p}.{name}" if p else name for p in paths) for o, paths in values.items()}
         item = RelationColumn(name, values, item.conditions, uses=(item,), kind=kind, plain=item.plain)
     return item
+
+
+def excepted_column(
+    name: LeftOut, found: Sequence[tuple[str, RelationColumn]], sources: Mapping[str, Relation]
+) -> tuple[RelationColumn | None, tuple[str, ...], str]:
+    """Return the column of a star that a name of EXCEPT means, the path of its field, and why there may be none.
+
+    A source comes first; where it has no such column, its name may be that of a struct.
+    """
+    given, column, fields = [item for _, item in found], name.column, name.fields
+    named = [item for item in given if item.name == column]
+    if name.alias:
+        source = sources[name.alias]
+        named = [item for item in source.named(column) if any(item is each for each in given)]
+        if not named:
+            column, fields = source.written, (column, *fields)
+            named = [item for item in given if item.name == column]
+    if len(named) != 1:
+        return None, fields, "it is ambiguous" if named else "the star has no such column"
+    lacks = fields and field_of(named[0], fields) is None
+    return named[0], fields, "the struct has no such field" if lacks else ""
+
+
+def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return whether one of two paths leads to the other's value, or to a part of it: EXCEPT may not name both."""
+    return one[: len(other)] == other[: len(one)]
+
+
+def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> RelationColumn:
+    """Return a struct without some of its fields, each named by its path below it, in lower case; it is a new value."""
+    inner: dict[str, list[tuple[str, ...]]] = {}
+    for path in gone:
+        inner.setdefault(path[0], []).append(path[1:])
+    fields: dict[str, RelationColumn] = {}
+    for name in item.fields or (found.lower() for found, _ in fields_of(item.kind)):
+        paths, field = inner.get(name, []), field_of(item, [name])
+        if field is not None and () not in paths:
+            fields[name] = without_fields(field, paths) if paths else field
+    made = made_column(item.name, fields.values(), item.name)
+    made.fields, made.offset = fields, item.offset
+    return made
 
 
 def inputs_of(item: RelationColumn) -> tuple[LineageInput, ...]:

@@ -43,6 +43,7 @@ from core.sql.lineage.relations import (
 )
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.parsing.parser import parse_query
+from core.sql.parsing.stars import is_star
 from core.sql.parsing.stream_clauses import extract_stream_clauses
 from core.sql.parsing.table_names import resolve_table_names
 from core.sql.statement import ParsedStatement
@@ -146,7 +147,7 @@ class _StatementTracer:
         side, items, missing = place.sides[0], [], ""
         for node in select.expressions:
             inner = node.unalias() if isinstance(node, exp.Alias) else node
-            if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
+            if is_star(inner):
                 place.within = "*"
                 before = len(self.walk.unresolved)
                 items += [passed_on_column(item, label) for _, item in self.walk.starred(inner, place)]

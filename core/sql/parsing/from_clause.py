@@ -107,6 +107,11 @@ def joined_by(select: Any) -> tuple[list[Any], list[Any]]:
     return sources, joins
 
 
+def aliases_of(select: Any) -> frozenset[str]:
+    """Return the names by which a SELECT qualifies the columns of its sources, LATERAL VIEWs included."""
+    return frozenset(source.alias for source in [*joined_by(select)[0], *(select.args.get("laterals") or [])])
+
+
 def first_offset(node: Any) -> int:
     """Return the offset of the first name below a node, -1 when none has a place."""
     return min((each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta), default=-1)

@@ -9,6 +9,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from core.sql.parsing.stars import is_star
+
 # Scalar functions of Spark 4.2.0 whose value depends on their arguments alone; any other call stays where it is.
 _NAMES = """
     abs array cast ceil char_length coalesce concat concat_ws date date_format date_trunc day dayofmonth element_at
@@ -89,7 +91,7 @@ def _merge(select: Any) -> None:
 
 def _outputs(inner: Any) -> dict[str, Any] | None:
     """Return what each output stands for, nothing for a lone `*`; None where an output must stay what it is."""
-    if len(inner.expressions) == 1 and _is_star(inner.expressions[0]):
+    if len(inner.expressions) == 1 and is_star(inner.expressions[0]):
         return {}
     found: dict[str, Any] = {}
     for each in inner.expressions:
@@ -123,7 +125,7 @@ def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
             for column in part.find_all(exp.Column):
                 name = column.parts[0].name
                 value = stands_for.get(name)
-                if _is_star(column):
+                if is_star(column):
                     if column.args.get("table") is not None or clause != "expressions":
                         return False
                 elif not stands_for:
@@ -142,7 +144,7 @@ def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
     """Return whether an output has a name of its own: the name of a bare expression is its text."""
     if isinstance(output, (exp.Alias, exp.Column)):
         return True
-    if _is_star(output):
+    if is_star(output):
         return isinstance(output, exp.Star) and _is_plain(output, frozenset())
     return all(_is_same(stands_for[c.name], c.name) for c in output.find_all(exp.Column) if c.name in stands_for)
 
@@ -155,7 +157,7 @@ def _substitute(select: Any, clause: str, stands_for: dict[str, Any]) -> None:
         return
     found: list[Any] = []
     for each in select.expressions:
-        if _is_star(each):
+        if is_star(each):
             found += [_named(name, value.copy()) for name, value in stands_for.items()]
         elif isinstance(each, exp.Column):
             value = stands_for[each.parts[0].name]
@@ -231,12 +233,8 @@ def is_pure(value: Any) -> bool:
                 return False
         elif not isinstance(each, _PLAIN) or isinstance(each, exp.Query):
             return False
-    return not _is_star(value)
+    return not is_star(value)
 
 
 def _is_same(value: Any, name: str) -> bool:
     return isinstance(value, exp.Column) and len(value.parts) == 1 and value.name == name
-
-
-def _is_star(node: Any) -> bool:
-    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))

@@ -7,7 +7,9 @@ from sqlglot import exp
 
 from core.model.names import whole_number
 from core.sql.parsing.canonical_text import sql_of
+from core.sql.parsing.from_clause import aliases_of
 from core.sql.parsing.function_names import AGGREGATES
+from core.sql.parsing.stars import is_star
 from core.sql.statement import Operator
 from core.sql.streaming.relation_properties import (
     RelationProperties,
@@ -140,8 +142,8 @@ def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -
 
 def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[str]:
     """Return the columns with a watermark that one output yields: none, itself, or those of `*`."""
-    if node.is_star:
-        return starred(flow, node.table if isinstance(node, exp.Column) else "")
+    if is_star(node):
+        return starred(flow, node, aliases_of(select))
     inner = node.unalias()
     keys = {str(key.this): key for key in group_keys(select) if isinstance(key, exp.Anonymous)}
     meant = keys.get(inner.name, inner) if isinstance(inner, exp.Column) and inner.name in TIME_WINDOWS else inner

@@ -1,11 +1,12 @@
 """What flows out of a relation, and how it is said that Spark would refuse it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
 
+from core.sql.parsing.stars import left_out, qualifiers_of
 from core.sql.parsing.table_names import NamedRead
 from core.sql.statement import Operator
 from core.sql.tokens.lexer import SqlDiagnostic
@@ -89,11 +90,20 @@ def carries(flow: RelationProperties, name: str) -> bool:
     return any(each.rpartition(".")[2] == name for each in flow.event_times)
 
 
-def starred(flow: RelationProperties, alias: str = "") -> set[str]:
-    """List the event times that `*` lets through, or `alias.*`, by bare name."""
-    if alias:
-        return {name.rpartition(".")[2] for name in flow.event_times if name.startswith(f"{alias}.")}
-    return {name for name in (each.rpartition(".")[2] for each in flow.event_times) if carries(flow, name)}
+def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> set[str]:
+    """List the event times, by bare name, that a star lets through; `aliases` are the sources of its SELECT.
+
+    A struct that loses a field by EXCEPT is a new value, without a watermark.
+    """
+    gone = left_out(star, aliases)
+    names = {each.column for each in gone if not each.alias}
+    qualified = {f"{each.alias}.{each.column}" for each in gone if each.alias}
+    kept = {each for each in flow.event_times if each not in qualified and each.rpartition(".")[2] not in names}
+    if isinstance(star, exp.Star):
+        rest = replace(flow, event_times=frozenset(kept))
+        return {name for name in (each.rpartition(".")[2] for each in kept) if carries(rest, name)}
+    alias = ".".join(part.name for part in qualifiers_of(star))
+    return {name.rpartition(".")[2] for name in kept if name.startswith(f"{alias}.")}
 
 
 def first_place(node: Any) -> int:

@@ -4,14 +4,16 @@ What is refused here Spark 4.2.0 refuses too (run). It accepts LATERAL (SELECT â
 not follow its state.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 
 from core.sql.parsing.canonical_text import sql_of
-from core.sql.parsing.from_clause import is_group
+from core.sql.parsing.from_clause import aliases_of, is_group
 from core.sql.parsing.function_names import GENERATORS
+from core.sql.parsing.stars import LeftOut, is_star, left_out
 from core.sql.parsing.stream_clauses import StreamClauses
 from core.sql.parsing.table_names import NamedRead
 from core.sql.statement import Operator
@@ -278,6 +280,7 @@ def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
     """Follow the event-time columns through the output of a SELECT, and name its columns."""
     names: set[str] = set()
     outputs: list[str] = []
+    aliases = aliases_of(select)
     for each in select.expressions:
         if isinstance(each, exp.Aliases):
             outputs += [alias.name for alias in each.args.get("expressions") or []]
@@ -287,11 +290,11 @@ def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
         name = each.alias_or_name or (str(inner.this) if windows else "")
         generates = isinstance(inner, exp.Anonymous) and str(inner.this) in GENERATORS
         if type(inner) is exp.Star and flow.outputs is not None and not select.args.get("laterals"):
-            outputs += [each for each in flow.outputs if each not in _left_out(inner)]
+            outputs += _starred_outputs(flow.outputs, left_out(inner, aliases))
         else:
-            outputs.append("*" if _is_star(inner) or generates else name)
-        if _is_star(inner):
-            names |= _starred(inner, flow)
+            outputs.append("*" if is_star(inner) or generates else name)
+        if is_star(inner):
+            names |= starred(flow, inner, aliases)
         elif is_event_time(inner, flow):
             names.add(name)
     if any(isinstance(inner, exp.Column) and inner.name in TIME_WINDOWS for inner in select.expressions):
@@ -305,18 +308,11 @@ def _windows_of_keys(select: Any, flow: RelationProperties) -> set[str]:
     return {str(key.this) for key in group_keys(select) if isinstance(key, exp.Anonymous) and is_event_time(key, flow)}
 
 
-def _starred(star: Any, flow: RelationProperties) -> set[str]:
-    """Return the event times that `*`, `t.*` or `* EXCEPT (â€¦)` lets through."""
-    alias = star.table if isinstance(star, exp.Column) else ""
-    return starred(flow, alias) - _left_out(star.this if alias else star)
-
-
-def _left_out(star: Any) -> set[str]:
-    return {each.name for each in star.args.get("except_") or []}
-
-
-def _is_star(node: Any) -> bool:
-    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+def _starred_outputs(outputs: Sequence[str], gone: Sequence[LeftOut]) -> list[str]:
+    """Return the columns of `*` in order; `*` for those that share a name which EXCEPT takes from one of them."""
+    names = {each.column for each in gone if not each.fields}
+    shared = {each.column for each in gone if each.alias and outputs.count(each.column) > 1}
+    return ["*"] if shared else [each for each in outputs if each not in names]
 
 
 def _check_subqueries(select: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> None:

@@ -1,0 +1,69 @@
+"""Stars: which nodes stand for columns that nobody names, and what their EXCEPT leaves out.
+
+Spark resolves each name of EXCEPT against the columns that the star would give, a source before a struct of the same
+name. A field that is left out leaves its struct there without it (4.2.0, run; analysis/unresolved.scala).
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from core.sql.statement import ParsedStatement
+
+_STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\*", re.I)
+"""In canonical SQL: no product, and no `count(*)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """One name of EXCEPT (…)."""
+
+    alias: str
+    """The source that qualifies it; empty where none does."""
+    column: str
+    fields: tuple[str, ...] = ()
+    """The field of the column that is left out; empty where the whole column is."""
+    offset: int = 0
+    """Of the column's name in the text."""
+
+
+def says_star(parsed: ParsedStatement) -> bool:
+    """Return whether a statement takes columns that it does not name, at any level."""
+    return _STAR.search(parsed.canonical) is not None
+
+
+def is_star(node: Any) -> bool:
+    """Return whether a node is `*`, `t.*` or `s.*`, with EXCEPT or without."""
+    return isinstance(node, exp.Star) or (isinstance(node, (exp.Column, exp.Dot)) and _star_of(node) is not None)
+
+
+def qualifiers_of(star: Any) -> tuple[Any, ...]:
+    """Return the identifiers before a star, outermost first."""
+    return () if isinstance(star, exp.Star) else tuple(name_parts(star)[:-1])
+
+
+def left_out(star: Any, aliases: Collection[str]) -> tuple[LeftOut, ...]:
+    """Return what the EXCEPT of a star names, in text order and lower case; `aliases` are the sources of its SELECT."""
+    own = star if isinstance(star, exp.Star) else _star_of(star)
+    found = []
+    for name in (own.args.get("except_") or []) if own is not None else []:
+        parts = name_parts(name)
+        alias = parts.pop(0).name.lower() if len(parts) > 1 and parts[0].name.lower() in aliases else ""
+        column, *fields = (part.name.lower() for part in parts)
+        found.append(LeftOut(alias, column, tuple(fields), int(parts[0].meta.get("start", 0))))
+    return tuple(found)
+
+
+def name_parts(name: Any) -> list[Any]:
+    """Return what a dotted name is made of, outermost first; sqlglot keeps at most four parts in a Column."""
+    if isinstance(name, exp.Dot):
+        return [*name_parts(name.this), name.expression]
+    return [part for part in (name.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
+
+
+def _star_of(node: Any) -> Any:
+    last = node.expression if isinstance(node, exp.Dot) else node.this
+    return last if isinstance(last, exp.Star) else None
