@@ -124,6 +124,9 @@ def look_for_proof(run: OpenRun, step: Step) -> RunEvidence:
         return StepDone(step.n, seam.removesuffix("; "))
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
+    # A retry, or a start of the version that serves, has ended the stop, and has not started this one.
+    if (failed := run.begun_again(step, step.table, step.version)) is not None:
+        return failed
     late = f": {deployment.error}" if deployment.state == State.DEGRADED else ""
     return GatePolled(step.n, f"{seam}{PENDING}{late}")
 

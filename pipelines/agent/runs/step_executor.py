@@ -152,6 +152,8 @@ class StepExecutor:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
         if self._run.stopped_by_operator(step.table, step.version):
             return StepFailed(step.n, self._run.stopped_words(step.table, step.version))
+        if (failed := self._run.begun_again(step, step.table, step.version)) is not None:
+            return failed
         gate = self._gates[step.n]
         look = gate.look(self._world, deployment)
         if look.failed:

@@ -96,6 +96,26 @@ def test_a_restart_of_the_table_does_not_end_the_stop_of_one_version(deployed: A
     assert pool.views == before and "a@v2" not in pool.running
 
 
+@pytest.mark.parametrize("then", ["restart", "retry"])
+def test_a_run_starts_again_what_was_stopped_while_its_gate_waited(
+    then: str, deployed: AgentContext, pool: Any
+) -> None:
+    made = plan(deployed, small_project.texts(a=UPPER), REBUILD)
+    gate = next(step for step in made.steps if step.do is StepKind.CATCH_UP and step.table == A)
+    pool.pending.add("a@v2")
+
+    def act() -> None:
+        stop(fast_lane(deployed), "a")
+        if then == "restart":
+            assert restart(fast_lane(deployed), "a") == ("restarted, first batch pending",)
+        else:
+            retry(deployed, deployed.ledger.open_runs()[0].id)
+        pool.pending.clear()
+
+    run_id, state = drive_while(deployed, made, f"after {gate.n} catch_up gate", act)
+    assert (state, notes(deployed, run_id, "failed")) == ("done", {}) and "a@v2" in pool.running
+
+
 def test_a_start_of_the_version_itself_ends_its_stop(deployed: AgentContext, pool: Any) -> None:
     made = plan(deployed, small_project.texts(a=UPPER), REBUILD)
     swap = next(step for step in made.steps if step.do is StepKind.SWAP)
