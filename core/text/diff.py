@@ -23,7 +23,7 @@ def short_diff(old: str, new: str) -> tuple[str, ...]:
 
 def unified_diff(old: str, new: str) -> tuple[str, ...]:
     """Return the lines of a unified diff without its file names, secrets masked; empty when the texts are equal."""
-    lines = difflib.unified_diff(_lines(old), _lines(new), lineterm="")
+    lines = difflib.unified_diff(lines_of(old), lines_of(new), lineterm="")
     return tuple(map(mask_literals, lines))[2:]
 
 
@@ -44,5 +44,10 @@ def _shown(words: list[str]) -> str:
     return text if len(text) <= LONGEST_FRAGMENT else f"{text[: LONGEST_FRAGMENT - 1]}…"
 
 
-def _lines(text: str) -> list[str]:
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").splitlines()
+def lines_of(text: str) -> list[str]:
+    """Split a text where Spark ends a line, and a comment: other separators of Unicode stand inside one.
+
+    `SIMPLE_COMMENT` of SqlBaseLexer.g4, Spark 4.2.0.
+    """
+    lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
+    return lines if lines[-1] else lines[:-1]

@@ -9,6 +9,7 @@ from core.model.states import State, Trend
 from core.observed.table_statistics import TableStatistics
 from core.plan.rendering import column_widths, plan_lines
 from core.project.model import Pool
+from core.text.diff import unified_diff
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from tests.support.ledger_rows import statement_line
 from tests.terminal.in_memory_backend import FakeBackend
@@ -299,6 +300,15 @@ def test_a_difference_is_told_by_signs() -> None:
     text = [plain(one) for one in difference("a\nb\r\nc\n", "a\nx\nc")]
     assert text == ["     a", "   - b", "   + x", "     c"]
     assert difference("a\r\nb\n", "a\nb") == ()
+
+
+@pytest.mark.parametrize("separator", ["\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
+def test_a_comment_goes_on_behind_what_ends_no_line_in_spark(separator: str) -> None:
+    text = f"SELECT 1 -- safe{separator}WHERE false"
+    (only,) = (plain(one) for one in difference("SELECT 2", text) if plain(one).startswith("   +"))
+    assert only.startswith("   + SELECT 1 -- safe") and only.endswith("WHERE false")
+    assert [each for each in unified_diff("", text) if each.startswith("+")] == [f"+{text}"]
+    assert len(colour_sql(text)) == 1
 
 
 QUESTION = ConfirmationDialog("STOP till", (), "yes", "stop", "keep running", ("till",))

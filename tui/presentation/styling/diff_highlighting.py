@@ -3,6 +3,7 @@
 import difflib
 import re
 
+from core.text.diff import lines_of
 from core.text.secrets import mask_literals
 from tui.presentation.styling.styled_text import Line, Span, Tone, clean, line
 
@@ -16,7 +17,7 @@ _WORDS = re.compile(
 
 def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
     """Compare two texts by lines; nothing when they are equal but for line endings."""
-    before, after = old.strip().splitlines(), new.strip().splitlines()
+    before, after = lines_of(old.strip()), lines_of(new.strip())
     if before == after:
         return ()
     lines: list[Line] = []
@@ -34,7 +35,7 @@ def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
 
 def colour_sql(text: str, indent: str = "   ") -> tuple[Line, ...]:
     """Write SQL with its words set off and its secrets masked; reading is left to `core.sql`."""
-    return tuple(_coloured(row, indent) for row in text.strip("\n").splitlines())
+    return tuple(_coloured(row, indent) for row in lines_of(text.strip("\n")))
 
 
 def _coloured(row: str, indent: str) -> Line:
