@@ -61,7 +61,8 @@ def select_environment(
         if last is None:
             raise
         head = last
-    name = environment or environ.get("HEADGATE_ENV") or head.default_env
+    # An empty option is an unset variable of a script, and not the default environment.
+    name = environment if environment is not None else environ.get("HEADGATE_ENV") or head.default_env
     if name not in head.protected_by_name:
         known = ", ".join(head.protected_by_name) or "none"
         raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"give --env one of: {known}")
@@ -116,6 +117,8 @@ def refuse_undecodable(what: str, path: str) -> None:
 
 
 def _nearest_folder(environ: Mapping[str, str], cwd: str, project: str | None) -> str:
+    if project == "":
+        raise UsageError("--project names no folder", remedy="give --project DIR")
     named = project or environ.get("HEADGATE_PROJECT")
     if named:
         folder = Path(cwd, named).resolve()

@@ -102,6 +102,13 @@ def test_what_the_ledger_protects_stays_so_while_it_is_of_another_release(
     assert select_environment(environ, str(folder)).protected
 
 
+def test_an_empty_option_means_no_default(folder: Path) -> None:
+    with pytest.raises(UsageError, match="declares no environment ''"):
+        select_environment({}, str(folder), environment="")
+    with pytest.raises(UsageError, match="--project names no folder"):
+        select_environment({}, str(folder), project="")
+
+
 def test_an_environment_that_is_not_declared_is_usage(folder: Path) -> None:
     with pytest.raises(UsageError) as refused:
         select_environment({}, str(folder), environment="stage")
