@@ -28,7 +28,7 @@ from core.planning.requested_tables import (
     would_end,
 )
 from core.planning.wider_types import STATE_HOLDS_IT, stopping_words, use_of_wider_types
-from core.sql.parsing.stars import says_star
+from core.sql.stars import says_star
 
 _SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}
 """How much is done to a table; one that starts reads the newest versions of all its parents anyway."""

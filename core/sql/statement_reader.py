@@ -19,7 +19,7 @@ from core.sql.parsing.completeness import unread_tables
 from core.sql.parsing.from_clause import sources_in
 from core.sql.parsing.function_names import GENERATORS
 from core.sql.parsing.parser import parse_query, too_deep
-from core.sql.parsing.stars import is_star
+from core.sql.parsing.star_expansion import is_star
 from core.sql.parsing.stream_clauses import extract_stream_clauses
 from core.sql.parsing.table_names import NamedRead, TableNames, resolve_table_names
 from core.sql.statement import Column, ParsedStatement, TableRead, Verb, Watermark

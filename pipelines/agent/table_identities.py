@@ -7,7 +7,7 @@ from core.model.errors import Refused
 from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
 from core.ports.storage import VersionFolders
-from core.sql.parsing.stars import says_star
+from core.sql.stars import says_star
 from core.sql.statement import TableRead
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deleted_keys import why_other_deleted_keys

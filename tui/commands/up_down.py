@@ -67,6 +67,8 @@ def down(context: CommandContext) -> int:
         voice.say(f"{counted(len(found), 'place')} with Headgate's mark:")
         for owned in found:
             voice.say(f"  {owned.path}")
+        if (stays := purge.keeps_home(place)) is not None:
+            voice.say(stays)
         question += " Then permanently deleting all of the above: tables, checkpoints, ledger, edits."
     # Before anything ends: a refusal changes nothing.
     confirm = context.confirm(typed, question)

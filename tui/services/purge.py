@@ -64,8 +64,20 @@ def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
     if _is_of(data / WORLD_FILE, ledger):
         # The lock has no proof of its own, so that it goes before the mark.
         found += [_file(path) for path in (data / LOCK_FILE, data / WORLD_FILE) if path.is_file()]
-    found += _home_parts(Path(place.where.home))
+    if keeps_home(place) is None:
+        found += _home_parts(Path(place.where.home))
     return found + _demo_parts(place, {owned.path for owned in found})
+
+
+def keeps_home(place: SelectedEnvironment) -> str | None:
+    """Return why the home of an environment stays; None where it goes.
+
+    Its ledger tells of a data folder that is not this project's: of a copy of the project, the home is the original's.
+    """
+    ledger = _ledger_id(place)
+    if not ledger or _is_of(Path(place.data, WORLD_FILE), ledger):
+        return None
+    return f"{place.where.home} stays: its ledger is not that of {place.data}, which may be a copy's or was deleted"
 
 
 def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: ProgressCallback) -> list[str]:

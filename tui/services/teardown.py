@@ -1,14 +1,16 @@
 """Ending an environment: generator, agent and pool, each proven to be its own and proven gone."""
 
+import os
 from pathlib import Path
 
-from core.model.errors import HeadgateError
+from core.model.errors import HeadgateError, Refused
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.agent_client.os_processes import OsProcess
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
+from tui.project_folder.manifest_head import read_manifest_head
 
 GENERATOR = "pipelines.demo"
 
@@ -16,9 +18,13 @@ GENERATOR = "pipelines.demo"
 def end_all(
     place: SelectedEnvironment, client: AgentClient, *, keep_pool: bool, confirm: str, progress: ProgressCallback
 ) -> list[str]:
-    """End generator, agent and pool; returns what was running. Raises HeadgateError naming what does not end."""
+    """End generator, agent and pool; returns what was running. Raises HeadgateError naming what does not end.
+
+    Raises Refused where all of it belongs to another folder, of which this one is a copy.
+    """
     # Of a home that is closed to us nothing can be seen, and "nothing was running" would be a guess.
     has_ledger(place)
+    _refuse_copy(place, agent_process.find_agent_process(place))
     ended = []
     generator = None if keep_pool else find_generator(place)
     if generator:
@@ -40,6 +46,26 @@ def end_all(
     if left:
         raise HeadgateError(f"still running: {', '.join(left)}", remedy="headgate doctor; then headgate down again")
     return ended
+
+
+def _refuse_copy(place: SelectedEnvironment, agent: OsProcess | None) -> None:
+    """Raise Refused where the agent serves another folder that is this project as well, by its id.
+
+    A project that was moved has left no such folder behind.
+    """
+    words = os_processes.arguments_of(agent.pid) if agent is not None else ()
+    served = words[words.index("--project") + 1] if "--project" in words[:-1] else ""
+    if not served or os.path.realpath(served) == os.path.realpath(place.folder):
+        return
+    try:
+        is_copy = read_manifest_head(os.environ, served).id == place.project_id
+    except HeadgateError:
+        return
+    if is_copy:
+        raise Refused(
+            f"the agent of {place.title} serves {served}, and {place.folder} is a copy of it with the same id",
+            remedy=f"headgate down --project {served}, or give the copy an id of its own in headgate.yml",
+        )
 
 
 def still_running(place: SelectedEnvironment) -> list[str]:

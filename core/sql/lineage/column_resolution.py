@@ -26,7 +26,7 @@ from core.sql.lineage.relations import (
 )
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.parsing.function_names import AGGREGATES
-from core.sql.parsing.stars import is_star, left_out, name_parts, qualifiers_of
+from core.sql.parsing.star_expansion import is_star, left_out, name_parts, qualifiers_of
 from core.sql.statement import Column
 from core.sql.tokens.data_types import element_type, fields_of
 

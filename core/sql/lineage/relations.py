@@ -9,7 +9,7 @@ from typing import Any
 
 from core.model.names import TableName
 from core.sql.lineage.model import ColumnOrigin, InputKind, LineageCondition, LineageInput, LineageStep
-from core.sql.parsing.stars import LeftOut
+from core.sql.parsing.star_expansion import LeftOut
 from core.sql.tokens.data_types import field_type, fields_of
 
 Origins = dict[ColumnOrigin, frozenset[str]]

@@ -43,7 +43,7 @@ from core.sql.lineage.relations import (
 )
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.parsing.parser import parse_query
-from core.sql.parsing.stars import is_star
+from core.sql.parsing.star_expansion import is_star
 from core.sql.parsing.stream_clauses import extract_stream_clauses
 from core.sql.parsing.table_names import resolve_table_names
 from core.sql.statement import ParsedStatement

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from core.sql.parsing.stars import is_star
+from core.sql.parsing.star_expansion import is_star
 
 # Scalar functions of Spark 4.2.0 whose value depends on their arguments alone; any other call stays where it is.
 _NAMES = """

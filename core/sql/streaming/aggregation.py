@@ -9,7 +9,7 @@ from core.model.names import whole_number
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.parsing.from_clause import aliases_of
 from core.sql.parsing.function_names import AGGREGATES
-from core.sql.parsing.stars import is_star
+from core.sql.parsing.star_expansion import is_star
 from core.sql.statement import Operator
 from core.sql.streaming.relation_properties import (
     RelationProperties,

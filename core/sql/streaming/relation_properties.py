@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from core.sql.parsing.stars import left_out, qualifiers_of
+from core.sql.parsing.star_expansion import left_out, qualifiers_of
 from core.sql.parsing.table_names import NamedRead
 from core.sql.statement import Operator
 from core.sql.tokens.lexer import SqlDiagnostic

@@ -13,7 +13,7 @@ from sqlglot import exp
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.parsing.from_clause import aliases_of, is_group
 from core.sql.parsing.function_names import GENERATORS
-from core.sql.parsing.stars import LeftOut, is_star, left_out
+from core.sql.parsing.star_expansion import LeftOut, is_star, left_out
 from core.sql.parsing.stream_clauses import StreamClauses
 from core.sql.parsing.table_names import NamedRead
 from core.sql.statement import Operator

@@ -193,6 +193,7 @@ def test_the_home_goes_file_by_file_and_what_somebody_keeps_there_stays(place: S
     (home / "pool" / "warehouse").mkdir(parents=True)
     (home / "ledger.db.20260102T030405Z.replaced").write_text("")
     (home / "before-upgrade.db").write_text("mine")
+    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS}))
     (home / "pools").mkdir()
     everything(place)
     assert contents(home) == {"before-upgrade.db": "mine", "pools": ""}
@@ -201,6 +202,22 @@ def test_the_home_goes_file_by_file_and_what_somebody_keeps_there_stays(place: S
     (home / "ledger.db").write_text("")
     everything(place)
     assert not home.exists()
+
+
+def test_the_home_of_the_original_stays_where_a_copy_of_the_project_is_purged(
+    place: SelectedEnvironment, data: Path
+) -> None:
+    kept = contents_of_home(place)
+    everything(place)
+    assert contents_of_home(place) == kept and purge.keeps_home(place) is not None
+    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS}))
+    assert purge.keeps_home(place) is None
+    everything(place)
+    assert not Path(place.where.home).exists()
+
+
+def contents_of_home(place: SelectedEnvironment) -> set[str]:
+    return {path.name for path in Path(place.where.home).iterdir()}
 
 
 def test_what_took_the_place_of_a_folder_after_the_question_stays(place: SelectedEnvironment, data: Path) -> None:

@@ -4,17 +4,11 @@ Spark resolves each name of EXCEPT against the columns that the star would give,
 name. A field that is left out leaves its struct there without it (4.2.0, run; analysis/unresolved.scala).
 """
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
-
-from core.sql.statement import ParsedStatement
-
-_STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\*", re.I)
-"""In canonical SQL: no product, and no `count(*)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +22,6 @@ class LeftOut:
     """The field of the column that is left out; empty where the whole column is."""
     offset: int = 0
     """Of the column's name in the text."""
-
-
-def says_star(parsed: ParsedStatement) -> bool:
-    """Return whether a statement takes columns that it does not name, at any level."""
-    return _STAR.search(parsed.canonical) is not None
 
 
 def is_star(node: Any) -> bool:
