@@ -111,9 +111,16 @@ class JoinSide:
 
     def starred(self, relation: Relation) -> list[RelationColumn]:
         """Order the columns of a source as `t.*` does: first those that USING and NATURAL hide (4.2.0, run)."""
-        visible = {id(item): number for number, (_, item) in enumerate(self.visible)}
+        visible = {id(item) for _, item in self.visible}
+        merged = {id(item): number for number, (alias, item) in enumerate(self.visible) if not alias}
         keys = {item.name: number for number, (alias, item) in enumerate(self.visible) if not alias}
-        return sorted(relation.items, key=lambda item: (visible.get(id(item), -1), keys.get(item.name, 0)))
+
+        def place(item: RelationColumn) -> tuple[int, int]:
+            if id(item) not in visible:
+                return 0, keys.get(item.name, 0)
+            return (1, merged[id(item)]) if id(item) in merged else (2, 0)
+
+        return sorted(relation.items, key=place)
 
     def missing(self) -> str:
         """Explain why a bare name may be a column that we do not know; empty when it cannot."""

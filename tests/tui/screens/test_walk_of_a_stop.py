@@ -36,7 +36,7 @@ def test_a_stop_takes_few_functions_from_its_key_to_the_socket(
 
     def recorded(name: str, call: Any) -> Any:
         def record(*args: Any, **kwargs: Any) -> Any:
-            # The agent of the test and the poller start threads as well; a greeting is sent before the stop.
+            # The agent of the test and the poller start threads as well; a greeting is answered before the stop.
             if name != "thread" or "ConsoleApp.run_in_thread" in callers():
                 walks[name] = callers()
             return call(*args, **kwargs)
@@ -44,7 +44,8 @@ def test_a_stop_takes_few_functions_from_its_key_to_the_socket(
         return record
 
     monkeypatch.setattr(QuestionBox, "ask", recorded("dialog", QuestionBox.ask))
-    monkeypatch.setattr(socket_client, "_send", recorded("socket", socket_client._send))
+    # Called where the bytes of the stop were sent.
+    monkeypatch.setattr(socket_client, "_receive", recorded("socket", socket_client._receive))
     monkeypatch.setattr(threading.Thread, "start", recorded("thread", threading.Thread.start))
     backend = FakeBackend()
     backend.agent = AgentCommands(place, socket_client.AgentClient(place.where.socket, ledger=agent.hello["ledger"]))
