@@ -97,7 +97,9 @@ def landing(tiny: Timed, *, every: float) -> Iterator[None]:
 def approved(tiny: Timed, plan: dict[str, Any]) -> dict[str, Any]:
     """Have another login approve a plan: in the ledger, because this process has one login."""
     with closing(sqlite3.connect(tiny.home() / "ledger.db", timeout=30)) as ledger, ledger:
-        ledger.execute("INSERT INTO approval VALUES (?, 4711, 'bob', ?)", (plan["hash"], time.time()))
+        ledger.execute(
+            "INSERT INTO approval (plan_hash, uid, login, at) VALUES (?, 4711, 'bob', ?)", (plan["hash"], time.time())
+        )
     return plan
 
 

@@ -157,7 +157,8 @@ class Released(Tiny):
     def begin_run(self, plan: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
         """Apply a plan and leave it to itself; another login has approved it, in the ledger: this process has one."""
         with closing(sqlite3.connect(self.home() / "ledger.db", timeout=30)) as ledger, ledger:
-            ledger.execute("INSERT OR REPLACE INTO approval VALUES (?, 4711, 'bob', ?)", (plan["hash"], time.time()))
+            approved = "INSERT OR REPLACE INTO approval (plan_hash, uid, login, at) VALUES (?, 4711, 'bob', ?)"
+            ledger.execute(approved, (plan["hash"], time.time()))
         return self.confirmed("apply", str(plan["hash"])[:12], "--detach")
 
     def open_runs(self) -> int:
