@@ -1,10 +1,8 @@
 """Delta tables through the whole of Headgate: undone, out of the trash, and replaced by hand under a statement."""
 
 import json
-import os
 import re
 import shutil
-import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,8 +114,8 @@ def test_a_table_that_is_gone_is_not_made_anew_by_a_new_server(tiny: Tiny) -> No
     tiny.done("stop", "marked", "--confirm", "yes")
     folder = tiny.folder / "data/tables/marked__v1/delta"
     shutil.move(folder, tiny.root / "moved")
-    os.kill(tiny.pool_pid(), signal.SIGKILL)
-    until(lambda: tiny.pool()[0] == "up" and tiny.statements()["kept"]["state"] == "running", 120, "the pool is back")
+    tiny.replace_pool()
+    until(lambda: tiny.statements()["kept"]["state"] == "running", 60, "the other statement runs on the new server")
     refused = tiny.run("start", "marked", "--confirm", "yes")
     assert refused.returncode != 0 and "the table of marked@v1 is gone" in refused.stdout + refused.stderr
     assert not folder.exists()

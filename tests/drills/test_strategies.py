@@ -5,8 +5,6 @@ during and after. Each test prints what its strategy gave: rows expected, got, d
 """
 
 import json
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -228,8 +226,7 @@ def test_a_chain_serves_every_row_once_from_both_layouts(world: World, capsys: A
     told(capsys, f"pointer: expected {everything.total()}, got {served().total()}")
     assert served() == everything
     # A pool that died has an empty catalog: tables and pointer come back from the registry.
-    os.kill(world.pool_pid(), signal.SIGKILL)
-    until(lambda: world.pool()[0] == "up", 120, "the pool is back")
+    world.replace_pool()
     until(lambda: served() == everything, 60, "the pointer is back")
     assert world.apply(world.plan("rollback", "flat")).returncode == 0
     assert world.version("flat") == old

@@ -5,8 +5,6 @@ history of one world, in their order. Each prints what its strategy gave: rows e
 """
 
 import json
-import os
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -116,8 +114,7 @@ def test_a_fork_has_each_row_once_and_keeps_what_it_was_cloned_from(
 
 
 def test_a_clone_is_registered_again_in_an_empty_catalog(history: History, capsys: Any) -> None:
-    os.kill(history.tiny.pool_pid(), signal.SIGKILL)
-    until(lambda: history.tiny.pool()[0] == "up", 120, "the pool is back")
+    history.tiny.replace_pool()
     history.tiny.land(10)
     exact(history, capsys)
 
@@ -213,6 +210,5 @@ def test_a_chain_serves_each_row_once_from_both_layouts(history: History, capsys
         return sorted(row[0] for row in json.loads(found.stdout)["rows"]) if found.returncode == 0 else []
 
     until(lambda: served() == list(range(1, tiny.landed + 1)), 60, "the pointer serves all rows")
-    os.kill(tiny.pool_pid(), signal.SIGKILL)
-    until(lambda: tiny.pool()[0] == "up", 120, "the pool is back")
+    tiny.replace_pool()
     until(lambda: served() == list(range(1, tiny.landed + 1)), 60, "the pointer is back")

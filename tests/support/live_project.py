@@ -92,6 +92,14 @@ class Driven(ABC):
         """Process id of the pool's server."""
         return int(json.loads((self.home() / "pool.json").read_text())["pid"])
 
+    def replace_pool(self) -> None:
+        """Kill the pool's server, and wait until the agent has seen it gone and another is up; raises Impatient."""
+        killed = self.pool_pid()
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: self.pool()[0] != "up", 60, "the agent has seen that the server is gone")
+        until(lambda: self.pool()[0] == "up", 120, "another server is up")
+        assert self.pool_pid() != killed
+
     def down(self) -> None:
         """End everything; what does not answer is killed by its id."""
         if self.run("down", "--confirm", "").returncode != 0:
