@@ -61,11 +61,11 @@ def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
     records = data / RECORDS_FOLDER
     if _is_folder(records):
         found += _with_parts(records, [path for path in sorted(records.iterdir()) if _is_of(path, ledger)])
-    if _is_of(data / WORLD_FILE, ledger):
-        # The lock has no proof of its own, so that it goes before the mark.
-        found += [_file(path) for path in (data / LOCK_FILE, data / WORLD_FILE) if path.is_file()]
     if keeps_home(place) is None:
         found += _home_parts(Path(place.where.home))
+    if _is_of(data / WORLD_FILE, ledger):
+        # The mark last, as it is the proof for the home and for the lock: a purge that is killed can be done again.
+        found += [_file(path) for path in (data / LOCK_FILE, data / WORLD_FILE) if path.is_file()]
     return found + _demo_parts(place, {owned.path for owned in found})
 
 
@@ -244,8 +244,8 @@ def _home_parts(home: Path) -> list[OwnedPlace]:
         return []
     whole = [path for path in (home / name for name in _HOME_FOLDERS) if _is_folder(path)]
     ours = [path for path in home.iterdir() if _HOME_FILES.fullmatch(path.name) and path.is_file()]
-    # The ledger last: a purge that is killed is done again by it.
-    ours.sort(key=lambda path: (path.name.startswith("ledger.db"), path.name))
+    # The ledger last: without it nothing else here is taken for a part of the home.
+    ours.sort(key=lambda path: (path.name == "ledger.db", path.name))
     return [OwnedPlace(str(path)) for path in whole] + _with_parts(home, ours, besides=whole)
 
 

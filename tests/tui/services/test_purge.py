@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import random
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -242,6 +243,32 @@ def test_a_version_that_cannot_be_deleted_whole_keeps_its_proof(
         patch.setattr(os, "unlink", busy)
         everything(place)
     assert (ours / purge.OWNER_FILE).exists()
+
+
+def test_a_purge_that_is_killed_anywhere_is_finished_by_the_next_one(
+    place: SelectedEnvironment, data: Path, tmp_path: Path
+) -> None:
+    home, kept = Path(place.where.home), tmp_path / "kept"
+    for container in ("tables", "checkpoints"):
+        version_folder(data / container / "a__v1")
+    (data / purge.RECORDS_FOLDER).mkdir()
+    (data / purge.RECORDS_FOLDER / "a@v1.json").write_text(json.dumps({"ledger": OURS}))
+    (data / purge.LOCK_FILE).write_text("1")
+    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS, "home": str(home)}))
+    (home / "agent.log").write_text("")
+    for folder in (data, home):
+        shutil.copytree(folder, kept / folder.name)
+    one_by_one = [
+        replace(owned, parts=owned.parts[:parts])
+        for owned in purge.marked(place)
+        for parts in range(min(1, len(owned.parts)), len(owned.parts) + 1)
+    ]
+    for done in range(len(one_by_one) + 1):
+        for folder in (data, home):
+            shutil.copytree(kept / folder.name, folder, dirs_exist_ok=True)
+        purge.purge(place, one_by_one[:done], lambda wait: None)
+        everything(place)
+        assert not data.exists() and not home.exists(), one_by_one[:done][-1:]
 
 
 @pytest.fixture
