@@ -14,7 +14,7 @@ from agent_world import wait_until
 from ledger_rows import deployment_row, environment_row
 
 from core.ipc.environment_paths import EnvironmentPaths
-from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
+from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.project.model import Environment
 from core.project_files.manifest import Manifest
 from pipelines.agent import daemon as agents
@@ -223,3 +223,42 @@ def test_what_changed_last_is_recorded_before_an_agent_ends(tmp_path: Path, monk
             agent.end(pool=False)
             serving.join(60)
     assert recorded() == "stopped"
+
+
+class OnAFullDisk(Keeper):
+    """A pool whose log is bounded after the trash was purged."""
+
+    bounded: threading.Event
+    acts: list[str]
+
+    def bound_log(self) -> None:
+        OnAFullDisk.acts.append("bound the pool's log")
+        OnAFullDisk.bounded.set()
+
+
+def test_housekeeping_purges_first_and_goes_on_where_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(world: Any) -> None:
+        OnAFullDisk.acts.append("purge")
+        raise LedgerUnavailable("the disk is full")
+
+    monkeypatch.setattr(OnAFullDisk, "bounded", threading.Event(), raising=False)
+    monkeypatch.setattr(OnAFullDisk, "acts", [], raising=False)
+    monkeypatch.setattr(agents, "PoolSupervisor", OnAFullDisk)
+    monkeypatch.setattr(agents, "purge_trash", refused)
+    with create_or_open(tmp_path / "home/ledger.db", environment_row(ledger_id="l")) as ledger:
+        agent = Agent(
+            places=EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"), os.getuid()),
+            folder=str(tmp_path), manifest=Manifest(id="p-id", name="p", environments=(Environment("dev"),)),
+            ledger=ledger, files=TableCheckpoints("l"),
+            layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
+        )  # fmt: skip
+        serving = threading.Thread(target=agent.serve)
+        serving.start()
+        try:
+            assert OnAFullDisk.bounded.wait(60)
+        finally:
+            agent.end(pool=False)
+            serving.join(60)
+    assert OnAFullDisk.acts == ["purge", "bound the pool's log"]
