@@ -85,7 +85,7 @@ READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
 NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
 """What cannot be undone never follows a start that is not proved."""
 
-POLLED_WITH_EFFECT = frozenset({StepKind.SWAP, StepKind.SEAM}) | UPKEEP
+POLLED_WITH_EFFECT = MOVES_POINTERS | UPKEEP | {StepKind.SEAM}
 """Steps whose gate does their effect once it can: nobody looks at it while a run is paused."""
 
 

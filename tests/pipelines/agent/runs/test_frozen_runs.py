@@ -61,10 +61,13 @@ def steps_of(world: AgentContext, run_id: str) -> dict[str, tuple[str, str]]:
     return {step.do: (step.state, step.note) for step in row.steps}
 
 
-@pytest.mark.parametrize(
+MOVES = pytest.mark.parametrize(
     ("request_", "files", "do"),
     [(REBUILD, UPPER, "swap"), (PlanRequest(verb="delete", everything=True), small_project.texts(), "unpoint")],
 )
+
+
+@MOVES
 def test_a_pointer_waits_for_the_end_of_a_freeze_however_long_and_then_moves(
     request_: PlanRequest, files: dict[str, str], do: str, deployed: AgentContext, pool: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -82,6 +85,29 @@ def test_a_pointer_waits_for_the_end_of_a_freeze_however_long_and_then_moves(
     until = "Sat 2100-01-02 00:00 UTC (1970-01-01 - 2100-01-01)"
     assert said == [("gate", f"waits: dev is frozen until {until}: no pointer moves")]
     assert pool.views == ({} if do == "unpoint" else {"a": "a__v2", "b": "b__v2", "c": "c__v2"})
+
+
+@MOVES
+def test_the_end_of_a_freeze_moves_no_pointer_of_a_run_that_was_paused_meanwhile(
+    request_: PlanRequest, files: dict[str, str], do: str, deployed: AgentContext, pool: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    before, seen = dict(pool.views), list[dict[str, str]]()
+    run_id = lane.submit(deployed, lane.plan(deployed, files, request_))
+
+    def thaw(driver: Any) -> None:
+        freeze(deployed, on=False)
+        driver._words.put(OperatorControl("pause"))
+        monkeypatch.setattr(run_lane.RunDriver, "_wait", look)
+
+    def look(driver: Any) -> None:
+        seen.append(dict(pool.views))
+        if len(seen) == 3:
+            driver._words.put(OperatorControl("resume"))
+
+    frozen_for(deployed, run_id, do, 1, monkeypatch, thaw)
+    assert lane.drive(deployed, run_id) == "done"
+    assert seen[:3] == [before] * 3 and pool.views != before
 
 
 def test_a_run_that_waits_for_the_end_of_a_freeze_is_cancelled(
