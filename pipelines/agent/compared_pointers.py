@@ -6,6 +6,7 @@ A pointer that a call has moved after its deadline, or that somebody else has mo
 import logging
 from collections.abc import Iterable
 
+from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused
 from core.model.names import TableName, physical_name
 from core.ports.spark import Pointer
@@ -57,7 +58,7 @@ class ComparedPointers:
         versions = world.ledger.versions(table)
         with world.locks.holding(*((d.table, d.version) for d in versions), by="a comparison of pointers", wait_s=0):
             versions = world.ledger.versions(table)
-            if not self._astray(versions, self._standing(versions)):
+            if self._is_being_deleted(table) or not self._astray(versions, self._standing(versions)):
                 return
             serving = next((d for d in versions if d.active), None)
             if serving is None:
@@ -71,6 +72,11 @@ class ComparedPointers:
             if serving is not None:
                 led = f"its pointer did not lead to {physical_name(table, serving.version)}: it was put right"
             world.event("state", led, about=(table, serving.version if serving is not None else versions[-1].version))
+
+    def _is_being_deleted(self, table: TableName) -> bool:
+        """Return whether an open run deletes a table: it drops all pointers before the first table is gone."""
+        steps = (step for run in self._world.ledger.open_runs() for step in run.steps)
+        return any((step.do, step.table) == (StepKind.UNPOINT, table) for step in steps)
 
     def _standing(self, versions: Iterable[Deployment]) -> frozenset[Pointer]:
         """Return the pointers that the catalog has, of those that versions may have."""

@@ -9,11 +9,13 @@ from ledger_rows import deployment_row
 
 from core.model.errors import EngineRefused, Refused
 from core.model.names import TableName
+from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent import compared_pointers
+from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.compared_pointers import ComparedPointers
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from pipelines.agent.runs import ending_steps, pointer_steps, run_lane, step_executor
 from tests.pipelines.agent.runs import test_run_lane as lane
 from tests.pipelines.agent.runs.test_pointer_moves import AFTER, BEFORE, begun, serving
 
@@ -61,6 +63,23 @@ def test_a_first_pointer_that_comes_after_its_run_was_cancelled_is_dropped_and_a
     ComparedPointers(world).round()
     assert pool.views == BEFORE | {"e": "theirs"}
     assert said(world) == ["its pointer was there, and nothing serves: it was dropped"]
+
+
+def test_a_pointer_that_a_delete_has_dropped_stays_dropped_while_its_run_goes_on(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    looks, set_aside = list[dict[str, str]](), ending_steps.set_aside
+
+    def look(world: AgentContext, deployment: Any) -> None:
+        in_threads(1, lambda rounds: rounds.round(), [ComparedPointers(world)])
+        looks.append(dict(pool.views))
+        set_aside(world, deployment)
+
+    monkeypatch.setattr(ending_steps, "set_aside", look)
+    everything = lane.plan(world, small_project.texts(), PlanRequest(verb="delete", everything=True))
+    assert lane.drive(world, lane.submit(world, everything)) == "done"
+    assert looks == [{}, {}, {}] and said(world) == []
 
 
 def test_a_pointer_whose_table_is_held_waits_and_in_doubt_none_is_moved(world: AgentContext, pool: Any) -> None:
