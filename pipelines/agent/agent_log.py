@@ -17,8 +17,8 @@ class AgentLog(RotatingFileHandler):
 
     def doRollover(self) -> None:  # The name is logging's.
         """Begin a new file; standard output and errors, where whoever started the agent has put them here, follow."""
-        before = os.stat(self.baseFilename)
+        before = os.fstat(self.stream.fileno())
         super().doRollover()
         for descriptor in (1, 2):
-            if self.stream is not None and os.path.samestat(os.fstat(descriptor), before):
+            if os.path.samestat(os.fstat(descriptor), before):
                 os.dup2(self.stream.fileno(), descriptor)

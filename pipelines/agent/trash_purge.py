@@ -31,13 +31,12 @@ def purge_trash(world: AgentContext) -> None:
     then, it takes in a later round, which finds them gone.
     """
     world.identity.refuse_other_world()
-    now, waiting = checked_now(world), _in_trash(world)
-    trash = os.path.realpath(f"{world.layout.data}/trash")
+    now, waiting, trash = checked_now(world), _in_trash(world), _trash_folder(world)
     for deployment in waiting:
         folder = os.path.realpath(deployment.trash)
         if deployment.drop_after is None or deployment.drop_after > now:
             continue
-        if not folder.startswith(trash + os.sep):
+        if not folder.startswith(f"{trash}/"):
             log.error("%s is outside the trash folder and is left alone", folder)
             continue
         shared = any(other.trash == deployment.trash for other in waiting if other is not deployment)
@@ -55,13 +54,18 @@ def purge_trash(world: AgentContext) -> None:
                 waiting = [other for other in waiting if other is not deployment]
                 world.ledger.purged(deployment.table, deployment.version, world.clock())
                 log.info("purged %s v%s", deployment.table, deployment.version)
-    _purge_former(world, trash)
+    _purge_former(world)
 
 
-def _purge_former(world: AgentContext, trash: str) -> None:
+def _trash_folder(world: AgentContext) -> Path:
+    """Return the trash folder itself, where that is a link to another disk."""
+    return Path(os.path.realpath(f"{world.layout.data}/trash"))
+
+
+def _purge_former(world: AgentContext) -> None:
     """Delete the checkpoints from before a seam whose time is over; their version may serve meanwhile."""
     now = unmoved_now(world)
-    for found in Path(trash).glob(f"*/{BEFORE_SEAM}/*"):
+    for found in _trash_folder(world).glob(f"*/{BEFORE_SEAM}/*"):
         at = whole_number(found.name)
         if not found.is_symlink() and at is not None and at <= now:
             _remove(world, sorted(found.glob("*")))
@@ -138,11 +142,11 @@ def _removed(world: AgentContext, deployment: Deployment, folder: Path, *, share
 
 
 def _remove(world: AgentContext, folders: Iterable[Path]) -> list[str]:
-    """Delete those folders that are ours, and each one above that is empty by that; returns what is left of ours.
+    """Delete folders of the trash that are ours, and each one above them that is empty then; returns what is left.
 
-    What is not ours stays, and so does the folder that it lies in.
+    What is not ours stays, and so do the folder that it lies in and the trash folder itself.
     """
-    left = []
+    left, trash = [], _trash_folder(world)
     for folder in folders:
         if not world.files.remove(str(folder)):
             log.warning("%s is not of this ledger and is left alone", folder)
@@ -150,7 +154,7 @@ def _remove(world: AgentContext, folders: Iterable[Path]) -> list[str]:
             left.append(str(folder))
         else:
             log.info("removed %s", folder)
-        for above in takewhile(lambda path: path.name != "trash", folder.parents):
+        for above in takewhile(trash.__ne__, folder.parents):
             with suppress(OSError):
                 above.rmdir()
     return left

@@ -1,10 +1,11 @@
 """The agent's log does not grow without an end, whoever writes into it."""
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
-from pipelines.agent.agent_log import KEPT
+from pipelines.agent.agent_log import KEPT, AgentLog
 
 WRITES = """
 import logging, os, sys
@@ -26,3 +27,15 @@ def test_a_log_is_a_few_files_and_what_is_printed_goes_into_the_newest(tmp_path:
     ]
     assert all(path.stat().st_size < 1100 for path in tmp_path.iterdir())
     assert "line 199" in log.read_text() and log.read_text().endswith("printed\n")
+
+
+def test_a_log_that_somebody_has_deleted_is_begun_anew(tmp_path: Path) -> None:
+    log = AgentLog(str(tmp_path / "agent.log"), most_bytes=1000)
+    try:
+        for n in range(50):
+            log.emit(logging.LogRecord("agent", logging.INFO, "", 0, f"line {n} {'x' * 50}", (), None))
+            if n == 20:
+                Path(log.baseFilename).unlink()
+    finally:
+        log.close()
+    assert "line 49" in Path(log.baseFilename).read_text()

@@ -70,6 +70,18 @@ def clock_events(world: AgentContext) -> list[str]:
     return [event.summary for event in world.ledger.events() if event.kind == "clock"]
 
 
+def test_a_trash_folder_that_is_a_link_stays_with_what_it_lies_in(
+    world: AgentContext, clocks: Clocks, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "disk" / "bin"
+    elsewhere.mkdir(parents=True)
+    Path(world.layout.data).mkdir()
+    Path(world.layout.data, "trash").symlink_to(elsewhere)
+    set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
+    clocks.wait(2 * DAY_S)
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_files_go_after_their_deadline_and_not_before(world: AgentContext, clocks: Clocks) -> None:
     kept = set_aside(world, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
     clocks.wait(7 * DAY_S - 1)
