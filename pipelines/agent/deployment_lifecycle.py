@@ -64,7 +64,6 @@ def refuse_unready(world: AgentContext, deployment: Deployment, *, stops: int) -
 def _start(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery:
     key = (deployment.table, deployment.version)
     with world.locks.holding(key, by="a start"):
-        world.identity.refuse_doubt()
         deployment = _as_held(world, key)
         refuse_start(world, deployment, stops=stops)
         # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.

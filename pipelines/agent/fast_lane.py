@@ -139,7 +139,7 @@ class FastLane:
                 world.ledger.end_stop(found.table, word)
             world.locks.started((name, found.table) if whole else (name,), word.serial)
         if runs:
-            self._say(deployment, f"was running already: start by {word.actor}")
+            self._say_unchanged(deployment, f"was running already: start by {word.actor}")
             return Came.RAN
         self._tell(deployment, State.STARTING, f"{done} by {word.actor}")
         return done
@@ -147,15 +147,15 @@ class FastLane:
     def _begin(self, deployment: Deployment, word: Word, *, done: Came) -> None:
         world, key = self._world, (deployment.table, deployment.version)
         self._fail_without_parents(deployment)
+        stops_first = done is Came.RESTARTED and deployment.state not in AT_REST
         if done is Came.RESTARTED:
             refuse_start(world, deployment, stops=word.serial)
             # The disk that it writes on may be full.
             keep_record(world, *key)
-            if deployment.state not in AT_REST:
+            if stops_first:
                 world.ledger.update_deployment(*key, state=State.STOPPING)
             stop(world, deployment)
-        after_stop = done is Came.RESTARTED and deployment.state not in AT_REST
-        start(world, deployment, stops=word.serial, after_stop=after_stop)
+        start(world, deployment, stops=word.serial, after_stop=stops_first)
 
     def _runs(self, deployment: Deployment) -> bool:
         """Return whether a statement runs, or is starting, and nobody has asked for its stop."""
@@ -194,7 +194,7 @@ class FastLane:
         except (LedgerUnavailable, PoolUnreachable):
             return self._remembered
 
-    def _intend(self, names: tuple[str, ...], word: Word) -> "Recorded":
+    def _intend(self, names: tuple[str, ...], word: Word) -> Recorded:
         """Write down that tables, or versions, are wanted stopped, where it can be written."""
         try:
             call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, names, word)
@@ -210,10 +210,13 @@ class FastLane:
 
     def _tell(self, deployment: Deployment, state: State, how: str) -> None:
         """Record among the events what an operator did."""
-        self._say(deployment, f"{state_change(deployment.state, state)}, {how}")
+        about = (deployment.table, deployment.version)
+        self._world.event("state", f"{state_change(deployment.state, state)}, {how}", about=about)
 
-    def _say(self, deployment: Deployment, words: str) -> None:
-        self._world.event("state", words, about=(deployment.table, deployment.version))
+    def _say_unchanged(self, deployment: Deployment, words: str) -> None:
+        """Record what changed nothing in one event for each caller, which counts: anybody may repeat it."""
+        about = (deployment.table, deployment.version)
+        self._world.event("state", words, about=about, fingerprint=words)
 
     def _stop_one(self, word: Word, deployment: Deployment, arrived: float) -> ActOutcome:
         """Stop one version at once; where somebody holds it, stop it once more after them, within the deadline."""
@@ -268,7 +271,7 @@ class FastLane:
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
                 if outcome.came is Came.RESTED:
-                    self._say(deployment, f"was stopped already: stop by {by}")
+                    self._say_unchanged(deployment, f"was stopped already: stop by {by}")
                 # A version that somebody has started since is theirs.
                 gone = outcome.came is Came.STOPPED and mark_stopped(self._world, deployment)
                 if gone and deployment.state != State.STOPPED:

@@ -127,6 +127,7 @@ def test_of_commands_that_change_nothing_ten_are_stored_in_a_minute(
     commands, audits = world.ledger.commands(1000), world.ledger.audits(1000)
     assert len(commands) == len(audits) == STORED + 1
     assert (audits[0].subject, audits[0].outcome) == ("290 more within a minute", audits[1].outcome)
+    assert [event.count for event in world.ledger.events(limit=1000)] in ([], [300])
 
 
 def test_a_word_to_a_run_that_is_repeated_is_counted_and_another_word_is_stored(
