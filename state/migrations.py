@@ -304,6 +304,13 @@ INSERT INTO word SELECT "table" || '@v' || version, 'stop', stop_serial, 'an ope
 ALTER TABLE deployment DROP COLUMN stop_serial;
 """
 
+_RUN_WORDS = """
+CREATE TABLE run_word (
+  serial INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, act TEXT NOT NULL, step INTEGER NOT NULL,
+  actor TEXT NOT NULL, at REAL NOT NULL
+);
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -386,6 +393,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _PROCESS_UIDS,
     _WORDS,
     _MOVED_DEADLINES,
+    _RUN_WORDS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -146,6 +146,7 @@ class RetentionWrites(RegistryWrites):
             ids = connection.execute(_OLD_RUNS, _limits(now, RUNS_D)).fetchall()
             for table, column in (
                 ("step", "run_id"),
+                ("run_word", "run_id"),
                 ("check_result", "run_id"),
                 ("run_table", "run_id"),
                 ("run", "id"),

@@ -1,4 +1,6 @@
-"""Runs and their steps; while a run is open (`ended_at` is None) it holds a lease on each table that it touches."""
+"""Runs, their steps and the words that they are yet to hear; while a run is open (`ended_at` is None) it holds a lease
+on each table that it touches.
+"""
 
 import secrets
 import sqlite3
@@ -9,8 +11,10 @@ from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.step_durations import MeasuredStep, StepDurations, step_durations
 from core.run.model import skipped_note
+from core.run.state_machine import OperatorControl
 from state.row_mapping import Value, values_by_column
 from state.row_types import RunRow, StepRow
+from state.run_words import RunWordRow, keep_word, refuse_cancelled, refuse_unheard
 from state.transactions import LedgerReads, LedgerWrites, insert, upsert
 
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -59,6 +63,15 @@ class RunReads(LedgerReads):
         """List the runs that have not ended, oldest first."""
         return self._runs("WHERE ended_at IS NULL ORDER BY started_at, id", ())
 
+    def run_words(self, run_id: str) -> tuple[RunWordRow, ...]:
+        """List the words that a run has not carried out yet, in the order in which they were accepted."""
+        sql = "SELECT serial, act, step, actor, at FROM run_word WHERE run_id = ? ORDER BY serial"
+        return self._rows(RunWordRow, sql, (run_id,))
+
+    def runs_with_words(self) -> tuple[str, ...]:
+        """List the runs that have words to carry out, also those that have ended."""
+        return tuple(id for (id,) in self._values("SELECT DISTINCT run_id FROM run_word ORDER BY run_id"))
+
     def failed_runs(self) -> tuple[RunRow, ...]:
         """List the failed runs that nobody has acknowledged and no run goes on from, newest first."""
         return self._runs(
@@ -103,11 +116,19 @@ class RunWrites(RunReads, LedgerWrites):
             assert done.rowcount == 1, f"run {run_id} is not in the ledger"
 
     def advance_run(
-        self, run_id: str, *, was: str, state: str, ended_at: float | None, steps: Iterable[StepRow]
+        self,
+        run_id: str,
+        *,
+        was: str,
+        state: str,
+        ended_at: float | None,
+        steps: Iterable[StepRow],
+        heard: Iterable[int] = (),
     ) -> bool:
         """Write where a run and some of its steps stand, all or nothing; False, and nothing, where its state is not
         `was` any more: somebody else has ended it, or has had it retried.
 
+        Words with a serial in `heard` are carried out by this, and are gone with it.
         A run that opens again holds its tables again, Refused where one is taken.
         """
         with self._transaction() as connection:
@@ -122,21 +143,40 @@ class RunWrites(RunReads, LedgerWrites):
                 )
             for step in steps:
                 _put_step(connection, run_id, step)
+            for serial in heard:
+                connection.execute("DELETE FROM run_word WHERE serial = ?", (serial,))
             return True
+
+    def tell_run(self, run_id: str, word: OperatorControl, *, at: float) -> None:
+        """Keep an operator's word until its run has carried it out; the newest one is not kept twice.
+
+        Raises UsageError where the run has ended so that it means nothing, or is being cancelled.
+        """
+        with self._transaction() as connection:
+            ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
+            refuse_unheard(run_id, state, word.act)
+            keep_word(connection, run_id, word, at)
 
     def acknowledge_run(self, run_id: str, by: str) -> None:
         """Record who has seen that a run failed; the first who has stays."""
         with self._transaction() as connection:
             connection.execute("UPDATE run SET acknowledged_by = ? WHERE id = ? AND acknowledged_by = ''", (by, run_id))
 
-    def retry_run(self, run_id: str, *, serial: int, skipping: int = 0, at: float | None = None) -> None:
+    def retry_run(self, run_id: str, *, serial: int, skipping: int = 0, by: str = "", at: float = 0.0) -> None:
         """Journal a retry, or the skip of a step that has failed, before its run hears of it: an agent may die between.
 
         What failed or was blocked waits again; a run that had ended holds its tables again, Refused if one is taken.
-        A retry is a word of its own `serial`: stops from before it hold no longer for this run.
+        A retry is a word of its own `serial`: stops from before it hold no longer for this run. Words that a run has
+        not carried out before it ended are older than this one, and gone with it; raises UsageError where one of them
+        is a cancel.
         """
+        word = OperatorControl("skip" if skipping else "retry", skipping, by)
         with self._transaction() as connection:
+            refuse_cancelled(connection, run_id)
             _hold_again(connection, run_id)
+            had_failed = "EXISTS (SELECT 1 FROM run WHERE id = ?1 AND state = 'failed')"
+            connection.execute(f"DELETE FROM run_word WHERE run_id = ?1 AND {had_failed}", (run_id,))
+            keep_word(connection, run_id, word, at)
             connection.execute(
                 "UPDATE run SET state = 'running', ended_at = NULL, acknowledged_by = '' "
                 "WHERE id = ? AND state = 'failed'",

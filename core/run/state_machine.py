@@ -66,6 +66,18 @@ class OperatorControl:
     by: str = ""
 
 
+_OPEN = frozenset({RunState.RUNNING, RunState.PAUSED})
+
+HEARD_IN: dict[str, frozenset[RunState]] = {
+    "pause": _OPEN,
+    "resume": _OPEN,
+    "swap": _OPEN,
+    "skip": _OPEN | {RunState.FAILED},
+    "retry": _OPEN | {RunState.FAILED},
+    "cancel": _OPEN | {RunState.FAILED},
+}
+"""By act the states of a run in which a word means something; in any other it is refused."""
+
 RunEvidence = StepDone | StepKept | GateOpened | GatePolled | StepFailed | StepPutOff | OperatorControl
 
 

@@ -35,6 +35,7 @@ from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_cont
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.agent.table_identities import refuse_gone
 from state.row_types import RunRow, StagedRow
+from state.run_words import refuse_unheard
 
 PEEK_ROWS = 1000
 """Rows of a peek at most."""
@@ -192,8 +193,7 @@ class CommandHandler:
             raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry, skip, swap or ack")
         if act == "ack":
             return self._acknowledge(caller, row)
-        if row.state in ("done", "cancelled"):
-            raise Refused(f"run {row.id} is {row.state}", remedy="make a new plan")
+        refuse_unheard(row.id, row.state, act)
         refuse_continued(row)
         step = _whole(args, "step", 0)
         if act == "skip" and (why := why_not_skipped(self._world, row, step)):
@@ -211,8 +211,10 @@ class CommandHandler:
             )
         if act == "retry" or (act == "skip" and row.state == "failed"):
             # At once, so that whoever follows the run does not read its old end.
-            journal_retry(self._world, row, skipping=step if act == "skip" else 0)
-        self._runs.tell(row.id, OperatorControl(act, step, caller.name))
+            journal_retry(self._world, row, skipping=step if act == "skip" else 0, by=caller.name)
+            self._runs.wake(row.id)
+        else:
+            self._runs.tell(row.id, OperatorControl(act, step, caller.name))
         return {"run": row.id, "act": act}
 
     def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:

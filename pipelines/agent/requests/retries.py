@@ -15,12 +15,12 @@ from pipelines.agent.runs.run_lane import run_of
 from state.row_types import RunRow
 
 
-def journal_retry(world: AgentContext, row: RunRow, *, skipping: int = 0) -> None:
+def journal_retry(world: AgentContext, row: RunRow, *, skipping: int = 0, by: str) -> None:
     """Write down a retry, or the skip of a step that has failed; raises Refused where a table is taken or overtaken."""
     refuse_overtaken(world, row)
     if not skipping:
         stop_failed(world, row)
-    world.ledger.retry_run(row.id, serial=world.locks.start(), skipping=skipping, at=world.clock())
+    world.ledger.retry_run(row.id, serial=world.locks.start(), skipping=skipping, by=by, at=world.clock())
 
 
 def why_not_skipped(world: AgentContext, row: RunRow, n: int) -> str | None:

@@ -2,9 +2,8 @@
 
 import json
 import logging
-import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar, assert_never
@@ -42,6 +41,7 @@ from pipelines.agent.runs.cancelled_effects import undo_cancelled
 from pipelines.agent.runs.step_executor import StepExecutor
 from pipelines.agent.runs.unreadable_run import end_unreadable
 from state.row_types import RunRow, StepRow
+from state.run_words import RunWordRow, control_of
 
 log = logging.getLogger(__name__)
 
@@ -57,79 +57,91 @@ POOL_WAIT_S = 900.0
 
 
 class RunLane:
-    """Drives every open run; an operator's word reaches a run through its queue and never waits for a step's gate."""
+    """Drives every open run; an operator's word reaches a run through the ledger and never waits for a step's gate."""
 
     def __init__(self, world: AgentContext) -> None:
         self._world = world
-        self._words: dict[str, queue.Queue[OperatorControl]] = {}
+        self._woken: dict[str, threading.Event] = {}
+        """By run that is being driven; set where the ledger has a word that it may not have read."""
+        self._broken: set[str] = set()
+        """Runs that have met a bug of ours: their words wait for the next agent."""
         self._lock = threading.Lock()
 
     def resume_open(self) -> None:
-        """Resume the runs that an earlier agent left open."""
+        """Resume the runs that an earlier agent left open, or with words that it had accepted."""
         for row in self._world.ledger.open_runs():
             self.drive(row.id)
+        for run_id in self._world.ledger.runs_with_words():
+            if run_id not in self._broken:
+                self.drive(run_id)
 
     def drive(self, run_id: str) -> None:
         """Start executing a run, unless it is already being executed."""
         with self._lock:
-            if run_id not in self._words:
-                self._begin(run_id, queue.Queue())
+            if run_id not in self._woken:
+                self._begin(run_id, threading.Event())
 
-    def tell(self, run_id: str, control: OperatorControl) -> None:
-        """Pass an operator's word to a run; a run that had ended failed is taken up again with it."""
+    def tell(self, run_id: str, word: OperatorControl) -> None:
+        """Record an operator's word, and have its run hear it; a word counts for nothing where `tell_run` raises."""
+        self._world.ledger.tell_run(run_id, word, at=self._world.clock())
+        self.wake(run_id)
+
+    def wake(self, run_id: str) -> None:
+        """Have a run hear the words that the ledger has; a run that had ended failed is taken up again."""
         with self._lock:
-            words = self._words.get(run_id) or queue.Queue()
-            words.put(control)
-            if run_id not in self._words:
-                self._begin(run_id, words)
+            woken = self._woken.get(run_id) or threading.Event()
+            woken.set()
+            if run_id not in self._woken:
+                self._begin(run_id, woken)
 
-    def _begin(self, run_id: str, words: "queue.Queue[OperatorControl]") -> None:
-        self._words[run_id] = words
-        threading.Thread(target=self._drive, args=(run_id, words), name=f"run {run_id}", daemon=True).start()
+    def _begin(self, run_id: str, woken: threading.Event) -> None:
+        self._woken[run_id] = woken
+        threading.Thread(target=self._drive, args=(run_id, woken), name=f"run {run_id}", daemon=True).start()
 
-    def _drive(self, run_id: str, words: "queue.Queue[OperatorControl]") -> None:
+    def _drive(self, run_id: str, woken: threading.Event) -> None:
         try:
             while not self._world.stopping.is_set():
                 try:
-                    self._drive_or_end(run_id, words)
+                    self._drive_or_end(run_id, woken)
                     break
                 except TryAgain as error:
                     log.warning("run %s waits: %s", run_id, error.summary)
                     self._world.stopping.wait(POLL_S)
         except Exception:
             log.exception("run %s ended early", run_id)
-            # A word that meets a bug of ours would take the run up for ever.
-            take(words, len(waiting(words)))
+            # A word that meets it would take the run up for ever.
+            self._broken.add(run_id)
+            woken.clear()
         finally:
             with self._lock:
-                del self._words[run_id]
-                if not words.empty() and not self._world.stopping.is_set():
+                del self._woken[run_id]
+                if woken.is_set() and not self._world.stopping.is_set():
                     # A word that came while the run was ending takes it up once more.
-                    self._begin(run_id, words)
+                    self._begin(run_id, woken)
 
-    def _drive_or_end(self, run_id: str, words: "queue.Queue[OperatorControl]") -> None:
+    def _drive_or_end(self, run_id: str, woken: threading.Event) -> None:
         """Drive a run; one that this version cannot execute is ended: a thread each second would end it never."""
         row = self._world.ledger.run(run_id)
         assert row is not None, f"run {run_id} is not in the ledger"
         try:
-            RunDriver(self._world, row, words).drive()
+            RunDriver(self._world, row, woken).drive()
         except LedgerUnavailable:
             raise
         except Exception as error:
             why = error.summary if isinstance(error, HeadgateError) else f"unexpectedly ({type(error).__name__})"
             log.error("run %s cannot be executed", run_id, exc_info=error)
-            heard = waiting(words)
-            end_unreadable(self._world, row, f"the agent cannot execute this run: {why}", heard)
-            take(words, len(heard))
+            woken.clear()
+            words = self._world.ledger.run_words(run_id)
+            end_unreadable(self._world, row, f"the agent cannot execute this run: {why}", words)
 
 
 class RunDriver:
     """One run's loop: evidence in, intents out, each written before and after."""
 
-    def __init__(self, world: AgentContext, row: RunRow, words: "queue.Queue[OperatorControl]") -> None:
+    def __init__(self, world: AgentContext, row: RunRow, woken: threading.Event) -> None:
         """Take up a run; raises UsageError where its plan is missing or not readable by this version."""
         self._world = world
-        self._words = words
+        self._woken = woken
         self._row = row
         found = self._world.ledger.plan(row.plan_hash)
         if found is None:
@@ -137,8 +149,6 @@ class RunDriver:
         self._plan: Plan = plan_from_json(json.loads(found.body))
         self._executor = StepExecutor(world, self._plan, row.id)
         self._run = run_of(row, self._plan)
-        self._early: tuple[OperatorControl, ...] = ()
-        """Words that wait for a step to be begun again."""
         self._has_ended = False
         """Whether this driver has ended the run, and nobody was told yet."""
 
@@ -152,8 +162,11 @@ class RunDriver:
         self._put(recover_run(self._with_recorded_swaps()))
         evidence: list[RunEvidence] = []
         while not self._world.stopping.is_set() and self._goes_on():
-            heard = waiting(self._words)
-            words = self._ready(heard)
+            self._woken.clear()
+            waiting = self._retrying(self._waiting)
+            # The others are kept until they can be carried out.
+            heard = tuple(word for word in waiting if not is_early(self._run, control_of(word)))
+            words = tuple(map(control_of, heard))
             if any(word.act == "retry" for word in words):
                 self._retrying(partial(stop_failed, self._world, self._row))
             run, intents = advance_run(self._run, [*evidence, *words])
@@ -164,10 +177,8 @@ class RunDriver:
                     if isinstance(intent, AbortVersions):
                         self._retrying(partial(give_up, self._world, intent.versions))
                 self._retrying(partial(undo_cancelled, self._world, run))
-            if not self._put(run):
+            if not self._put(run, heard):
                 continue
-            take(self._words, len(heard))
-            self._early = tuple(word for word in (*self._early, *heard) if word not in words)
             self._executor.end_waits({p.step.n for p in run.steps if p.state is StepState.GATE})
             evidence = []
             for intent in intents:
@@ -180,10 +191,10 @@ class RunDriver:
                         abort(self._world, self._run.id, versions)
                     case _:
                         assert_never(intent)
-            if self._run.state in _ENDED and self._words.empty():
+            if self._run.state in _ENDED and heard == waiting and not self._woken.is_set():
                 self._close()
                 return
-            if not any(isinstance(intent, PerformStep) for intent in intents):
+            if self._run.state not in _ENDED and not any(isinstance(intent, PerformStep) for intent in intents):
                 self._wait()
 
     def _goes_on(self) -> bool:
@@ -195,6 +206,9 @@ class RunDriver:
         if row.state != self._row.state:
             if row.ended_at is not None:
                 log.warning("run %s was ended meanwhile: it is %s", row.id, row.state)
+                if self._retrying(self._waiting):
+                    # They are of the run as it has ended, which is taken up for them.
+                    self._woken.set()
                 return False
             # A retry that was journalled before its word is heard: nothing that this driver began is under way.
             self._run, self._has_ended = run_of(row, self._plan), False
@@ -215,9 +229,9 @@ class RunDriver:
                 run = run.put(progress.become(StepState.DONE, found.note))
         return run
 
-    def _ready(self, heard: Sequence[OperatorControl]) -> tuple[OperatorControl, ...]:
-        """Return the words that can be carried out now, in order; the others are kept until they can."""
-        return tuple(word for word in (*self._early, *heard) if not is_early(self._run, word))
+    def _waiting(self) -> tuple[RunWordRow, ...]:
+        """Return the words that were accepted and not carried out yet, in order."""
+        return self._world.ledger.run_words(self._row.id)
 
     def _tell_refused(self, run: Run, words: Iterable[OperatorControl]) -> None:
         """Record of each skip that has come too late why nothing was skipped: its asker was told that it was sent."""
@@ -229,9 +243,7 @@ class RunDriver:
 
     def _wait(self) -> None:
         """Wait for the next look at the gates, or for an operator's word, whichever is first."""
-        with self._words.not_empty:
-            if not self._words.queue:
-                self._words.not_empty.wait(POLL_S)
+        self._woken.wait(POLL_S)
 
     def _perform(self, step: Step) -> RunEvidence:
         """Perform a step; while the pool cannot be reached, wait and try again, within a bound.
@@ -243,10 +255,10 @@ class RunDriver:
         while True:
             if self._world.stopping.is_set():
                 return StepPutOff(step.n, said)
-            if any(word.act in ("pause", "cancel") for word in waiting(self._words)):
-                self._retrying(partial(self._executor.leave, step))
-                return StepPutOff(step.n, f"not done yet: {said}" if said else "")
             try:
+                if any(word.act in ("pause", "cancel") for word in self._waiting()):
+                    self._retrying(partial(self._executor.leave, step))
+                    return StepPutOff(step.n, f"not done yet: {said}" if said else "")
                 self._world.faults.pass_by(f"effect {step.n} {step.do}")
                 evidence = self._executor.perform(step)
                 self._world.faults.pass_by(f"evidence {step.n} {step.do}")
@@ -275,8 +287,9 @@ class RunDriver:
         except Exception as error:
             return _unforeseen(step, error)
 
-    def _put(self, run: Run) -> bool:
-        """Write every step that changed, before anything is done about it; waits while the ledger cannot take it.
+    def _put(self, run: Run, heard: Iterable[RunWordRow] = ()) -> bool:
+        """Write every step that changed, before anything is done about it, and that the words that have changed it were
+        carried out; waits while the ledger cannot take it.
 
         Returns False, and has written nothing, where somebody else has ended the run or had it retried.
         """
@@ -292,10 +305,11 @@ class RunDriver:
         for label in moved:
             self._world.faults.pass_by(f"before {label}")
         written = True
-        if rows or run.state.value != self._row.state:
+        serials = tuple(word.serial for word in heard)
+        if rows or serials or run.state.value != self._row.state:
             written = self._retrying(
                 lambda: self._world.ledger.advance_run(
-                    run.id, was=self._row.state, state=run.state.value, ended_at=ended_at, steps=rows
+                    run.id, was=self._row.state, state=run.state.value, ended_at=ended_at, steps=rows, heard=serials
                 )
             )
         if not written:
@@ -337,7 +351,6 @@ class RunDriver:
 
     def _close(self) -> None:
         """Tell the end of a run, once for each time that it ends: a word that changes nothing ends it no more."""
-        self._tell_refused(self._run, self._early)
         if not self._has_ended:
             return
         failed = [p for p in self._run.steps if p.state is StepState.FAILED]
@@ -358,18 +371,6 @@ class RunDriver:
         replaced = {(node.table, node.from_version) for node in replaced_nodes(self._plan)} if swapped else set()
         rests = stopped_serving_words(stopped_serving(every, {p.step.table for p in steps}))
         return "; ".join(words for words in (rests, left_running_words(left_running(every, replaced))) if words)
-
-
-def waiting(words: "queue.Queue[OperatorControl]") -> tuple[OperatorControl, ...]:
-    """Return the words of operators that wait for a run, in order; they stay until they are carried out."""
-    with words.mutex:
-        return tuple(words.queue)
-
-
-def take(words: "queue.Queue[OperatorControl]", count: int) -> None:
-    """Take the first words away, which were carried out."""
-    for _ in range(count):
-        words.get()
 
 
 def run_of(row: RunRow, plan: Plan) -> Run:

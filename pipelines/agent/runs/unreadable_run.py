@@ -12,10 +12,11 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.aborted_versions import abort
 from pipelines.agent.runs.cancelled_effects import undo_cancelled
 from state.row_types import RunRow, StepRow
+from state.run_words import RunWordRow
 
 
-def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Iterable[OperatorControl]) -> None:
-    """End a run failed, or cancelled where an operator has said so; its tables are free either way.
+def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Iterable[RunWordRow]) -> None:
+    """End a run failed, or cancelled where one of the words says so; its tables are free either way.
 
     A run that ended failed can be retried by a version that reads it, and cancelled by any. Its versions are held, so
     that no step of it is under way, and none begins once it has ended; raises Busy where one goes on for too long.
@@ -25,9 +26,12 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Iterable[O
         row = world.ledger.run(row.id) or row
         cancelled = next((word for word in words if word.act == "cancel"), None)
         if cancelled is not None:
-            _cancel(world, row, cancelled)
+            steps, state, why = _cancelled(world, row, cancelled.actor), RunState.CANCELLED, ""
         elif row.ended_at is None:
-            _fail(world, row, why)
+            steps, state = _failed(world, row, why), RunState.FAILED
+        else:
+            steps, state = row.steps, RunState(row.state)
+        _close(world, replace(row, state=state.value, steps=steps), row, why=why, heard=[word.serial for word in words])
 
 
 def _with_recorded_swap(world: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
@@ -41,17 +45,19 @@ def _with_recorded_swap(world: AgentContext, row: RunRow) -> tuple[StepRow, ...]
     return tuple(steps)
 
 
-def _cancel(world: AgentContext, row: RunRow, word: OperatorControl) -> None:
+def _cancelled(world: AgentContext, row: RunRow, by: str) -> tuple[StepRow, ...]:
     """Stop what it has started beside what serves, and undo what it has begun, as far as the rows of its steps tell."""
     rows = _with_recorded_swap(world, row)
     steps = tuple(StepProgress(_step(row, step), StepState(step.state), step.tries) for step in rows)
-    run, intents = advance_run(recover_run(Run(row.id, RunState(row.state), steps)), (word,))
+    run, intents = advance_run(
+        recover_run(Run(row.id, RunState(row.state), steps)), (OperatorControl("cancel", by=by),)
+    )
     for intent in intents:
         if isinstance(intent, AbortVersions):
             abort(world, row.id, intent.versions)
     undo_cancelled(world, run)
-    after = [replace(s, state=p.state.value, note=p.note or s.note) for s, p in zip(rows, run.steps, strict=True)]
-    _close(world, row, RunState.CANCELLED, "", after)
+    after = zip(rows, run.steps, strict=True)
+    return tuple(replace(s, state=p.state.value, note=p.note or s.note) for s, p in after)
 
 
 def _step(row: RunRow, step: StepRow) -> Step:
@@ -61,21 +67,22 @@ def _step(row: RunRow, step: StepRow) -> Step:
     return Step(step.n, StepKind(step.do), TableName(step.table), step.version, after=(), why="", tables=tables)
 
 
-def _fail(world: AgentContext, row: RunRow, why: str) -> None:
+def _failed(world: AgentContext, row: RunRow, why: str) -> tuple[StepRow, ...]:
     """Show the error at the first step that is not finished."""
     steps = _with_recorded_swap(world, row)
     open_step = next((step for step in steps if step.state not in FINISHED), None)
-    after = [
+    return tuple(
         replace(step, state=StepState.FAILED.value, note=why, ended_at=world.clock()) if step is open_step else step
         for step in steps
-    ]
-    _close(world, row, RunState.FAILED, why, after)
-
-
-def _close(world: AgentContext, row: RunRow, state: RunState, why: str, steps: Iterable[StepRow]) -> None:
-    ended = world.ledger.advance_run(
-        row.id, was=row.state, state=state.value, ended_at=world.clock(), steps=[s for s in steps if s not in row.steps]
     )
-    if ended:
-        world.event("run", f"run {row.id} {state}", detail=why)
-        world.audit(row.actor, "run", row.id, plan_hash=row.plan_hash, outcome=state.value)
+
+
+def _close(world: AgentContext, run: RunRow, before: RunRow, *, why: str, heard: Iterable[int]) -> None:
+    changed = [step for step in run.steps if step not in before.steps]
+    ended_at = before.ended_at if run.state == before.state else world.clock()
+    ended = world.ledger.advance_run(
+        run.id, was=before.state, state=run.state, ended_at=ended_at, steps=changed, heard=heard
+    )
+    if ended and run.state != before.state:
+        world.event("run", f"run {run.id} {run.state}", detail=why)
+        world.audit(run.actor, "run", run.id, plan_hash=run.plan_hash, outcome=run.state)

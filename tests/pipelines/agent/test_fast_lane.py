@@ -43,6 +43,9 @@ class ToldRuns:
     def tell(self, run_id: str, control: Any) -> None:
         self.told.append(control.act)
 
+    def wake(self, run_id: str) -> None:
+        return
+
 
 def commands_of(world: AgentContext, acts: FastLane, ended: list[bool]) -> CommandHandler:
     figures = TableStatisticsCollector(world, PoolUtilization())

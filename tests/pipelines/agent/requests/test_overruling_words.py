@@ -14,6 +14,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from state.row_types import StepRow
+from state.run_words import control_of
 
 FREEZE = ("1970-01-12 - 1970-01-13",)
 """A window around NOW."""
@@ -23,7 +24,9 @@ RUN = "7f3a-1"
 @pytest.fixture
 def told(desk: Desk) -> list[OperatorControl]:
     found: list[OperatorControl] = []
-    desk.runs.tell = lambda run, word: found.append(word)  # type: ignore[attr-defined]  # Of a run lane.
+    runs: Any = desk.runs
+    runs.tell = lambda run, word: found.append(word)
+    runs.wake = lambda run: found.extend(map(control_of, desk.world.ledger.run_words(run)))
     return found
 
 

@@ -9,7 +9,6 @@ from agent_world import fast_lane
 
 from core.model.errors import Refused
 from core.model.names import TableName as T
-from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
@@ -26,7 +25,7 @@ CALLER = Caller(1, os.getuid(), None)
 class DiesAfterItsAnswer:
     """A run lane that never hears a word."""
 
-    def tell(self, run_id: str, control: OperatorControl) -> None:
+    def wake(self, run_id: str) -> None:
         return
 
 

@@ -120,7 +120,7 @@ def test_a_delete_that_is_cancelled_after_a_kill_goes_back(
         monkeypatch.setattr(Ledger, "plan", lambda *_: None)
     lane = RunLane(world)
     lane.tell(run_id, CANCEL)
-    wait_until(lambda: state_of(world, run_id) == "cancelled" and not lane._words)
+    wait_until(lambda: state_of(world, run_id) == "cancelled" and not lane._woken)
     assert at_rest(world, pool) == before
 
 
@@ -262,5 +262,5 @@ def test_a_run_whose_plan_cannot_be_read_puts_back_what_its_swap_has_moved(world
     pool.tables.update({f"{table}__v2": "" for table in "abc"})
     pool.views.update(a="a__v2", b="b__v2")
     lane.tell(run_id, CANCEL)
-    wait_until(lambda: state_of(world, run_id) == "cancelled" and not lane._words)
+    wait_until(lambda: state_of(world, run_id) == "cancelled" and not lane._woken)
     assert pool.views == SERVING

@@ -57,7 +57,7 @@ def test_a_run_that_was_ended_while_it_waits_for_the_pool_does_not_swap_once_it_
     wait_until(lambda: not pool.reachable)
     end(world, run_id)
     pool.reachable = True
-    wait_until(lambda: not lane._words)
+    wait_until(lambda: not lane._woken)
     assert (state_of(world, run_id), pool.views) == ("failed", SERVING)
 
 
@@ -72,7 +72,7 @@ def test_a_run_that_was_ended_can_be_cancelled_by_the_word_that_came_meanwhile(w
     lane = RunLane(at(world, "before swap running", end_and_tell))
     lane.drive(run_id)
     wait_until(lambda: state_of(world, run_id) == "cancelled")
-    wait_until(lambda: not lane._words)
+    wait_until(lambda: not lane._woken)
     assert (sorted(pool.running), pool.views) == (["a@v1", "b@v1", "c@v1"], SERVING)
 
 

@@ -115,8 +115,11 @@ def test_a_run_that_waits_for_the_end_of_a_freeze_is_cancelled(
 ) -> None:
     before = dict(pool.views)
     run_id = lane.submit(deployed, lane.plan(deployed, UPPER, REBUILD))
-    cancel = OperatorControl("cancel")
-    frozen_for(deployed, run_id, "swap", 2, monkeypatch, lambda driver: driver._words.put(cancel))
+
+    def cancel(_: object) -> None:
+        deployed.ledger.tell_run(run_id, OperatorControl("cancel"), at=1.0)
+
+    frozen_for(deployed, run_id, "swap", 2, monkeypatch, cancel)
     assert lane.drive(deployed, run_id) == "cancelled"
     assert pool.views == before and sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 

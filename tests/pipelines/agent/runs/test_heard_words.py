@@ -1,6 +1,6 @@
 """An operator's word to a run: heard before each effect, in order, and its end is told once."""
 
-import queue
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -54,6 +54,11 @@ def at(world: AgentContext, where: str, act: Callable[[], object]) -> AgentConte
     return replace(world, faults=ActAt(where, act))  # type: ignore[arg-type]  # Acts instead of dying.
 
 
+def tell(world: AgentContext, run_id: str, act: str) -> None:
+    """Have a word accepted, and nobody told of it."""
+    world.ledger.tell_run(run_id, OperatorControl(act, by="bob"), at=1.0)
+
+
 def step_of(world: AgentContext, run_id: str, do: str) -> StepRow:
     row = world.ledger.run(run_id)
     assert row is not None
@@ -84,7 +89,7 @@ def test_a_pause_holds_while_a_swap_waits_for_the_pool(world: AgentContext, pool
     assert step_of(world, run_id, "swap").state == "waits"
     pool.reachable = True
     lane.tell(run_id, OperatorControl("pause"))
-    wait_until(lambda: all(not words.queue for words in lane._words.values()))
+    wait_until(lambda: not world.ledger.run_words(run_id))
     assert pool.views == SERVING
     lane.tell(run_id, OperatorControl("resume"))
     wait_until(lambda: state_of(world, run_id) == "done")
@@ -97,10 +102,9 @@ def test_a_word_that_comes_while_the_ledger_is_written_is_heard_before_the_effec
 ) -> None:
     deploy(world, pool, small_project.texts())
     run_id = submit(world, plan(world, UPPER, REBUILD))
-    words: queue.Queue[OperatorControl] = queue.Queue()
     row = world.ledger.run(run_id)
     assert row is not None
-    RunDriver(at(world, where, lambda: words.put(OperatorControl("cancel"))), row, words).drive()
+    RunDriver(at(world, where, lambda: tell(world, run_id, "cancel")), row, threading.Event()).drive()
     assert (state_of(world, run_id), pool.views) == ("cancelled", SERVING)
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
@@ -127,9 +131,9 @@ def test_words_that_come_while_a_run_looks_at_its_gates_keep_their_order(
 def test_a_word_that_changes_nothing_tells_no_end_again(word: str, world: AgentContext, pool: Any) -> None:
     pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
     run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    assert drive(at(world, "before start failed", lambda: tell(world, run_id, word)), run_id) == "failed"
     assert drive(world, run_id) == "failed"
-    assert drive(world, run_id, OperatorControl(word)) == "failed"
-    assert ends_told(world, run_id) == (1, 1)
+    assert ends_told(world, run_id) == (1, 1) and not world.ledger.run_words(run_id)
     assert drive(world, run_id, OperatorControl("retry")) == "failed"
     assert ends_told(world, run_id) == (2, 2)
 
@@ -138,9 +142,9 @@ def test_a_word_to_a_run_that_cannot_be_read_tells_its_end_once(world: AgentCont
     run_id, lane = unreadable(world, pool, "missing")
     before = ends_told(world, run_id)
     lane.resume_open()
-    wait_until(lambda: not lane._words)
-    lane.tell(run_id, OperatorControl("pause"))
-    wait_until(lambda: not lane._words)
+    wait_until(lambda: not lane._woken)
+    lane.wake(run_id)
+    wait_until(lambda: not lane._woken)
     assert ends_told(world, run_id) == (before[0] + 1, before[1] + 1)
 
 
@@ -148,12 +152,10 @@ def test_a_pause_during_the_last_step_does_not_fail_a_run_that_has_finished(worl
     deploy(world, pool, small_project.texts())
     made = plan(world, UPPER, PlanRequest(tables=(TableName("a"),), rebuild=True))
     run_id = submit(world, made)
-    words: queue.Queue[OperatorControl] = queue.Queue()
     row = world.ledger.run(run_id)
     assert row is not None
-    RunDriver(
-        at(world, f"evidence {row.steps[-1].do}", lambda: words.put(OperatorControl("pause"))), row, words
-    ).drive()
+    paused = at(world, f"evidence {row.steps[-1].do}", lambda: tell(world, run_id, "pause"))
+    RunDriver(paused, row, threading.Event()).drive()
     assert state_of(world, run_id) == "done"
 
 
@@ -171,7 +173,7 @@ def test_a_word_that_meets_a_bug_of_ours_takes_a_run_up_once(
     monkeypatch.setattr(run_lane, "end_unreadable", broken)
     lane = RunLane(world)
     lane.tell(run_id, OperatorControl("pause"))
-    wait_until(lambda: len(met) > 1 and not lane._words)
+    wait_until(lambda: len(met) > 1 and not lane._woken)
     assert len(met) == 2
 
 

@@ -212,7 +212,7 @@ def test_what_needed_an_approval_is_let_go_by_another_login(
 def test_a_word_that_comes_before_a_new_agent_has_taken_the_run_up_is_heard(world: AgentContext, pool: Any) -> None:
     _, run_id, driven = begun(world)
     world.stopping.set()
-    wait_until(lambda: not driven._words)
+    wait_until(lambda: not driven._woken)
     world.stopping.clear()
     check_word(world, CALLER, row_of(world, run_id), f"dev {run_id[:4]}")
     RunLane(world).tell(run_id, OperatorControl("swap", by="bob"))
@@ -223,17 +223,17 @@ def test_a_new_agent_holds_again_and_after_the_word_goes_on_without_another(worl
     _, run_id, driven = begun(world)
     starts = list(pool.starts)
     world.stopping.set()
-    wait_until(lambda: not driven._words)
+    wait_until(lambda: not driven._woken)
     world.stopping.clear()
     again = RunLane(world)
     again.resume_open()
-    wait_until(lambda: run_id in again._words)
+    wait_until(lambda: run_id in again._woken)
     assert hold_of(world, run_id) == "gate"
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and pool.starts == starts
     again.tell(run_id, OperatorControl("swap", by="bob"))
     wait_until(lambda: hold_of(world, run_id) == "done")
     world.stopping.set()
-    wait_until(lambda: not again._words)
+    wait_until(lambda: not again._woken)
     world.stopping.clear()
     RunLane(world).resume_open()
     assert ended(world, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}

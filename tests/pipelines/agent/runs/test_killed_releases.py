@@ -1,6 +1,6 @@
 """A held release over a scripted pool, and a rollback, killed at every point, and then met by somebody else."""
 
-import queue
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -37,14 +37,14 @@ WORD, CANCEL, RETRY = OperatorControl("swap", by="bob"), OperatorControl("cancel
 class Watched(lane.KillAt):
     """Fault points that keep their labels, and give a run the word once it is held."""
 
-    heard: "queue.Queue[OperatorControl]" = field(default_factory=queue.Queue)
+    held: Callable[[], object] = field(default=lambda: None)
     labels: list[str] = field(default_factory=list)
 
     def pass_by(self, label: str) -> None:
         self.labels.append(label)
         super().pass_by(label)
         if label.endswith("hold gate") and label.startswith("after"):
-            self.heard.put(WORD)
+            self.held()
 
 
 @dataclass
@@ -64,22 +64,25 @@ class Trial:
 
     def drive(self, *words: OperatorControl, at: int = 0) -> tuple[str, list[str]]:
         """Drive the run as a new agent does; returns its state, `killed` where it died, and what it passed."""
-        watched = Watched(at)
+        watched = Watched(at, held=lambda: self.tell(WORD))
         for word in words:
-            watched.heard.put(word)
+            self.tell(word)
         row = self.world.ledger.run(self.run_id)
         assert row is not None
         if any((step.do, step.state) == ("hold", "gate") for step in row.steps):
-            watched.heard.put(WORD)
+            self.tell(WORD)
         killable = replace(self.world, faults=watched)  # type: ignore[arg-type]  # Counts and kills.
         try:
-            RunDriver(killable, row, watched.heard).drive()
+            RunDriver(killable, row, threading.Event()).drive()
         except lane.Killed:
             return "killed", watched.labels
         lane.settle(self.world, self.pool)
         ended = self.world.ledger.run(self.run_id)
         assert ended is not None
         return ended.state, watched.labels
+
+    def tell(self, word: OperatorControl) -> None:
+        self.world.ledger.tell_run(self.run_id, word, at=1.0)
 
     def release(self) -> ReleaseState:
         row = self.world.ledger.run(self.run_id)

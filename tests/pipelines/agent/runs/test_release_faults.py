@@ -1,6 +1,7 @@
 """Releases in a bad world: a full disk, a silent pool, two operators, versions that fail, checks that are no query."""
 
 import errno
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import small_project
 from agent_world import stop_by_operator, wait_until
 
-from core.model.errors import TryAgain
+from core.model.errors import TryAgain, UsageError
 from core.model.names import TableName as T
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
@@ -146,9 +147,11 @@ def test_words_of_two_operators_at_once_leave_pointers_as_the_ledger_has_them(
 ) -> None:
     lane.deploy(world, pool, small_project.texts())
     _, run_id, driven = held(world)
-    with driven._lock:
-        for word in words.split():
-            driven._words[run_id].put(OperatorControl(word, by="bob"))
+    for word in words.split():
+        # Nothing is heard after a cancel.
+        with suppress(UsageError):
+            world.ledger.tell_run(run_id, OperatorControl(word, by="bob"), at=1.0)
+    driven.wake(run_id)
     assert ended(world, run_id) == ("cancelled" if "cancel" in words else "done")
     # What was replaced soaks.
     wait_until(lambda: len(pool.running) == (3 if "cancel" in words else 6))

@@ -1,7 +1,6 @@
 """Runs against a scripted pool: to the end, failed and retried, overtaken, and killed at every point."""
 
 import json
-import queue
 import sqlite3
 import threading
 from dataclasses import dataclass, replace
@@ -92,12 +91,11 @@ def submit(world: AgentContext, made: Plan, reads: tuple[TableName, ...] = ()) -
 
 
 def drive(world: AgentContext, run_id: str, *words: OperatorControl) -> str:
-    heard: queue.Queue[OperatorControl] = queue.Queue()
     for word in words:
-        heard.put(word)
+        world.ledger.tell_run(run_id, word, at=1.0)
     row = world.ledger.run(run_id)
     assert row is not None
-    RunDriver(world, row, heard).drive()
+    RunDriver(world, row, threading.Event()).drive()
     row = world.ledger.run(run_id)
     assert row is not None
     return row.state
@@ -365,7 +363,7 @@ def taken_up_after_a_kill(world: AgentContext, monkeypatch: pytest.MonkeyPatch) 
     before.drive(run_id)
     wait_until(lambda: start_of(world, run_id).state == "gate")
     world.stopping.set()
-    wait_until(lambda: not before._words)
+    wait_until(lambda: not before._woken)
     world.stopping.clear()
     return run_id, start_of(world, run_id).n
 
@@ -378,7 +376,7 @@ def test_a_skip_that_comes_before_a_new_agent_has_begun_the_start_again_is_carri
     lane.tell(run_id, OperatorControl("skip", n, "ana"))
     wait_until(lambda: start_of(world, run_id).state == "skipped")
     lane.tell(run_id, OperatorControl("cancel"))
-    wait_until(lambda: not lane._words)
+    wait_until(lambda: not lane._woken)
 
 
 def test_a_skip_that_comes_too_late_is_refused_in_words(

@@ -1,6 +1,5 @@
 """Validation of a release against a scripted pool: what blocks, what is waited for, and what is never compared."""
 
-import queue
 import threading
 from dataclasses import replace
 from itertools import count
@@ -153,10 +152,9 @@ def test_a_comparison_that_nobody_waits_for_any_more_ends_and_lets_the_next_one_
 ) -> None:
     run = submit(served, plan(served, UPPER, REBUILD_A))
     pool.slow_reads = True
-    words: queue.Queue[OperatorControl] = queue.Queue()
     row = served.ledger.run(run)
     assert row is not None
-    driven = threading.Thread(target=RunDriver(served, row, words).drive)
+    driven = threading.Thread(target=RunDriver(served, row, threading.Event()).drive)
     driven.start()
     wait_until(lambda: len(pool.compared) == 1 and step_of(served, run).note == "comparing")
     (thread,) = (one for one in threading.enumerate() if one.name == "validate a")
@@ -165,7 +163,7 @@ def test_a_comparison_that_nobody_waits_for_any_more_ends_and_lets_the_next_one_
     elif act == "agent":
         served.stopping.set()
     else:
-        words.put(OperatorControl(act, step_of(served, run).n))
+        served.ledger.tell_run(run, OperatorControl(act, step_of(served, run).n), at=1.0)
     thread.join(10)
     assert not thread.is_alive() and len(pool.ended_reads) == 1 and len(pool.compared) == 1, "ended on the server too"
     driven.join(10)
@@ -177,15 +175,14 @@ def test_a_comparison_that_nobody_waits_for_any_more_ends_and_lets_the_next_one_
 
 def test_a_comparison_that_is_ended_while_it_waits_for_another_never_begins(served: AgentContext, pool: Any) -> None:
     run = submit(served, plan(served, UPPER, REBUILD_A))
-    words: queue.Queue[OperatorControl] = queue.Queue()
     row = served.ledger.run(run)
     assert row is not None
-    driven = threading.Thread(target=RunDriver(served, row, words).drive)
+    driven = threading.Thread(target=RunDriver(served, row, threading.Event()).drive)
     with version_comparison._one_at_a_time:
         driven.start()
         wait_until(lambda: step_of(served, run).note == "comparing")
         (thread,) = (one for one in threading.enumerate() if one.name == "validate a")
-        words.put(OperatorControl("cancel"))
+        served.ledger.tell_run(run, OperatorControl("cancel"), at=1.0)
         thread.join(10)
         assert not thread.is_alive() and not pool.compared
     driven.join(10)
@@ -292,7 +289,7 @@ def test_a_version_whose_input_has_ended_is_not_waited_for_once_it_has_read_all_
     served.ledger.put_measurements([Measurement(T("b"), 1, measured_at, lag_files=lag)])
     row = served.ledger.run(run)
     assert row is not None
-    driven = threading.Thread(target=RunDriver(served, row, queue.Queue()).drive)
+    driven = threading.Thread(target=RunDriver(served, row, threading.Event()).drive)
     driven.start()
     if waits:
         wait_until(lambda: step_of(served, run).note.startswith("no position yet that both have read"))

@@ -1,0 +1,200 @@
+"""Words to a run that an agent has answered: the next agent hears them, in their order, and each of them once."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import fast_lane, wait_until
+
+from core.model.errors import EngineRefused, LedgerUnavailable, UsageError
+from core.run.state_machine import HEARD_IN, OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.measurements.pool_utilization import PoolUtilization
+from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from pipelines.agent.runs.run_lane import RunLane
+from state.ledger import Ledger
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, state_of
+from tests.pipelines.agent.runs.test_held_runs import HELD
+
+CALLER = Caller(1, os.getuid(), None)
+SWAPPED = {"a": "a__v2", "b": "b__v2", "c": "c__v2"}
+
+
+@pytest.fixture(autouse=True)
+def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (step_executor, pointer_steps):
+        monkeypatch.setattr(module, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+
+
+class DiesAfterItsAnswers(RunLane):
+    """A run lane whose agent is killed after its answers, and before a run hears of them."""
+
+    def wake(self, run_id: str) -> None:
+        return
+
+
+def asked(world: AgentContext, run_id: str, *acts: str, runs: type[RunLane] = DiesAfterItsAnswers) -> None:
+    """Give a run words at the agent's desk."""
+    figures = TableStatisticsCollector(world, PoolUtilization())
+    handler = CommandHandler(world, fast_lane(world), runs(world), figures, lambda pool: None)
+    for act in acts:
+        confirm = f"dev {run_id[:4]}" if act == "swap" else run_id[:4]
+        handler.handle(CALLER, {"op": "run", "args": {"id": run_id, "act": act}, "confirm": confirm})
+
+
+def resumed(world: AgentContext) -> None:
+    """Have the next agent take up what is open, until nothing is left to do."""
+    driven = RunLane(world)
+    driven.resume_open()
+    wait_until(lambda: not driven._woken)
+
+
+@pytest.fixture
+def release(world: AgentContext, pool: Any) -> str:
+    """A release that was applied, of which nothing is done yet."""
+    lane.deploy(world, pool, small_project.texts())
+    return lane.submit(world, lane.plan(world, UPPER, REBUILD))
+
+
+@pytest.fixture
+def failed(release: str, world: AgentContext, pool: Any) -> str:
+    """A release of which a start has failed, for a cause that has gone since."""
+    pool.refuse["c@v2"] = EngineRefused("no memory", error_class="OOM")
+    assert lane.drive(world, release) == "failed"
+    pool.refuse.clear()
+    return release
+
+
+def test_a_cancel_that_was_answered_is_carried_out_by_the_next_agent(
+    release: str, world: AgentContext, pool: Any
+) -> None:
+    asked(world, release, "cancel")
+    resumed(world)
+    assert (state_of(world, release), pool.views) == ("cancelled", SERVING)
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+def test_a_pause_that_was_answered_holds_in_the_next_agent(release: str, world: AgentContext, pool: Any) -> None:
+    asked(world, release, "pause")
+    driven, starts = RunLane(world), list(pool.starts)
+    driven.resume_open()
+    wait_until(lambda: state_of(world, release) == "paused")
+    wait_until(lambda: not world.ledger.run_words(release))
+    assert (pool.starts, pool.views) == (starts, SERVING)
+    driven.tell(release, OperatorControl("resume"))
+    wait_until(lambda: not driven._woken)
+    assert (state_of(world, release), pool.views) == ("done", SWAPPED)
+
+
+@pytest.mark.parametrize(("acts", "ends"), [(("pause", "resume"), "done"), (("resume", "pause"), "paused")])
+def test_words_that_were_answered_keep_their_order_over_a_kill(
+    acts: tuple[str, ...], ends: str, release: str, world: AgentContext, pool: Any
+) -> None:
+    asked(world, release, *acts)
+    driven = RunLane(world)
+    driven.resume_open()
+    wait_until(lambda: state_of(world, release) == ends)
+    wait_until(lambda: not world.ledger.run_words(release))
+    world.stopping.set()
+    wait_until(lambda: not driven._woken)
+
+
+def test_a_cancel_of_a_failed_run_that_was_answered_is_carried_out_by_the_next_agent(
+    failed: str, world: AgentContext, pool: Any
+) -> None:
+    asked(world, failed, "cancel")
+    resumed(world)
+    assert state_of(world, failed) == "cancelled"
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+def test_a_word_to_swap_that_was_answered_ends_the_hold_in_the_next_agent(world: AgentContext, pool: Any) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    run_id = lane.submit(world, lane.plan(world, UPPER, HELD))
+    before = RunLane(world)
+    before.drive(run_id)
+
+    def is_held() -> bool:
+        row = world.ledger.run(run_id)
+        return row is not None and any((step.do, step.state) == ("hold", "gate") for step in row.steps)
+
+    wait_until(is_held)
+    world.stopping.set()
+    wait_until(lambda: not before._woken)
+    world.stopping.clear()
+    asked(world, run_id, "swap")
+    resumed(world)
+    assert (state_of(world, run_id), pool.views) == ("done", SWAPPED)
+
+
+def test_a_word_is_carried_out_once(release: str, world: AgentContext, pool: Any) -> None:
+    asked(world, release, "pause")
+    row = world.ledger.run(release)
+    assert row is not None
+    (word,) = world.ledger.run_words(release)
+    heard = {"state": "paused", "ended_at": None, "steps": (), "heard": (word.serial,)}
+    assert world.ledger.advance_run(release, was="running", **heard)
+    assert not world.ledger.run_words(release)
+    world.ledger.tell_run(release, OperatorControl("resume"), at=1.0)
+    (later,) = world.ledger.run_words(release)
+    assert later.serial > word.serial, "no serial is given twice"
+    resumed(world)
+    assert state_of(world, release) == "done"
+
+
+def test_a_pause_from_before_a_run_failed_does_not_hold_its_retry(release: str, world: AgentContext, pool: Any) -> None:
+    asked(world, release, "pause")
+    row = world.ledger.run(release)
+    assert row is not None
+    assert world.ledger.advance_run(release, was="running", state="failed", ended_at=2.0, steps=())
+    asked(world, release, "retry")
+    resumed(world)
+    assert (state_of(world, release), pool.views) == ("done", SWAPPED)
+
+
+@pytest.mark.parametrize("act", ["retry", "resume", "pause"])
+def test_no_word_comes_after_a_cancel(act: str, release: str, world: AgentContext, pool: Any) -> None:
+    asked(world, release, "cancel")
+    with pytest.raises(UsageError, match=f"run {release} is being cancelled by "):
+        asked(world, release, act)
+    asked(world, release, "cancel")
+    assert [word.act for word in world.ledger.run_words(release)] == ["cancel"]
+    resumed(world)
+    assert state_of(world, release) == "cancelled"
+
+
+@pytest.mark.parametrize("act", ["cancel", "pause"])
+def test_a_word_that_the_ledger_does_not_take_is_not_answered_as_accepted(
+    act: str, release: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*_: Any, **more: Any) -> None:
+        raise LedgerUnavailable("the ledger is locked by another program")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "tell_run", locked)
+        with pytest.raises(LedgerUnavailable):
+            asked(world, release, act, runs=RunLane)
+    resumed(world)
+    assert (state_of(world, release), pool.views) == ("done", SWAPPED)
+
+
+@pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
+@pytest.mark.parametrize("act", sorted(HEARD_IN))
+def test_a_word_that_means_nothing_to_a_run_that_has_ended_is_refused_with_its_state(
+    act: str, state: str, release: str, world: AgentContext
+) -> None:
+    ends: Callable[..., bool] = world.ledger.advance_run
+    assert ends(release, was="running", state=state, ended_at=2.0, steps=())
+    if state in HEARD_IN[act]:
+        return
+    with pytest.raises(UsageError, match=f"run {release} is {state}: there is nothing to {act}") as refused:
+        asked(world, release, act)
+    assert refused.value.exit_code == 2
+    assert not world.ledger.run_words(release)
