@@ -2,8 +2,9 @@
 
 Run: PYTHONPATH=. .venv/bin/python tests/drills/agent_lives.py N [SEED] [--theme THEME] [--shrink] [--show]. Lives the
 seeds SEED (1) to SEED + N - 1, one after the other, on one core, all of one theme where it is given;
-`tests/support/drawn_life.py` describes such a life. Prints lives per second, events drawn by kind, and for each rule
-that was broken its seeds; with `--shrink` also the smallest script that breaks it, for `tests/fixtures/lives`.
+`tests/support/drawn_life.py` describes such a life. Prints lives per second, the hours lived, the edges passed, a table
+of words and faults by kind (in the scripts; come to pass; requests, calls and threads met), and for each rule that was
+broken its seeds; with `--shrink` also the smallest script that breaks it, for `tests/fixtures/lives`.
 `--show` prints the life of SEED, and nothing else. Returns 1 where a rule was broken. A life takes 0.3 to 0.6 s of one
 core: a thousand take eight minutes.
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from life_script import THEMES, Script, draw
+from life_script import FAULTS, THEMES, Script, draw
 from lives import Lives, Report
 
 
@@ -49,6 +50,14 @@ def show(lives: Lives, script: Script) -> int:
     return int(bool(end.violations))
 
 
+def table(report: Report) -> None:
+    """Print how often each kind of event was drawn, came to pass and met anything: faults, then words."""
+    print(f"{'fault or word':24}{'drawn':>8}{'came':>8}{'met':>8}")
+    for kind in (*sorted(FAULTS), *sorted(report.drawn.keys() - {*FAULTS})):
+        met = report.met[kind] if kind in FAULTS else ""
+        print(f"{kind:24}{report.drawn[kind]:8}{report.came[kind]:8}{met:>8}")
+
+
 def drill(lives: Lives, scripts: Iterable[Script], *, shrink: bool) -> int:
     """Live many lives, and print what was found."""
     report, began, busy = Report(), time.monotonic(), time.process_time()
@@ -59,10 +68,11 @@ def drill(lives: Lives, scripts: Iterable[Script], *, shrink: bool) -> int:
             print(f"  seed {script.seed}: {end.rule}: {end.violations[0].detail}", flush=True)
     took, busy = time.monotonic() - began, time.process_time() - busy
     print(
-        f"{report.lives} lives of {report.virtual_s / report.lives:.0f} s each in {took:.0f} s: "
-        f"{report.lives / took:.1f} a second, {report.lives / busy:.1f} for each second of a core"
+        f"{report.lives} lives in {took:.0f} s: {report.lives / took:.2f} a second, {report.lives / busy:.2f} for each "
+        f"second of a core\n{report.virtual_s / 3600:.1f} hours lived\n"
+        f"{len(report.passed)} edges passed, {sum(report.passed.values())} times"
     )
-    print("drawn:", ", ".join(f"{kind} {n}" for kind, n in sorted(report.drawn.items())))
+    table(report)
     for rule, scripts in sorted(report.failed.items()):
         print(f"{rule}, {len(scripts)} times: seeds {', '.join(script.seed for script in scripts[:12])}")
         if shrink:

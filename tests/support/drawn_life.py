@@ -56,7 +56,10 @@ class LifeEnd:
     violations: list[Violation]
     trace: list[str]
     passed: Counter[str]
-    drawn: Counter[str]
+    came: Counter[str]
+    """Events that came to pass, by kind."""
+    met: Counter[str]
+    """Requests, calls and threads that a fault has met, by its kind."""
     virtual_s: float
     steps: int
     notes: Counter[str] = field(default_factory=Counter)
@@ -108,18 +111,21 @@ class Life:
         self.rules.arrived = self.arrive
         self.lock = LedgerLock()
         self.late_until = self.slow_until = self.lost_until = self.repeat_until = 0.0
+        self.early_until = 0.0
         self.slow: dict[str, float] = {}
+        self.late_starts: dict[str, list[float]] = {}
+        """Of the next starts of a query, seconds until each takes effect."""
         self.operators = Operators(self.baton, self.rules)
         self.named = self.operators.named
         self.armed: list[list[Any]] = []
         self.kill_wanted = False
-        self.drawn: Counter[str] = Counter()
+        self.came: Counter[str] = Counter()
         self.agents = self.looks = 0
         self.run_numbers = count(1)
 
     # Faults.
 
-    def manner(self, kind: str) -> Manner:
+    def manner(self, kind: str, subject: str) -> Manner:
         """Draw how one request fares."""
         now, chance = self.baton.now, self.baton.chance
         made = Manner(0.005 + chance.random() * 0.03, 0.005 + chance.random() * 0.03)
@@ -127,13 +133,24 @@ class Life:
         late = (kind == "start" and now < self.late_until) or (acts and now < self.slow_until)
         if late and chance.random() < 0.5:
             made = replace(made, effect_s=chance.uniform(5.0, 40.0))
+            self.rules.meets("effects are late" if now < self.slow_until else "starts are late")
+        if kind == "start" and self.late_starts.get(subject):
+            made = replace(made, effect_s=self.late_starts[subject].pop(0))
+            self.rules.meets("a start is late")
         if acts and now < self.lost_until and chance.random() < 0.3:
             made = replace(made, lost=True) if chance.random() < 0.3 else replace(made, answer_s=None)
+            self.rules.meets("answers are lost")
         if kind in ("start", "stop") and now < self.repeat_until and chance.random() < 0.3:
             made = replace(made, again_s=chance.uniform(0.1, 30.0))
+            self.rules.meets("effects repeat")
+        if kind == "stop" and now < self.early_until and chance.random() < 0.5:
+            made = replace(made, effect_s=chance.uniform(0.1, 3.0), early=True)
+            self.rules.meets("stops are early")
         return made
 
     def first_batch_s(self, name: str) -> float:
+        if name in self.slow:
+            self.rules.meets("first batch is late")
         return self.slow.get(name, self.baton.chance.uniform(0.2, 3.0))
 
     @property
@@ -141,7 +158,8 @@ class Life:
         """Whether no fault is under way, and has an effect any more."""
         now = self.baton.now
         until = (self.server.frozen_until, self.lock.locked_until, self.lock.full_until, self.disk.full_until,
-            self.disk.away_until, self.late_until, self.slow_until, self.lost_until, self.repeat_until)  # fmt: skip
+            self.disk.away_until, self.late_until, self.slow_until, self.lost_until, self.repeat_until,
+            self.early_until)  # fmt: skip
         served = self.operators.agent is not None and self.operators.agent._keeper.up and self.server.alive
         return served and max(until) + 41.0 < now and not self.operators.agent._world.identity.doubt
 
@@ -154,6 +172,7 @@ class Life:
                 if self.operators.process is not None:
                     self.operators.process.dead = True
             case "pool dies" if self.server.alive:
+                self.rules.meets(event.kind)
                 self.server.die()
             case "pool is frozen":
                 self.server.frozen_until = until
@@ -166,6 +185,7 @@ class Life:
             case "disk is away":
                 self.disk.away_until = until
             case "clock jumps":
+                self.rules.meets(event.kind)
                 self.baton.wall_offset += event.lasts_s
             case "starts are late":
                 self.late_until = until + 5.0
@@ -175,6 +195,11 @@ class Life:
                 self.lost_until = until
             case "effects repeat":
                 self.repeat_until = until
+            case "stops are early":
+                self.early_until = until
+            case "a start is late":
+                if name := self.named(event.subject):
+                    self.late_starts.setdefault(name, []).append(event.lasts_s)
             case "query fails":
                 if name := self.named(event.subject):
                     self.server.end_query(name, "ARITHMETIC", "division by zero")
@@ -195,11 +220,14 @@ class Life:
             write_mark(data, replace(mark, count=mark.count + 5))
         record = read_record(data, "b@v1")
         if record is not None:
+            self.rules.meets("another hand")
+            self.rules.of_another_hand.add("b@v1")
             write_record(data, "b@v1", replace(record, count=record.count + 1))
 
     def pass_by(self, label: str) -> None:
         """Pass a point: whatever is drawn to happen there happens, and who passes stands still for it."""
         if stalls := self.arrive(label):
+            self.rules.meets("stands still")
             self.baton.sleep(stalls)
 
     def arrive(self, label: str) -> float:
@@ -255,6 +283,7 @@ class Life:
     def kill_agent(self) -> None:
         """Kill the agent as SIGKILL does."""
         self.rules.say("the agent is killed")
+        self.rules.met["kill"] += self.kill_wanted
         process, self.kill_wanted = self.operators.process, False
         ledger, self.operators.agent, self.rules.ledger, self.operators.process = self.rules.ledger, None, None, None
         if process is not None:
@@ -293,13 +322,13 @@ class Life:
         finally:
             self._end(operators)
         return LifeEnd(
-            self.rules.violations, self.rules.trace, self.rules.passed, self.drawn, self.baton.now - began,
-            self.baton.steps, self.operators.notes,
+            self.rules.violations, self.rules.trace, self.rules.passed, self.came, self.rules.met,
+            self.baton.now - began, self.baton.steps, self.operators.notes,
         )  # fmt: skip
 
     def _arm(self, event: Event, operators: Process, began: float) -> None:
         def fire() -> None:
-            self.drawn[event.kind] += 1
+            self.came[event.kind] += 1
             if event.by:
                 self.baton.spawn(lambda: self.operators.say(event), event.by, process=operators, lane=event.by)
             else:
@@ -339,6 +368,8 @@ class Life:
         self.disk.full_until = self.disk.away_until = now
         self.late_until, self.slow_until = min(now, self.late_until), min(now, self.slow_until)
         self.lost_until, self.repeat_until = min(now, self.lost_until), min(now, self.repeat_until)
+        self.early_until = min(now, self.early_until)
+        self.late_starts.clear()
         self.baton.stalls = 0.0
         if self.operators.process is None:
             self.begin_agent()
@@ -365,6 +396,9 @@ class _Written:
 
     def __init__(self, life: Life) -> None:
         self._life = life
+
+    def meets(self, fault: str) -> None:
+        self._life.rules.meets(fault)
 
     def wrote(self, ledger: LivedLedger) -> None:
         life = self._life

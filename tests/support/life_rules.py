@@ -98,6 +98,12 @@ class Rules:
     violations: list[Violation] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
+    met: Counter[str] = field(default_factory=Counter)
+    """How often each kind of fault has met anything."""
+    of_another_hand: set[str] = field(default_factory=set)
+    """Versions that another hand has recorded; an adoption takes that for true, whatever has become of their files."""
+    run_states: dict[str, str] = field(default_factory=dict)
+    """Of each run that has ended, as it was seen last."""
     passing: Callable[[str], None] = field(default=lambda label: None)
     since: dict[str, float] = field(default_factory=dict)
     good_since: float = 0.0
@@ -144,8 +150,15 @@ class Rules:
         if kind not in ("list", "progress", "status", "ping", "prove", "attach", "read", "look", "exception"):
             self.say(f"  {kind} {subject} takes effect")
 
+    def meets(self, fault: str) -> None:
+        """A fault has met a request, a call or a thread."""
+        self.met[fault] += 1
+
     def moved(self, folder: str) -> None:
         self.say(f"{folder} is set aside")
+        for name, query in self.server.queries.items():
+            if query.start.checkpoint == folder:
+                self.wrong("a checkpoint is set aside below its query", f"{name}: {folder}")
 
     def starting(self, start: QueryStart, lane: str) -> None:
         """A start is about to be sent: with the text that the ledger has, of a version that may run."""
@@ -180,12 +193,23 @@ class Rules:
             self.wrong("a pointer moves to a version that is not proved", name)
 
     def wrote(self, ledger: LivedLedger) -> None:
-        """A transaction was committed: a start that was answered stays wanted."""
+        """A transaction was committed: a start that was answered stays wanted, and no query is taken for another."""
+        self._taken(ledger)
         for version, word in tuple(self.started.items()):
             row = self._row(*version)
             if row is not None and not row.deleted and row.wanted == WantedState.STOPPED:
                 del self.started[version]
                 self.wrong("a start that was answered is undone", f"{query_name(*version)}: {_told(word)}")
+
+    def _taken(self, ledger: LivedLedger) -> None:
+        with ledger.looked_at():
+            rows = ledger.deployments()
+        for row in rows:
+            query = self.server.queries.get(query_name(row.table, row.version))
+            if query is None or not row.run_id or query.run_id != row.run_id:
+                continue
+            if (query.start.select, query.start.checkpoint) != (row.compiled, row.checkpoint):
+                self.wrong("a query is taken for one of another text or checkpoint", query.name)
 
     # Words.
 
@@ -282,7 +306,9 @@ class Rules:
         plan = self.plans.get(row.plan_hash)
         now = self.baton.now
         ended = row.ended_at is not None and now - (row.ended_at - self.baton.wall_offset) > ENDED_S
-        if ended and not (row.state == RunState.CANCELLED and kind in ("stop", "point", "unpoint")):
+        # A cancel ends what runs, and undoes what was begun, before it closes a run that had failed.
+        cancels = any(w.run == run_id and w.act == "cancel" and not w.refused for w in self.words)
+        if ended and not (cancels and kind in ("stop", "point", "unpoint", "create", "forget")):
             self.wrong("a run that has ended acts", f"run {run_id}, {row.state}, sends {kind} {subject}")
         if self._is_paused(run_id) and row.state not in (RunState.FAILED, RunState.CANCELLED):
             self.wrong("a paused run acts", f"run {run_id} sends {kind} {subject}")
@@ -337,6 +363,7 @@ class Rules:
 
     def look(self, *, calm: bool) -> None:
         """Compare the world with the ledger; `calm`: no fault is under way."""
+        self._look_at_ended_runs()
         if not calm or self.ledger is None:
             self.good_since = self.baton.now
             self.since.clear()
@@ -360,6 +387,7 @@ class Rules:
             newest = next((run for run in runs if any(step.table == row.table for step in run.steps)), None)
             gone = row.folder not in self.server.files.tables or row.checkpoint not in self.server.files.checkpoints
             undone = newest is None or newest.state in (RunState.CANCELLED, RunState.DONE)
+            undone = undone and name not in self.of_another_hand
             if not row.external and not row.deleted and gone and undone and row.state != State.PENDING:
                 left.add(f"a version is deployed and its files are not there: {name}")
             if row.active and not row.external and str(row.table) not in busy:
@@ -372,15 +400,37 @@ class Rules:
                 rule, _, detail = what.partition(": ")
                 self.wrong(rule, detail)
 
+    def _look_at_ended_runs(self) -> None:
+        """A run that has ended goes on by a word alone."""
+        if self.ledger is None:
+            return
+        with self.ledger.looked_at():
+            runs = self.ledger.runs(5)
+        for run in runs:
+            before = self.run_states.get(run.id, run.state)
+            if before != run.state and not any(w.run == run.id and w.act in OF_RUNS for w in self.words):
+                self.wrong("a run that has ended goes on", f"run {run.id}: {before}, then {run.state}")
+            if run.ended_at is not None:
+                self.run_states[run.id] = run.state
+
     def unsettled(self) -> list[str]:
         """Return what keeps a world without faults from being as it is wanted."""
         ledger = self.ledger
         assert ledger is not None
         found = list(self.since)
         with ledger.looked_at():
+            not_begun = {
+                (step.table, step.version)
+                for run in ledger.runs(10)
+                if run.state == RunState.FAILED
+                for step in run.steps
+                if step.state == "failed" and step.do in (StepKind.START, StepKind.RESUME)
+            }
             for row in ledger.deployments():
                 name = query_name(row.table, row.version)
                 if row.external or row.state in (State.FAILED, State.PENDING):
+                    continue
+                if (row.table, row.version) in not_begun and not row.query_id:
                     continue
                 if row.wanted == WantedState.RUNNING and name not in self.server.queries:
                     found.append(f"{name} is wanted running, is {row.state} and does not run: {row.error}")

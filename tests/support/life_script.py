@@ -3,8 +3,7 @@
 import json
 import random
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 TABLES = ("a", "b", "c")
 PLANS = (
@@ -16,9 +15,10 @@ NAMES = ("{t}", "{t}", "{t}", "{t}@new", "{t}@old")
 FAULTS = (
     "kill", "pool dies", "pool is frozen", "ledger is locked", "ledger is full", "disk is full", "disk is away",
     "clock jumps", "query fails", "starts are late", "effects are late", "answers are lost", "effects repeat",
-    "first batch is late", "a start is refused", "another hand", "stands still",
+    "first batch is late", "a start is refused", "another hand", "stands still", "a start is late", "stops are early",
 )  # fmt: skip
-"""Kinds of faults."""
+"""Kinds of faults: `a start is late` is the next start of one version, and `stops are early` are answered before their
+effect."""
 
 LABELS = (
     "run sends start",
@@ -143,7 +143,8 @@ def draw(seed: int | str, theme: str = "") -> Script:
         events.append(Event("adopt", round(lasts * 0.9, 1), by="lee"))
     return Script(
         seed=str(seed),
-        events=tuple(sorted(events, key=lambda event: event.at)),
+        # What waits for a point is armed before anybody who begins at the same moment can pass it.
+        events=tuple(sorted(events, key=lambda event: (event.at, not event.label))),
         world=chance.choice(WORLDS),
         switches=chance.choice((0.02, 0.1, 0.3)),
         stalls=chance.choice((0.0, 0.0, 0.003, 0.02)),
@@ -214,6 +215,20 @@ def _late_starts(chance: random.Random) -> list[Event]:
     return [late, *before, plan, *after]
 
 
+def _overdue_start(chance: random.Random) -> list[Event]:
+    """A start that takes effect after its deadline, when a step has found nothing to stop and is about to start."""
+    table, verb = chance.choice((("a", "edit"), ("b", "edit"), ("b", "seam"), ("b", "seam")))
+    label = "before # seam running" if verb == "seam" else "before # restart running"
+    plan = Event(f"plan {verb}", 1.0, by="lee", subject=table)
+    restart = Event("restart", 1.0, label, 1, "bob", subject=table, stalls_s=chance.choice((0.5, 0.5, 1.0)))
+    killed = chance.random() < 0.3
+    first = chance.uniform(5.0, 16.0) if killed else chance.uniform(21.0, 34.0)
+    late = [Event("a start is late", 0.5, subject=f"{table}@old", lasts_s=round(lasts_s, 1)) for lasts_s in
+        (first, chance.uniform(8.0, 18.0), chance.uniform(8.0, 18.0))]  # fmt: skip
+    kill = [Event("kill", 1.0, "socket sends start", 1)] * killed
+    return [*late, plan, restart, *kill]
+
+
 def _stopped_step(chance: random.Random) -> list[Event]:
     """A stop at a point of a step that gives a statement another text, with the reconciler close behind."""
     table = chance.choice("ab")
@@ -267,7 +282,14 @@ def _refused_restart(chance: random.Random) -> list[Event]:
 
 
 def _adopted_run(chance: random.Random) -> list[Event]:
-    """An adoption that ends a run which is under way."""
+    """An adoption that ends a run which is under way, or waits for the gates before its swap."""
+    if chance.random() < 0.6:
+        table = chance.choice("ab")
+        late = Event("first batch is late", 0.5, subject=f"{table}@new", lasts_s=chance.choice((6.0, 12.0, 20.0)))
+        plan = Event(f"plan {chance.choice(('rebuild', 'rebuild', 'seam', 'column'))}", 1.0, by="lee", subject=table)
+        label = chance.choice(("after # start gate", "after # start gate", "after # catch_up gate"))
+        hand = Event("another hand", 1.0, label, chance.choice((1, 1, 2)))
+        return [late, plan, hand, *_words_after(chance, 6.0, ("adopt", ""), ("adopt", ""), ("adopt", ""), within=9.0)]
     plan = Event(
         f"plan {chance.choice(('rebuild', 'rebuild held', 'edit'))}", 1.0, by="lee", subject=chance.choice("ab")
     )
@@ -300,6 +322,7 @@ THEMES = (
     _skipped_gates,
     _paused_run,
     _late_starts,
+    _overdue_start,
     _stopped_step,
     _cancelled_delete,
     _cancelled_way_back,
@@ -333,7 +356,7 @@ def _word(chance: random.Random, lasts: float) -> Event:
 
 def _fault(chance: random.Random, kind: str, lasts: float) -> Event:
     event = Event(kind, round(chance.uniform(0.5, lasts * 0.8), 2), lasts_s=chance.choice((1.0, 6.0, 25.0)))
-    if kind in ("query fails", "first batch is late", "a start is refused"):
+    if kind in ("query fails", "first batch is late", "a start is refused", "a start is late"):
         event = replace(event, subject=f"{chance.choice(TABLES)}@{chance.choice(('new', 'old'))}")
     if kind == "clock jumps":
         event = replace(event, lasts_s=chance.choice((-7200.0, -5.0, 30.0, 7200.0, 1e6)))
@@ -341,14 +364,3 @@ def _fault(chance: random.Random, kind: str, lasts: float) -> Event:
         event = replace(event, stalls_s=chance.choice((1.0, 6.0, 25.0)) if kind == "stands still" else 0.0)
         event = replace(event, at=1.0, label=chance.choice(LABELS), nth=chance.choice((1, 1, 2)))
     return event
-
-
-@dataclass
-class Drawn:
-    """How often each kind of event was drawn, and carried out."""
-
-    by_kind: dict[str, int] = field(default_factory=dict)
-
-    def count(self, events: Iterable[Any]) -> None:
-        for event in events:
-            self.by_kind[event.kind] = self.by_kind.get(event.kind, 0) + 1

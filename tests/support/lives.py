@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -149,13 +149,20 @@ class Report:
     """By rule."""
     details: dict[str, str] = field(default_factory=dict)
     drawn: Counter[str] = field(default_factory=Counter)
+    """Events of the scripts, by kind."""
+    came: Counter[str] = field(default_factory=Counter)
+    """Those that came to pass: of some the point was never passed, or the life had ended."""
+    met: Counter[str] = field(default_factory=Counter)
+    """Requests, calls and threads that a fault has met, by its kind."""
     passed: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     virtual_s: float = 0.0
 
     def take(self, script: Script, end: LifeEnd) -> None:
         self.lives += 1
-        self.drawn += end.drawn
+        self.drawn.update(event.kind for event in script.events)
+        self.came += end.came
+        self.met += end.met
         self.passed += end.passed
         self.notes += end.notes
         self.virtual_s += end.virtual_s
@@ -164,12 +171,10 @@ class Report:
             self.details.setdefault(end.rule, end.violations[0].detail)
 
 
-def live_many(lives: Lives, seeds: Any, *, until: Callable[[Report], bool] = lambda report: False) -> Report:
-    """Live a life of each seed, or until enough is known."""
+def live_many(lives: Lives, seeds: Iterable[int]) -> Report:
+    """Live a life of each seed."""
     report = Report()
     for seed in seeds:
         script = draw(seed)
         report.take(script, lives.live(script))
-        if until(report):
-            break
     return report

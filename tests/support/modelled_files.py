@@ -85,11 +85,13 @@ class ModelledFiles:
     def _look(self) -> None:
         self._disk.baton.point()
         if self._disk.away_until > self._disk.baton.now:
+            self._disk.heard.meets("disk is away")
             raise TryAgain("the data folder cannot be reached: Input/output error")
 
     def _write(self) -> None:
         self._look()
         if self._disk.full_until > self._disk.baton.now:
+            self._disk.heard.meets("disk is full")
             raise TryAgain("the disk is full: No space left on device")
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
@@ -306,8 +308,10 @@ class LivedLedger(Ledger):
             if waits > 0:
                 self.baton.sleep(waits)
             if self.lock.locked_until > self.baton.now:
+                self.heard.meets("ledger is locked")
                 raise LedgerUnavailable("the ledger is locked: database is locked")
             if self.lock.full_until > self.baton.now:
+                self.heard.meets("ledger is full")
                 raise LedgerUnavailable("the ledger cannot be written: database or disk is full")
             with super()._transaction() as connection:
                 yield connection
@@ -323,6 +327,7 @@ class LivedJournal(EmergencyJournal):
     def _write(self, line: bytes) -> None:
         self.disk.baton.point()
         if self.disk.full_until > self.disk.baton.now:
+            self.disk.heard.meets("disk is full")
             raise OSError(28, "No space left on device")
         super()._write(line)
         self.disk.baton.point()

@@ -33,6 +33,8 @@ class Manner:
     again_s: float | None = None
     lost: bool = False
     """Whether it never arrives."""
+    early: bool = False
+    """Whether its answer, which says nothing more, comes before its effect."""
 
 
 @dataclass
@@ -59,7 +61,8 @@ class Server:
     """The server, and what a request does to it; `heard` is told of everything that happens."""
 
     baton: Baton
-    manners: Callable[[str], Manner]
+    manners: Callable[[str, str], Manner]
+    """How a request of a kind, about a subject, fares."""
     files: Any = None
     heard: Any = None
     generation: int = 0
@@ -105,6 +108,7 @@ class Server:
             self._fold(query)
             del self.queries[name]
             self.gone[query.run_id] = (error_class, error)
+            self.heard.meets("query fails")
 
     # Requests.
 
@@ -125,7 +129,7 @@ class Server:
         self.heard.sent(kind, subject, self.baton.current.lane)
         if sending is not None:
             sending()
-        manner, answer = self.manners(kind), VirtualFuture(self.baton)
+        manner, answer = self.manners(kind, subject), VirtualFuture(self.baton)
         lane = self.baton.current.lane
         if not manner.lost:
             self.in_flight[kind, subject] += 1
@@ -134,6 +138,8 @@ class Server:
             for n, wait_s in enumerate(times):
                 deliver = manner.answer_s if n == 0 else None
                 self._arrive_at(self.baton.now + wait_s, (generation, kind, subject, lane), effect, answer, deliver)
+        if manner.early:
+            self.baton.at(self.baton.now + 0.01, lambda: answer.set_result(None))
         left = call_deadlines.remaining()
         if not answer.wait(UNTIMED_S if left is None else left):
             raise call_deadlines.MissedDeadline("the pool did not answer in time")
@@ -150,6 +156,7 @@ class Server:
         def arrive() -> None:
             if self.alive and generation == self.generation and self.baton.now < self.frozen_until:
                 self.baton.at(self.frozen_until + 0.001, arrive)
+                self.heard.meets("pool is frozen")
                 return
             self.in_flight[kind, subject] -= 1
             try:
@@ -176,6 +183,7 @@ class Server:
         if any(query.start.checkpoint == start.checkpoint for query in self.queries.values()):
             raise EngineRefused("its checkpoint is in use", error_class="CONCURRENT_QUERY")
         if self.refuses.get(start.name, 0.0) > self.baton.now:
+            self.heard.meets("a start is refused")
             raise EngineRefused("cannot be resolved", error_class="UNRESOLVED_COLUMN")
         for name in sorted({start.target, *VERSIONED.findall(start.select)}):
             if name not in self.tables:
