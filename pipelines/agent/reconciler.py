@@ -38,6 +38,7 @@ from pipelines.agent.late_queries import readable, waits, why_late
 from pipelines.agent.passing_ends import PassingEnds
 from pipelines.agent.replaced_tables import why_ended
 from pipelines.agent.schema_tracking import goes_on
+from pipelines.agent.soaked_versions import is_in_a_run
 from pipelines.agent.statement_locks import stops_of
 from pipelines.agent.table_identities import refuse_other_tables, why_folder_gone
 from state.emergency_journal import EmergencyJournal
@@ -212,7 +213,8 @@ class Reconciler:
             changed = why_ended(self.world, deployment, over.error_class)
             fail(self.world, deployment, *(changed or (over.error_class, over.error)))
             return
-        if deployment.query_id:
+        if deployment.query_id or (deployment.state == State.STOPPED and not is_in_a_run(self.world, deployment)):
+            # Without a query an agent was killed after it had recorded what is wanted, and before its start.
             self._start_again(deployment, stops)
 
     def _is_started_with_space(self, deployment: Deployment, stops: int) -> bool:
@@ -258,6 +260,8 @@ class Reconciler:
                 return
             if deployment.state == State.STOPPED or deployment.run_id in self.world.paused:
                 again = ": the environment is up again" if deployment.state == State.STOPPED else ""
+                if not deployment.query_id:
+                    again = ": it was wanted running, and its start had not been carried out"
                 self.world.paused.discard(deployment.run_id)
                 self._event(deployment, State.STARTING, f"resumed from its checkpoint{again}")
                 return

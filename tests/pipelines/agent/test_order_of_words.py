@@ -76,7 +76,7 @@ def stop_while_the_ledger_is_locked(lane: FastLane, monkeypatch: pytest.MonkeyPa
 def retry(world: AgentContext, run_id: str) -> None:
     row = world.ledger.run(run_id)
     assert row is not None
-    journal_retry(world, row)
+    journal_retry(world, row, by="ana")
 
 
 # A stop of one version.
