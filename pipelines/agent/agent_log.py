@@ -17,8 +17,9 @@ class AgentLog(RotatingFileHandler):
 
     def doRollover(self) -> None:  # The name is logging's.
         """Begin a new file; standard output and errors, where whoever started the agent has put them here, follow."""
-        before = os.fstat(self.stream.fileno())
+        # Not by its name, under which it may have been deleted.
+        before = os.fstat(self.stream.fileno()) if self.stream is not None else None
         super().doRollover()
         for descriptor in (1, 2):
-            if os.path.samestat(os.fstat(descriptor), before):
+            if self.stream is not None and before is not None and os.path.samestat(os.fstat(descriptor), before):
                 os.dup2(self.stream.fileno(), descriptor)
