@@ -162,6 +162,9 @@ class Tables(Protocol):
         The others are left to `create`. Raises EngineRefused where Spark refuses one: some may be made, others not.
         """
 
+    def has(self, name: str) -> bool:
+        """Return whether the catalog has a table or view of this name now, whoever made or dropped it."""
+
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add (name, type) columns that are not there yet."""
 

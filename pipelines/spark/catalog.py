@@ -136,6 +136,11 @@ class SparkTables:
         self._names().add(name.lower())
         return made
 
+    def has(self, name: str) -> bool:
+        """Ask the server: another client may have made the table, or dropped it, since the names were listed."""
+        with spark_errors():
+            return bool(self._session.spark.catalog.tableExists(quoted(name)))
+
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add (name, type) columns that are not there yet."""
         there = {column.lower() for column in self._columns(name)}
@@ -233,7 +238,7 @@ class SparkTables:
             self._run(f"{likely} {body}")
         except EngineRefused as error:
             # Another client of the catalog has made or dropped it since.
-            if error.error_class not in (*_ABSENT, *_THERE) or self._is_view(view) is (likely == "ALTER"):
+            if error.error_class not in (*_ABSENT, *_THERE) or self.has(view) is (likely == "ALTER"):
                 raise
             self._run(f"{otherwise} {body}")
         self._names().add(view.lower())
@@ -325,10 +330,6 @@ class SparkTables:
                 self._known = {str(row["tableName"]).lower() for row in rows if not row["isTemporary"]}
             return self._known
 
-    def _is_view(self, name: str) -> bool:
-        with spark_errors():
-            return bool(self._session.spark.catalog.tableExists(quoted(name)))
-
     def _run(self, sql: str) -> None:
         with spark_errors():
             self._session.spark.sql(sql)
@@ -342,7 +343,7 @@ class SparkTables:
         try:
             with spark_errors():
                 # Asked first, because the server logs a failed DESCRIBE with its stack trace.
-                if not self._session.spark.catalog.tableExists(quoted(name)):
+                if not self.has(name):
                     return None
                 return self._described(name)
         except EngineRefused as error:

@@ -169,6 +169,9 @@ class ModelledTables:
             self.point(view, targets, columns)
         return 0.0
 
+    def has(self, name: str) -> bool:
+        return self._ask("look", "", lambda: name in self._server.tables)  # type: ignore[no-any-return]  # As above.
+
     def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
         def found() -> frozenset[Pointer]:
             views = self._server.views

@@ -251,6 +251,9 @@ class _Tables:
             raise self.pool.refuse_table[name]
         self.pool.tables.setdefault(name, ddl)
 
+    def has(self, name: str) -> bool:
+        return name in self.pool.tables
+
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
         for table in tables:
             self.create(table.name, table.ddl, exists=table.exists)

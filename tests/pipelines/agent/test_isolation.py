@@ -16,7 +16,7 @@ from agent_world import fast_lane, held_elsewhere, in_a_thread, put_made, wait_u
 from ledger_rows import deployment_row, external_row
 
 from core.model.act_outcomes import UNCONFIRMED
-from core.model.errors import EngineRefused, PoolUnreachable, TryAgain
+from core.model.errors import EngineRefused, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery, unheard
 from core.project.revision import RevisionTexts
@@ -156,6 +156,23 @@ def test_a_table_that_is_refused_keeps_no_other_from_the_catalog_and_comes_later
     assert "a__v1" in pool.tables and pool.views["a"] == "a__v1"
     reconcile(reconciler)
     assert "a@v1" in pool.starts and found(world, BAD).error == ""
+
+
+def test_a_start_by_hand_registers_its_table_first_where_the_catalog_has_refused_it(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    world.ledger.put_deployment(external_row())
+    deploy(world, "a", wanted="stopped", state="stopped", query_id="", run_id="")
+    pool.refuse_table["a__v1"] = EngineRefused("no permission on /t/a__v1", error_class="IO")
+    pool.tables.clear()
+    reconciler.restore(pool.connection())
+    lane = fast_lane(world)
+    with pytest.raises(Refused, match="a__v1 is not in the pool's catalog, which refuses it: no permission"):
+        lane.start(("a",), 0.0, by="ann")
+    assert pool.starts == [] and found(world, BAD).wanted == "stopped"
+    pool.refuse_table.clear()
+    lane.start(("a",), 0.0, by="ann")
+    assert "a__v1" in pool.tables and pool.starts == ["a@v1"]
 
 
 def test_a_hundred_tables_take_few_requests_and_a_refused_one_costs_its_group_alone(
@@ -305,12 +322,12 @@ class FrozenQueries:
 
     def stop(self, name: str, calling: Any = unheard, *, upserts: bool = False) -> None:
         calling()
-        self._hang()
+        self.hang()
 
     def start(self, start: QueryStart) -> ReportedQuery:
-        return self._hang()
+        return self.hang()
 
-    def _hang(self) -> Any:
+    def hang(self) -> Any:
         self.threads.append(threading.active_count())
         hang()
 
@@ -323,7 +340,8 @@ class FrozenPool:
         self.queries: Any = FrozenQueries()
         session.breaker, session._lost = CircuitBreaker(hang, probe_s=0.01, every_s=0.01), None
         self.breaker = session.breaker
-        self._connection = SimpleNamespace(call=session.call, queries=self.queries)
+        tables = SimpleNamespace(has=lambda name: self.queries.hang())
+        self._connection = SimpleNamespace(call=session.call, queries=self.queries, tables=tables)
 
     def connection(self) -> Any:
         return self._connection
@@ -336,6 +354,7 @@ def test_a_frozen_pool_with_a_hundred_statements_costs_few_threads_and_nothing_i
 ) -> None:
     monkeypatch.setattr(fast_lane_module, "STOP_S", 0.2)
     monkeypatch.setattr(deployment_lifecycle, "WRITE_CALL_S", 0.2)
+    monkeypatch.setattr(deployment_lifecycle, "READ_CALL_S", 0.2)
     tables = [f"t{n}" for n in range(100)]
     deploy(world, *tables)
     pool: Any = FrozenPool()
