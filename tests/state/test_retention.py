@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from ledger_rows import create_run, run_row
 from core.model.names import TableName
 from core.observed.table_statistics import TableStatistics
 from core.project.revision import RevisionTexts
+from pipelines.agent.daemon import THIN_S
+from pipelines.agent.requests.repeated_calls import STORED, WINDOW_S
 from state.ledger import Ledger
 from state.retention import (
     COMMANDS_D,
@@ -84,6 +87,21 @@ def test_a_round_removes_a_bounded_part(ledger: Ledger) -> None:
     assert count(ledger, "event") == 3000
     forget_all(ledger)
     assert count(ledger, "event") == 0
+
+
+def test_a_round_forgets_all_that_one_caller_can_have_stored_since_the_round_before(ledger: Ledger) -> None:
+    minutes, ops, outcomes = THIN_S / WINDOW_S, 20, 3
+    most = int(minutes * ops * outcomes * STORED)
+    ledger.add_command(CommandRow(0, 1.0, "ana", "stop", "", "old", "done"))
+    columns = ", ".join(each.name for each in fields(CommandRow) if each.name != "id")
+    ledger._connection.execute(
+        "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+        f"INSERT INTO command ({columns}) SELECT {columns} FROM command, n",
+        (most,),
+    )
+    assert count(ledger, "command") == most > 2000
+    ledger.forget_old(NOW)
+    assert count(ledger, "command") == 0
 
 
 def test_runs_go_with_their_steps_and_then_their_plans(ledger: Ledger) -> None:
