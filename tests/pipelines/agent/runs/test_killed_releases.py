@@ -118,15 +118,16 @@ def names(pointers: dict[str, str]) -> set[str]:
 
 @pytest.fixture(params=["release", "rollback"])
 def begun(request: pytest.FixtureRequest, world: AgentContext, pool: Any, tmp_path: Path) -> Begun:
+    lane.deploy(world, pool, FILES)
+    made = lane.plan(world, EDITED, HELD)
+    if request.param == "rollback":
+        assert Trial(world, pool, made).drive()[0] == "done"
+        made = lane.plan(world, EDITED, ROLLBACK)
+    kept = lane.KeptWorld(world, tmp_path / "kept")
+
     def make(name: str) -> Trial:
-        fresh_pool = type(pool)()
-        fresh = lane.make_world(world, fresh_pool, tmp_path / name)
-        lane.deploy(fresh, fresh_pool, FILES)
-        release = Trial(fresh, fresh_pool, lane.plan(fresh, EDITED, HELD))
-        if request.param == "release":
-            return release
-        assert release.drive()[0] == "done"
-        return Trial(fresh, fresh_pool, lane.plan(fresh, EDITED, ROLLBACK))
+        fresh = kept.again(tmp_path / name)
+        return Trial(fresh, fresh.pool, made)
 
     return make
 

@@ -126,16 +126,18 @@ def test_a_first_pointer_that_was_made_is_dropped_again(
 def test_a_kill_at_any_point_of_the_way_back_leaves_all_pointers_or_none(
     tmp_path: Path, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run_id = begun(world, pool)
+    kept = lane.KeptWorld(world, tmp_path / "kept")
+
     def one(at: int, folder: str, refusals: int) -> tuple[list[str], str]:
-        fresh_pool = type(pool)()
-        fresh = lane.make_world(world, fresh_pool, tmp_path / folder)
-        run_id, faults = begun(fresh, fresh_pool), Labelled(at)
+        fresh, faults = kept.again(tmp_path / folder), Labelled(at)
         with monkeypatch.context() as patch:
             refuse(patch, {"a__v2": refusals})
             try:
                 state = lane.drive(replace(fresh, faults=faults), run_id)  # type: ignore[arg-type]  # Counts and kills.
             except lane.Killed:
                 state = lane.drive(fresh, run_id)
+        fresh_pool: Any = fresh.pool
         assert fresh_pool.views == serving(fresh), (at, state)
         assert fresh_pool.views == (AFTER if state == "done" else BEFORE), (at, state)
         fresh.ledger.close()

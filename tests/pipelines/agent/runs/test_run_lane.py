@@ -1,8 +1,11 @@
 """Runs against a scripted pool: to the end, failed and retried, overtaken, and killed at every point."""
 
+import copy
 import json
+import shutil
 import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import pointer_steps, run_lane, step_executor
 from pipelines.agent.runs.catch_up_gate import GateReading
 from pipelines.agent.runs.run_lane import RunDriver, RunLane
+from state.ledger import LedgerReader, create_or_open
 from state.planner_input import observe
 from state.row_types import RunRow, StepRow
 
@@ -300,49 +304,63 @@ def test_a_run_is_continued_once_and_only_after_it_failed(world: AgentContext, p
         submit(world, other)
 
 
-def sequence(world: AgentContext, pool: Any, faults: KillAt) -> int:
-    """A first deploy, a rebuild and a delete; a kill is followed by a new agent that takes the open run up."""
-    kills = 0
-    changed = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
-    requests = (
-        (small_project.texts(), EVERYTHING),
-        (changed, PlanRequest(tables=(TableName("a"),), rebuild=True)),
-        (changed, PlanRequest(verb="delete", tables=(TableName("b"),))),
-    )
-    for files, request in requests:
-        run_id = submit(world, plan(world, files, request))
-        try:
-            state = drive(replace(world, faults=faults), run_id)  # type: ignore[arg-type]  # Counts and kills.
-        except Killed:
-            kills += 1
-            state = drive(world, run_id)
-        assert state == "done"
-        settle(world, pool)
-    return kills
+class KeptWorld:
+    """A scripted world as it was at one moment, to begin again from: ledger, data folder, pool and files."""
+
+    def __init__(self, world: AgentContext, folder: Path) -> None:
+        self._world, self._kept, self._facts = world, folder, world.ledger.facts()
+        self._doubles = copy.deepcopy((world.pool, world.files))
+        Path(world.layout.data).mkdir(exist_ok=True)
+        shutil.copytree(world.layout.data, folder / "data")
+        with closing(LedgerReader(world.ledger.path)) as reader:
+            reader.copy_to(folder / "ledger.db")
+
+    def again(self, folder: Path) -> AgentContext:
+        """Begin again, with the ledger in a folder of its own, and with the data folder of the world before."""
+        folder.mkdir()
+        shutil.copy(self._kept / "ledger.db", folder)
+        shutil.rmtree(self._world.layout.data)
+        shutil.copytree(self._kept / "data", self._world.layout.data)
+        pool, files = copy.deepcopy(self._doubles)
+        return replace(self._world, ledger=create_or_open(folder / "ledger.db", self._facts), pool=pool, files=files)
 
 
-def test_a_kill_at_any_point_ends_in_the_same_world(
-    tmp_path: Path, world: AgentContext, pool: Any, request: pytest.FixtureRequest
-) -> None:
-    counting = KillAt()
-    sequence(world, pool, counting)
+CHANGED = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
+SEQUENCE = (
+    (small_project.texts(), EVERYTHING),
+    (CHANGED, PlanRequest(tables=(TableName("a"),), rebuild=True)),
+    (CHANGED, PlanRequest(verb="delete", tables=(TableName("b"),))),
+)
+"""A first deploy, a rebuild and a delete."""
+
+
+def is_killed(world: AgentContext, files: dict[str, str], request: PlanRequest, faults: KillAt) -> bool:
+    """Perform a request to its end; after a kill a new agent takes the open run up."""
+    run_id, killed = submit(world, plan(world, files, request)), False
+    try:
+        state = drive(replace(world, faults=faults), run_id)  # type: ignore[arg-type]  # Counts and kills.
+    except Killed:
+        killed, state = True, drive(world, run_id)
+    assert state == "done"
+    settle(world, world.pool)
+    return killed
+
+
+def test_a_kill_at_any_point_ends_in_the_same_world(tmp_path: Path, world: AgentContext, pool: Any) -> None:
+    kept: list[tuple[KeptWorld, int]] = []
+    for number, each in enumerate(SEQUENCE):
+        before, counting = KeptWorld(world, tmp_path / f"before {number}"), KillAt()
+        is_killed(world, *each, counting)
+        kept.append((before, counting.passed))
     expected = picture(world, pool)
-    assert counting.passed > 100
-    for point in range(1, counting.passed + 1):
-        fresh_pool = type(pool)()
-        fresh = make_world(world, fresh_pool, tmp_path / str(point))
-        assert sequence(fresh, fresh_pool, KillAt(point)) == 1, point
-        assert picture(fresh, fresh_pool) == expected, point
-        fresh.ledger.close()
-
-
-def make_world(like: AgentContext, pool: Any, folder: Path) -> AgentContext:
-    from state.ledger import create_or_open
-
-    ledger = create_or_open(folder / "ledger.db", like.ledger.facts())
-    files = type(like.files)(pool, "ledger")  # type: ignore[call-arg]  # Scripted.
-    layout = replace(like.layout, data=str(folder / "data"))
-    return replace(like, ledger=ledger, pool=pool, files=files, layout=layout)
+    assert sum(points for _, points in kept) > 100
+    for number, (before, points) in enumerate(kept):
+        for point in range(1, points + 1):
+            fresh, faults = before.again(tmp_path / f"{number}.{point}"), KillAt(point)
+            kills = [is_killed(fresh, *each, faults) for each in SEQUENCE[number:]]
+            assert kills == [True] + [False] * (len(kills) - 1), (number, point)
+            assert picture(fresh, fresh.pool) == expected, (number, point)
+            fresh.ledger.close()
 
 
 def waits_for_ever(run: Any, step: Any) -> GatePolled:
