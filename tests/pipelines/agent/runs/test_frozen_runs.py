@@ -97,13 +97,13 @@ def test_the_end_of_a_freeze_moves_no_pointer_of_a_run_that_was_paused_meanwhile
 
     def thaw(driver: Any) -> None:
         freeze(deployed, on=False)
-        driver._words.put(OperatorControl("pause"))
+        deployed.ledger.tell_run(run_id, OperatorControl("pause"), at=1.0)
         monkeypatch.setattr(run_lane.RunDriver, "_wait", look)
 
     def look(driver: Any) -> None:
         seen.append(dict(pool.views))
         if len(seen) == 3:
-            driver._words.put(OperatorControl("resume"))
+            deployed.ledger.tell_run(run_id, OperatorControl("resume"), at=1.0)
 
     frozen_for(deployed, run_id, do, 1, monkeypatch, thaw)
     assert lane.drive(deployed, run_id) == "done"
