@@ -7,10 +7,11 @@ import logging
 from collections.abc import Iterable
 
 from core.model.actions import StepKind
-from core.model.errors import Busy, EngineRefused
+from core.model.errors import Busy, EngineRefused, Refused
 from core.model.names import TableName, physical_name
 from core.ports.spark import Pointer
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
+from pipelines.agent.table_identities import register_if_missing
 from pipelines.agent.version_tables import pointer_of
 from state.row_types import Deployment
 
@@ -49,7 +50,7 @@ class ComparedPointers:
                 self._put_right(table)
             except Busy:
                 continue
-            except EngineRefused as error:
+            except (EngineRefused, Refused) as error:
                 log.warning("the pointer of %s is not put right: %s", table, error.summary)
 
     def _put_right(self, table: TableName) -> None:
@@ -64,6 +65,8 @@ class ComparedPointers:
             if serving is None:
                 pool.call(WRITE_CALL_S, pool.tables.unpoint, view)
             else:
+                # A delete that failed halfway has taken its table out of the catalog.
+                register_if_missing(world, serving)
                 pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(world.layout, serving))
             if self._astray(versions, self._standing(versions)):
                 self._said.add(table)

@@ -17,7 +17,7 @@ from pipelines.agent.full_disks import with_disk
 from pipelines.agent.registry_records import keep_record
 from pipelines.agent.schema_tracking import select_of
 from pipelines.agent.statement_locks import Version
-from pipelines.agent.table_identities import refuse_gone, refuse_other_tables, register_again
+from pipelines.agent.table_identities import refuse_gone, refuse_other_tables, register_if_missing
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def _start(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
     with world.locks.holding(key, by="a start"):
         deployment = _as_held(world, key)
         refuse_start(world, deployment, stops=stops)
-        _put_in_catalog(world, deployment)
+        register_if_missing(world, deployment)
         # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.
         keep_record(world, *key)
         try:
@@ -92,24 +92,6 @@ def _start(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
             **_runs_on(world, deployment),
         )
         return query
-
-
-def _put_in_catalog(world: AgentContext, deployment: Deployment) -> None:
-    """Register a version's table in the catalog if the catalog does not have it; raises Refused where it cannot be.
-
-    If the catalog lacks the name that `toTable` is given, Spark makes a table in its warehouse and writes the rows
-    there (4.2.0).
-    """
-    pool, name = world.pool.connection(), world.layout.catalog_name(deployment.table, deployment.version)
-    if pool.call(READ_CALL_S, pool.tables.has, name):
-        return
-    try:
-        register_again(world, pool, deployment)
-    except EngineRefused as error:
-        raise Refused(
-            f"{name} is not in the pool's catalog, which refuses it: {error.summary}",
-            remedy=error.remedy or f"headgate start {deployment.table} once that is repaired",
-        ) from error
 
 
 def _as_held(world: AgentContext, key: Version) -> Deployment:

@@ -3,13 +3,13 @@
 import os
 import re
 
-from core.model.errors import Refused
+from core.model.errors import EngineRefused, Refused
 from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
 from core.ports.storage import VersionFolders
 from core.sql.stars import says_star
 from core.sql.statement import TableRead
-from pipelines.agent.context import AgentContext, PoolConnection
+from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deleted_keys import why_other_deleted_keys
 from pipelines.agent.deployment_compiler import (
     parsed_statement,
@@ -40,6 +40,24 @@ def register_again(world: AgentContext, pool: PoolConnection, deployment: Deploy
     elif why := why_other_sink(world, deployment):
         raise Refused(why, remedy=f"headgate plan {deployment.table} --rebuild")
     register(pool, world.layout, deployment, logs=world.files)
+
+
+def register_if_missing(world: AgentContext, deployment: Deployment) -> None:
+    """Register a version's table in the catalog if the catalog does not have it; raises Refused where it cannot be.
+
+    It comes before each start: if the catalog lacks the name that `toTable` is given, Spark makes a table in its
+    warehouse and writes the rows there (4.2.0).
+    """
+    pool, name = world.pool.connection(), world.layout.catalog_name(deployment.table, deployment.version)
+    if pool.call(READ_CALL_S, pool.tables.has, name):
+        return
+    try:
+        register_again(world, pool, deployment)
+    except EngineRefused as error:
+        raise Refused(
+            f"{name} is not in the pool's catalog, which refuses it: {error.summary}",
+            remedy=error.remedy or f"headgate start {deployment.table} once that is repaired",
+        ) from error
 
 
 def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:

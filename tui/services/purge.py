@@ -60,7 +60,7 @@ def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
     found = [OwnedPlace(str(folder)) for folder in _version_folders(data) if is_owned(folder, ledger)]
     records = data / RECORDS_FOLDER
     if _is_folder(records):
-        found += _with_parts(records, [path for path in sorted(records.iterdir()) if _is_of(path, ledger)])
+        found += _with_parts(records, [path for path in _entries(records) if _is_of(path, ledger)])
     if keeps_home(place) is None:
         found += _home_parts(Path(place.where.home))
     if _is_of(data / WORLD_FILE, ledger):
@@ -207,8 +207,13 @@ def _version_folders(data: Path) -> Iterator[Path]:
 
 
 def _folders(root: Path) -> list[Path]:
+    return [entry for entry in _entries(root) if _is_folder(entry)]
+
+
+def _entries(folder: Path) -> list[Path]:
+    """List what lies in a folder; nothing of one that is closed to us, or gone: that stays."""
     try:
-        return sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())
+        return sorted(folder.iterdir())
     except OSError:
         return []
 
@@ -230,7 +235,7 @@ def _with_parts(folder: Path, ours: list[Path], besides: Iterable[Path] = ()) ->
     """Return a folder as one place where nothing else but `besides` is in it, else each part as a place of its own."""
     if not ours:
         return []
-    if {*folder.iterdir()} == {*ours, *besides}:
+    if {*_entries(folder)} == {*ours, *besides}:
         return [OwnedPlace(str(folder), tuple(map(str, ours)))]
     return [_file(path) for path in ours]
 
@@ -240,10 +245,10 @@ def _file(path: Path) -> OwnedPlace:
 
 
 def _home_parts(home: Path) -> list[OwnedPlace]:
-    if not (home / "ledger.db").is_file():
+    if not os.path.isfile(home / "ledger.db"):
         return []
     whole = [path for path in (home / name for name in _HOME_FOLDERS) if _is_folder(path)]
-    ours = [path for path in home.iterdir() if _HOME_FILES.fullmatch(path.name) and path.is_file()]
+    ours = [path for path in _entries(home) if _HOME_FILES.fullmatch(path.name) and path.is_file()]
     # The ledger last: without it nothing else here is taken for a part of the home.
     ours.sort(key=lambda path: (path.name == "ledger.db", path.name))
     return [OwnedPlace(str(path)) for path in whole] + _with_parts(home, ours, besides=whole)
@@ -261,9 +266,10 @@ def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace
     made = [root / "data" / name for name in _GENERATED]
     for feed in _folders(root / "data" / "landing"):
         landed = re.compile(rf"{re.escape(feed.name)}-\d{{9}}\.json")
-        made += sorted(file for file in feed.iterdir() if landed.fullmatch(file.name))
-    # A folder comes after what is in it, as it has to be empty by then.
-    made += [root / str(name) for name in sorted(mark.get("made", ()), reverse=True)]
+        made += [file for file in _entries(feed) if landed.fullmatch(file.name)]
+    # In reverse, as a folder has to be empty before it goes; the project's file last: without it no purge finds more.
+    names = sorted(map(str, mark.get("made", ())), key=lambda name: (name != "headgate.yml", name), reverse=True)
+    made += [root / name for name in names]
     found = [path for path in made if os.path.exists(path) and not path.is_symlink() and _is_below(path, root)]
     found.append(root / DEMO_FILE)
     known = {*map(str, found), *others}
@@ -291,4 +297,5 @@ def _is_below(path: Path, root: Path) -> bool:
 
 
 def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+    # Not `Path.is_dir`, which raises PermissionError below a folder that is closed to us.
+    return os.path.isdir(path) and not path.is_symlink()

@@ -122,6 +122,16 @@ def test_one_that_is_refused_holds_up_no_other_and_each_is_looked_at_within_a_bo
     assert pool.views == BEFORE
 
 
+def test_a_table_that_a_failed_delete_took_out_of_the_catalog_is_there_again_with_its_pointer(
+    world: AgentContext, pool: Any
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    pool.views.pop("a")
+    pool.tables.pop("a__v1")
+    ComparedPointers(world).round()
+    assert pool.views == BEFORE and "a__v1" in pool.tables
+
+
 def test_a_catalog_that_shows_views_in_other_words_is_not_altered_each_round(
     world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -289,6 +289,29 @@ def test_a_demo_goes_whole_where_all_of_it_is_ours(demo: SelectedEnvironment) ->
     assert not Path(demo.folder).exists()
 
 
+def test_what_tells_that_a_demo_is_ours_goes_last(demo: SelectedEnvironment) -> None:
+    (whole,) = [owned for owned in purge.marked(demo) if owned.path == demo.folder]
+    assert [Path(part).name for part in whole.parts[-2:]] == ["headgate.yml", purge.DEMO_FILE]
+
+
+def test_a_folder_that_is_closed_to_us_stays_and_is_no_error(
+    place: SelectedEnvironment, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version_folder(data / "tables" / "a__v1")
+    (data / purge.RECORDS_FOLDER).mkdir()
+    closed = {str(data / purge.RECORDS_FOLDER), place.where.home}
+
+    def listdir(path: Any = ".") -> list[str]:
+        if os.fspath(path) in closed:
+            raise PermissionError(13, "Permission denied", path)
+        return really(path)
+
+    really = os.listdir
+    monkeypatch.setattr(os, "listdir", listdir)
+    everything(place)
+    assert not (data / "tables").exists() and (data / purge.RECORDS_FOLDER).exists()
+
+
 def test_what_somebody_has_put_into_a_demo_stays(demo: SelectedEnvironment) -> None:
     mine = {"notes.md", "pipelines/mine.sql", "data/mine.csv", "data/landing/orders/mine.json"}
     for name in mine:
