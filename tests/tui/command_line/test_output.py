@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from core.model.errors import UsageError
+from core.text.escaping import has_control_characters
 from tui.command_line import exit_codes
 from tui.command_line.output import CommandOutput, problem_line
 
@@ -100,6 +101,15 @@ def test_what_a_voice_narrates_keeps_its_lines_and_no_other_control(capsys: pyte
     said = capsys.readouterr()
     assert said.err == "one\ttab\\x0d\ntwo\\x1b[2J\nheadgate: no \\x1b[A\\x0asuch\n  do\\x0a\\x9bthis\n"
     assert said.out == "a\\x0ab\nä → 'x'\n"
+
+
+def test_json_for_programs_means_the_very_text_and_does_nothing_to_who_reads_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = "x\u202ey\u2066 \U000e0041"
+    CommandOutput(as_json=True).data({"text": text})
+    said = capsys.readouterr().out
+    assert json.loads(said) == {"text": text} and not has_control_characters(said)
 
 
 def test_a_long_sentence_is_folded_between_words_on_a_terminal_and_nowhere_else(

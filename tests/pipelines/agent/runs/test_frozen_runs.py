@@ -124,9 +124,18 @@ def test_a_run_that_waits_for_the_end_of_a_freeze_is_cancelled(
     assert pool.views == before and sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
 
-def test_a_rollback_moves_its_pointers_in_a_freeze(deployed: AgentContext, pool: Any) -> None:
+def test_a_rollback_moves_its_pointers_in_a_freeze(
+    deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert lane.deploy(deployed, pool, UPPER, REBUILD) == "done"
-    freeze(deployed, on=True)
     back = lane.plan(deployed, UPPER, PlanRequest(verb="rollback", tables=(T("a"),)))
-    assert lane.drive(deployed, lane.submit(deployed, back)) == "done"
+    run_id = lane.submit(deployed, back)
+    waited: list[str] = []
+
+    def thaw(_: object) -> None:
+        waited.append("swap")
+        freeze(deployed, on=False)
+
+    frozen_for(deployed, run_id, "swap", 1, monkeypatch, thaw)
+    assert lane.drive(deployed, run_id) == "done" and not waited
     assert pool.views == {"a": "a__v1", "b": "b__v1", "c": "c__v1"}
