@@ -8,7 +8,8 @@ from core.model.errors import TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import WantedState
 from core.plan.model import Plan, PlanNode, Step
-from core.run.state_machine import StepFailed
+from core.run.model import RunState
+from core.run.state_machine import GatePolled, StepFailed
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import compile_deployment
 from pipelines.agent.deployment_lifecycle import start
@@ -79,13 +80,20 @@ class OpenRun:
         retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
         return f"{table} was stopped by {who} during this run; {retry} starts it all the same, {cancel} leaves it"
 
-    def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | None:
-        """Start a version of this run that an operator or a retry has stopped: a retry is the later word."""
+    def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
+        """Start a version of this run that an operator or a retry has stopped: a retry is the later word.
+
+        None where it runs now. In a paused run, whose gates are looked at all the same, nothing is started.
+        """
         deployment = self.world.ledger.deployment(table, version)
         if deployment is None or deployment.external:
             return None
         if deployment.wanted == WantedState.RUNNING:
             return None
+        run = self.world.ledger.run(self.id)
+        if run is not None and run.state == RunState.PAUSED:
+            name = query_name(table, version)
+            return GatePolled(step.n, f"{name} is stopped: it starts once the run is resumed")
         again = self.start_unless_stopped(replace(step, table=table, version=version))
         return again if isinstance(again, StepFailed) else None
 

@@ -125,7 +125,7 @@ class RunLane:
         assert row is not None, f"run {run_id} is not in the ledger"
         try:
             RunDriver(self._world, row, woken).drive()
-        except LedgerUnavailable:
+        except TryAgain:
             raise
         except Exception as error:
             why = error.summary if isinstance(error, HeadgateError) else f"unexpectedly ({type(error).__name__})"
@@ -170,7 +170,6 @@ class RunDriver:
             if any(word.act == "retry" for word in words):
                 self._retrying(partial(stop_failed, self._world, self._row))
             run, intents = advance_run(self._run, [*evidence, *words])
-            self._tell_refused(run, words)
             if run.state is RunState.CANCELLED and self._run.state is not RunState.CANCELLED:
                 # Before the run is closed: an agent that dies in between leaves them to the reconciler.
                 for intent in intents:
@@ -179,6 +178,7 @@ class RunDriver:
                 self._retrying(partial(undo_cancelled, self._world, run))
             if not self._put(run, heard):
                 continue
+            self._tell_refused(run, words)
             self._executor.end_waits({p.step.n for p in run.steps if p.state is StepState.GATE})
             evidence = []
             for intent in intents:

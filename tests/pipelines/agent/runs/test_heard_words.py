@@ -9,7 +9,7 @@ import pytest
 import small_project
 from agent_world import stop_by_operator, wait_until
 
-from core.model.errors import EngineRefused
+from core.model.errors import Busy, EngineRefused
 from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
@@ -125,6 +125,52 @@ def test_words_that_come_while_a_run_looks_at_its_gates_keep_their_order(
     monkeypatch.setattr(OpenGate, "look", told)
     lane.drive(run_id)
     wait_until(lambda: state_of(world, run_id) == "done", 10)
+
+
+def test_a_paused_run_starts_no_version_whose_stop_was_ended(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
+    lane, opens = RunLane(world), threading.Event()
+    monkeypatch.setattr(OpenGate, "look", lambda gate, *given: GateReading(opens.is_set(), "lag 3"))
+    lane.drive(run_id)
+    wait_until(lambda: step_of(world, run_id, "catch_up").note == "lag 3", 10)
+    lane.tell(run_id, OperatorControl("pause"))
+    wait_until(lambda: state_of(world, run_id) == "paused", 10)
+    # An operator has stopped the table, and started what serves again.
+    pool.running.pop("c@v2")
+    world.ledger.update_deployment(TableName("c"), 2, wanted="stopped", state="stopped")
+    wait_until(lambda: step_of(world, run_id, "catch_up").note == "c@v2 is stopped: it starts once the run is resumed")
+    assert "c@v2" not in pool.running
+    lane.tell(run_id, OperatorControl("resume"))
+    wait_until(lambda: "c@v2" in pool.running, 10)
+    opens.set()
+    wait_until(lambda: state_of(world, run_id) == "done", 10)
+
+
+def test_a_cancel_waits_for_a_version_that_somebody_holds_and_ends_as_any_other(
+    world: AgentContext, pool: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
+    lane, busy = (
+        RunLane(at(world, "before swap running", lambda: tell(world, run_id, "cancel"))),
+        [Busy("c@v2 is held")],
+    )
+
+    def given_up(*about: Any) -> Any:
+        if busy:
+            raise busy.pop()
+        return give_up(*about)
+
+    give_up = run_lane.give_up
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_lane, "give_up", given_up)
+        lane.drive(run_id)
+        wait_until(lambda: state_of(world, run_id) == "cancelled", 10)
+    assert not busy and pool.views == SERVING
+    assert "cannot be executed" not in caplog.text
 
 
 @pytest.mark.parametrize("word", ["pause", "resume"])
