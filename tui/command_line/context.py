@@ -48,7 +48,7 @@ class CommandContext:
         self.voice.data({"format": form, "project": self.place.project, "environment": self.place.environment, **parts})
 
     def announce(self) -> None:
-        """Return where the act happens, before it does."""
+        """Print the environment and the project's folder that a command is about to act on."""
         self.voice.say(f"{self.place.title}  ({self.place.folder})")
 
     def confirm(self, text: str, question: str) -> str:

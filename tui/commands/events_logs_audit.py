@@ -138,7 +138,7 @@ def _follow_events(context: CommandContext, table: TableName | None, seen: dict[
 
 
 def _follow_file(path: str, show: Callable[[str], Any]) -> None:
-    """Show what is added to a log; where it was rotated, or cut, the file that has its name now, from its begin."""
+    """Show each line that is added to a log; after a rotation or a cut, the file of that name from its beginning."""
     file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115  # Another one takes its place.
     try:
         file.seek(0, os.SEEK_END)
@@ -147,6 +147,9 @@ def _follow_file(path: str, show: Callable[[str], Any]) -> None:
                 show(line.rstrip("\n"))
                 continue
             if _is_another(path, file):
+                # What was written between the last look and the rotation.
+                for line in file:
+                    show(line.rstrip("\n"))
                 file.close()
                 file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115  # As above.
                 continue

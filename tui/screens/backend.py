@@ -54,7 +54,7 @@ class PlanView:
     row: PlanRow
     approvals: tuple[ApprovalRow, ...] = ()
     frozen: str | None = None
-    """Until when the policy in force has no pointer move, in words; None outside of a freeze."""
+    """Until when the policy in force lets no pointer move, in words; None outside a freeze."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the agent answered to a command, in words: the ledger keeps the answer as JSON."""
+"""The agent's answers to commands, and the outcomes of its acts, as text; the ledger keeps an answer as JSON."""
 
 import json
 
@@ -22,5 +22,5 @@ def detail_words(detail: str) -> str:
 
 
 def outcome_words(outcome: ActOutcome, unit: str) -> str:
-    """Write what came of an act on one statement, in `ms` or `s`; how long it took is of the act alone."""
+    """Write the outcome of an act on one statement, and how long that act alone took, in `ms` or `s`."""
     return outcome.words(f"{outcome.took_ms:.0f} ms" if unit == "ms" else f"{outcome.took_ms / 1000:.1f} s")

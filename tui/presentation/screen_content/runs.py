@@ -222,7 +222,7 @@ def first_open(run: RunRow) -> StepRow | None:
 
 
 def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> str:
-    """Explain why a run goes on by no word until when it is `frozen`; empty where it may."""
+    """Explain why no word lets a run go on until the freeze ends, at `frozen` in words; empty where one may."""
     moves = frozen is not None and moves_pointers(plan, {step.n: StepState(step.state) for step in run.steps})
     return f"{plan.environment} is {frozen}: the run would move a pointer" if moves else ""
 
