@@ -9,8 +9,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow.parquet
-
 from core.model.names import whole_number
 from pipelines.storage.file_stream_logs import local_path
 
@@ -60,6 +58,9 @@ def _actions_of(path: str, columns: Sequence[str]) -> Iterator[Columns]:
             lines = [json.loads(line) for line in file if line.strip()]
         yield {kind: [line.get(kind) for line in lines] for kind in kinds}
         return
+    # An agent that begins is heard 0.2 s sooner without it.
+    import pyarrow.parquet
+
     with pyarrow.parquet.ParquetFile(path) as file:
         for batch in file.iter_batches(columns=list(columns)):
             yield {column: batch.column(column).to_pylist() for column in batch.schema.names}

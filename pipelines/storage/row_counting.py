@@ -9,8 +9,6 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-import pyarrow.parquet
-
 from core.model.table_formats import RowCounting, TableFormat
 
 _SAMPLE_BYTES = 256 * 1024
@@ -56,6 +54,9 @@ class BytesPerLine:
 def parquet_rows(path: str) -> int | None:
     """Read the row count of a file; None when it is gone or is no Parquet. About 0.1 ms."""
     try:
+        # An agent that begins is heard 0.2 s sooner without it.
+        import pyarrow.parquet
+
         return int(pyarrow.parquet.read_metadata(path).num_rows)
     except (OSError, ValueError):
         return None

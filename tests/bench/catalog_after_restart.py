@@ -29,8 +29,8 @@ from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.filled_catalogs import TOGETHER
-from pipelines.agent.pool_supervisor import SparkConnection
 from pipelines.agent.reconciler import Reconciler
+from pipelines.agent.spark_connection import SparkConnection
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session

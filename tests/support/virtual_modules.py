@@ -30,7 +30,7 @@ from modelled_server import Handle, Server
 from virtual_primitives import VirtualModules
 
 from core.model.errors import TryAgain
-from pipelines.agent import daemon, pool_supervisor, registry_records, world_identity
+from pipelines.agent import daemon, pool_supervisor, registry_records, spark_connection, world_identity
 from pipelines.agent.context import AgentContext
 from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.agent.requests import adoption
@@ -116,11 +116,12 @@ def lived(modules: VirtualModules, server: Server, disk: Disk, changes: Any) -> 
     session = type("LivedSession", (ModelledSession,), {"server": server})
     pool = type("LivedPool", (ModelledLocalPool,), {"server": server})
     journal = type("LifeJournal", (LivedJournal,), {"disk": disk})
+    put(pool_supervisor, "LocalPool", pool)
     for attribute, value in (
-        ("LocalPool", pool), ("Session", session), ("SparkQueries", ModelledQueries), ("SparkTables", ModelledTables),
+        ("Session", session), ("SparkQueries", ModelledQueries), ("SparkTables", ModelledTables),
         ("SparkAnalysis", ModelledAnalysis), ("SparkUpkeep", NoUpkeep),
     ):  # fmt: skip
-        put(pool_supervisor, attribute, value)
+        put(spark_connection, attribute, value)
     put(daemon, "PoolSupervisor", partial(PoolSupervisor, monotonic=modules.time.monotonic))
     put(daemon, "SocketServer", _NoSocket)
     put(daemon, "EmergencyJournal", journal)

@@ -13,7 +13,7 @@ from ledger_rows import deployment_row, environment_row
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.project.model import Pool
-from pipelines.agent import pool_supervisor
+from pipelines.agent import pool_supervisor, spark_connection
 from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.spark.call_deadlines import CircuitBreaker
 from pipelines.spark.error_translation import EngineStopped, MaybeStopped, SessionLost
@@ -118,13 +118,11 @@ def supervise(
 ) -> Callable[..., PoolSupervisor]:
     """Make a supervisor; a second one is a new agent."""
     monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool, **_: FakeProcess(machine))
-    monkeypatch.setattr(pool_supervisor, "Session", lambda url, token, id, lost: FakeSession(machine, id, lost))
+    monkeypatch.setattr(spark_connection, "Session", lambda url, token, id, lost: FakeSession(machine, id, lost))
     for name in ("SparkQueries", "SparkTables", "SparkAnalysis"):
-        monkeypatch.setattr(pool_supervisor, name, lambda *_: "a port")
+        monkeypatch.setattr(spark_connection, name, lambda *_: "a port")
     # A session is closed beside; here it is over when the act is.
-    monkeypatch.setattr(
-        pool_supervisor, "threading", SimpleNamespace(Lock=pool_supervisor.threading.Lock, Thread=AtOnce)
-    )
+    monkeypatch.setattr(spark_connection, "threading", SimpleNamespace(Thread=AtOnce))
     places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"), os.getuid())
 
     def supervisor(pool: Pool | None = None, **more: Any) -> PoolSupervisor:

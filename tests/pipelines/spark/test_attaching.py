@@ -14,7 +14,7 @@ from ledger_rows import environment_row
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import HeadgateError, PoolUnreachable
 from core.project.model import Pool
-from pipelines.agent import pool_supervisor
+from pipelines.agent import spark_connection
 from pipelines.agent.context import PoolConnection
 from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.local_pool.connect_server import LocalPool
@@ -46,7 +46,7 @@ def supervise(pool: LocalPool, ledger: Ledger, tmp_path: Path, monkeypatch: pyte
         places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"), os.getuid())
         return PoolSupervisor(places, Pool(name="shared", url=url), ledger, restore)
 
-    monkeypatch.setattr(pool_supervisor, "Session", session)
+    monkeypatch.setattr(spark_connection, "Session", session)
     return supervisor
 
 

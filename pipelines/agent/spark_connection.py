@@ -1,0 +1,45 @@
+"""A session with the pool and its ports; whoever imports this imports Spark's client, which takes 0.7 s."""
+
+import threading
+from collections.abc import Callable
+
+from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
+from pipelines.spark.catalog import SparkTables
+from pipelines.spark.session import UNTIMED_S, Session
+from pipelines.spark.streaming_queries import SparkQueries
+from pipelines.spark.table_upkeep import SparkUpkeep
+from pipelines.spark_analysis.analyzer import SparkAnalysis
+
+
+class SparkConnection:
+    """Implements `PoolConnection`: one session generation with its ports."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.call = session.call
+        self._reader = session.reader()
+        self.queries: Queries = SparkQueries(session)
+        self.tables: Tables = SparkTables(session, self._reader)
+        self.analysis: Analysis = SparkAnalysis(session)
+        self.upkeep: TableUpkeep = SparkUpkeep(session)
+
+    def close(self) -> None:
+        """Close the sessions of this generation without waiting for the server, which may be frozen."""
+        for session in (self.session, self._reader):
+            close(session)
+
+
+def attached(url: str, token: str, session_id: str, lost: Callable[[Session], None]) -> Session:
+    """Open a session or find it; one that cannot be is closed, so that no try leaves a connection behind."""
+    session = Session(url, token, session_id, lost=lost)
+    try:
+        session.call(UNTIMED_S, session.attach)
+    except BaseException:
+        close(session)
+        raise
+    return session
+
+
+def close(session: Session) -> None:
+    # Closing speaks to the server, which may be frozen: nobody waits for it.
+    threading.Thread(target=session.close, daemon=True).start()
