@@ -238,6 +238,7 @@ def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
     after = connection.execute("SELECT id FROM run WHERE continues = ?", (run_id,)).fetchone()
     if after is not None:
         raise Refused(f"run {run_id} was continued by run {after[0]}", remedy=f"headgate runs {after[0]}")
+    refuse_cancelled(connection, run_id)
 
 
 def _hold_again(connection: sqlite3.Connection, run_id: str) -> None:

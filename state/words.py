@@ -72,6 +72,12 @@ class WordReads(LedgerReads):
         """Read the newest word on a subject by itself."""
         return self._row(WordRow, "SELECT * FROM word WHERE subject = ?", (subject,))
 
+    def is_started_by_operator(self, table: TableName, version: int) -> bool:
+        """Return whether the newest word on a version by itself is an operator's start, and not that of a run."""
+        sql = """SELECT EXISTS (SELECT 1 FROM word WHERE subject = ? AND wish = 'start'
+          AND serial NOT IN (SELECT serial FROM run))"""
+        return bool(self._values(sql, (query_name(table, version),))[0][0])
+
     def run_word(self, run_id: str) -> Word:
         """Read when a run was applied, or retried last, and who applied it."""
         ((serial, actor, at),) = self._values("SELECT serial, actor, started_at FROM run WHERE id = ?", (run_id,))

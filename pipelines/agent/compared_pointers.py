@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from core.model.actions import StepKind
-from core.model.errors import Busy, EngineRefused, Refused
+from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, physical_name
 from core.ports.spark import Pointer
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
@@ -50,7 +50,9 @@ class ComparedPointers:
                 self._put_right(table)
             except Busy:
                 continue
-            except (EngineRefused, Refused) as error:
+            except (PoolUnreachable, LedgerUnavailable):
+                raise
+            except (EngineRefused, Refused, TryAgain) as error:
                 log.warning("the pointer of %s is not put right: %s", table, error.summary)
 
     def _put_right(self, table: TableName) -> None:

@@ -47,9 +47,13 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int, after_stop
 
 
 def refuse_start(world: AgentContext, deployment: Deployment, *, stops: int) -> None:
-    """Raise whatever would refuse a start now, Spark's own word apart: asked before what runs is stopped for it."""
+    """Raise whatever would refuse a start now, Spark's own word apart: asked before what runs is stopped for it.
+
+    The table is registered if the catalog lacks it, as the catalog may refuse that.
+    """
     refuse_unready(world, deployment, stops=stops)
     check_checkpoint(world, deployment)
+    register_if_missing(world, deployment)
 
 
 def refuse_unready(world: AgentContext, deployment: Deployment, *, stops: int) -> None:
@@ -66,7 +70,6 @@ def _start(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
     with world.locks.holding(key, by="a start"):
         deployment = _as_held(world, key)
         refuse_start(world, deployment, stops=stops)
-        register_if_missing(world, deployment)
         # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.
         keep_record(world, *key)
         try:

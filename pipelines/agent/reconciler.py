@@ -38,9 +38,8 @@ from pipelines.agent.late_queries import readable, waits, why_late
 from pipelines.agent.passing_ends import PassingEnds
 from pipelines.agent.replaced_tables import why_ended
 from pipelines.agent.schema_tracking import goes_on
-from pipelines.agent.soaked_versions import is_in_a_run
 from pipelines.agent.statement_locks import stops_of
-from pipelines.agent.table_identities import refuse_other_tables, why_folder_gone
+from pipelines.agent.table_identities import NotInCatalog, refuse_other_tables, why_folder_gone
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
 
@@ -213,9 +212,16 @@ class Reconciler:
             changed = why_ended(self.world, deployment, over.error_class)
             fail(self.world, deployment, *(changed or (over.error_class, over.error)))
             return
-        if deployment.query_id or (deployment.state == State.STOPPED and not is_in_a_run(self.world, deployment)):
-            # Without a query an agent was killed after it had recorded what is wanted, and before its start.
+        if deployment.query_id or self._was_cut_off(deployment):
             self._start_again(deployment, stops)
+
+    def _was_cut_off(self, deployment: Deployment) -> bool:
+        """Return whether an agent was killed between the record of an operator's start and its effect.
+
+        What a run has recorded is left to the run: one that was cancelled, or has failed, starts nothing any more.
+        """
+        is_asked = self.world.ledger.is_started_by_operator
+        return deployment.state == State.STOPPED and is_asked(deployment.table, deployment.version)
 
     def _is_started_with_space(self, deployment: Deployment, stops: int) -> bool:
         """Start what serves and ended on a full disk that has space again; returns whether it was started."""
@@ -269,6 +275,8 @@ class Reconciler:
             self._event(deployment, State.STARTING, said)
         except TryAgain:
             raise
+        except NotInCatalog as error:
+            raise TryAgain(error.summary, remedy=error.remedy) from error
         except Overtaken:
             return
         except EngineRefused as error:

@@ -28,19 +28,13 @@ def stop_soaked(world: AgentContext) -> None:
             # A run may have begun to read it, or have it serve again, since it was looked for.
             every = world.ledger.deployments()
             found = next((d for d in every if (d.table, d.version) == key), None)
-            if (
-                found is not None
-                and _is_due(found, now)
-                and not _is_read(found, every)
-                and not is_in_a_run(world, found)
-            ):
+            if found is not None and _is_due(found, now) and not _is_read(found, every) and not _in_a_run(world, found):
                 world.ledger.update_deployment(*key, wanted=WantedState.STOPPED, stops_at=None)
                 world.event("state", "stops: it was replaced, and its time to run on is over", about=key)
                 log.info("%s was replaced and has run on for long enough", query_name(*key))
 
 
-def is_in_a_run(world: AgentContext, version: Deployment) -> bool:
-    """Return whether an open run is about the table of a version: what becomes of it is left to the run."""
+def _in_a_run(world: AgentContext, version: Deployment) -> bool:
     return any(step.table == version.table for run in world.ledger.open_runs() for step in run.steps)
 
 

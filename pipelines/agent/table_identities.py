@@ -18,13 +18,17 @@ from pipelines.agent.deployment_compiler import (
     tracks_schemas,
 )
 from pipelines.agent.inputs_with_logs import refuse_input_not_there, refuse_inputs, remedy_for_input
-from pipelines.agent.version_tables import register
+from pipelines.agent.version_tables import register, tables_of
 from pipelines.formats.tables_of_others import Unlike
 from state.row_types import Deployment
 
 _BY_HAND = "it was renamed or dropped by hand, and a new name can be taken back"
 _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed"})
 """Options of a stream of Delta with which it does not end where rows were changed or taken out."""
+
+
+class NotInCatalog(Refused):
+    """The catalog lacks a table, and refuses it for now."""
 
 
 def register_again(world: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
@@ -43,18 +47,21 @@ def register_again(world: AgentContext, pool: PoolConnection, deployment: Deploy
 
 
 def register_if_missing(world: AgentContext, deployment: Deployment) -> None:
-    """Register a version's table in the catalog if the catalog does not have it; raises Refused where it cannot be.
+    """Register a version's table in the catalog if the catalog does not have it.
+
+    Raises Refused where it cannot be, of which NotInCatalog where the catalog refuses it.
 
     It comes before each start: if the catalog lacks the name that `toTable` is given, Spark makes a table in its
     warehouse and writes the rows there (4.2.0).
     """
     pool, name = world.pool.connection(), world.layout.catalog_name(deployment.table, deployment.version)
-    if pool.call(READ_CALL_S, pool.tables.has, name):
-        return
     try:
-        register_again(world, pool, deployment)
+        if not all(
+            pool.call(READ_CALL_S, pool.tables.has, table.name) for table in tables_of(world.layout, deployment)
+        ):
+            register_again(world, pool, deployment)
     except EngineRefused as error:
-        raise Refused(
+        raise NotInCatalog(
             f"{name} is not in the pool's catalog, which refuses it: {error.summary}",
             remedy=error.remedy or f"headgate start {deployment.table} once that is repaired",
         ) from error

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.model.errors import TryAgain
 from core.model.names import TableName, query_name
-from core.model.states import WantedState
+from core.model.states import State, WantedState
 from core.plan.model import Plan, PlanNode, Step
 from core.run.model import RunState
 from core.run.state_machine import GatePolled, StepFailed
@@ -81,14 +81,15 @@ class OpenRun:
         return f"{table} was stopped by {who} during this run; {retry} starts it all the same, {cancel} leaves it"
 
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
-        """Start a version of this run that an operator or a retry has stopped: a retry is the later word.
+        """Start a version of this run that was stopped before a retry, or whose start a kill has cut off.
 
         None where it runs now. In a paused run, whose gates are looked at all the same, nothing is started.
         """
         deployment = self.world.ledger.deployment(table, version)
         if deployment is None or deployment.external:
             return None
-        if deployment.wanted == WantedState.RUNNING:
+        was_cut_off = deployment.state == State.STOPPED and not deployment.query_id
+        if deployment.wanted == WantedState.RUNNING and not was_cut_off:
             return None
         run = self.world.ledger.run(self.id)
         if run is not None and run.state == RunState.PAUSED:

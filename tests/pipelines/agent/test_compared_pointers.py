@@ -7,7 +7,7 @@ import small_project
 from agent_world import held_elsewhere
 from ledger_rows import deployment_row
 
-from core.model.errors import EngineRefused, Refused
+from core.model.errors import EngineRefused, Refused, TryAgain
 from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
@@ -130,6 +130,20 @@ def test_a_table_that_a_failed_delete_took_out_of_the_catalog_is_there_again_wit
     pool.tables.pop("a__v1")
     ComparedPointers(world).round()
     assert pool.views == BEFORE and "a__v1" in pool.tables
+
+
+def test_a_table_that_cannot_be_reached_keeps_no_other_pointer_astray(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(world: AgentContext, deployment: Any) -> None:
+        if deployment.table == "a":
+            raise TryAgain("/lake is not there", remedy="mount it")
+
+    lane.deploy(world, pool, small_project.texts())
+    monkeypatch.setattr(compared_pointers, "register_if_missing", unreachable)
+    pool.views.clear()
+    ComparedPointers(world).round()
+    assert pool.views == {"b": "b__v1", "c": "c__v1"}
 
 
 def test_a_catalog_that_shows_views_in_other_words_is_not_altered_each_round(

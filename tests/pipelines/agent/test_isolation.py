@@ -159,8 +159,11 @@ def test_a_table_that_is_refused_keeps_no_other_from_the_catalog_and_comes_later
 
 
 def test_a_start_by_hand_registers_its_table_first_where_the_catalog_has_refused_it(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refused(*_: Any) -> bool:
+        raise EngineRefused("the metastore is away", error_class="IO")
+
     world.ledger.put_deployment(external_row())
     deploy(world, "a", wanted="stopped", state="stopped", query_id="", run_id="")
     pool.refuse_table["a__v1"] = EngineRefused("no permission on /t/a__v1", error_class="IO")
@@ -171,8 +174,35 @@ def test_a_start_by_hand_registers_its_table_first_where_the_catalog_has_refused
         lane.start(("a",), 0.0, by="ann")
     assert pool.starts == [] and found(world, BAD).wanted == "stopped"
     pool.refuse_table.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(pool.connection().tables), "has", refused)
+        with pytest.raises(Refused, match="the metastore is away"):
+            lane.start(("a",), 0.0, by="ann")
+    reconcile(reconciler)
+    assert pool.starts == [] and found(world, BAD).wanted == "stopped", "a start that was refused does not begin later"
     lane.start(("a",), 0.0, by="ann")
     assert "a__v1" in pool.tables and pool.starts == ["a@v1"]
+
+
+def test_a_restart_that_the_catalog_refuses_stops_nothing_and_a_lost_query_waits_for_the_catalog(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    world.ledger.put_deployment(external_row())
+    deploy(world, "a", wanted="stopped", state="stopped", query_id="", run_id="")
+    reconciler.restore(pool.connection())
+    fast_lane(world).start(("a",), 0.0, by="ann")
+    pool.tables.clear()
+    pool.refuse_table["a__v1"] = EngineRefused("the metastore is away", error_class="IO")
+    with pytest.raises(Refused, match="the metastore is away"):
+        fast_lane(world).restart(("a",), 0.0, by="ann")
+    assert "a@v1" in pool.running
+    lost(pool)
+    reconcile(reconciler)
+    assert found(world, BAD).state != "failed" and found(world, BAD).wanted == "running"
+    pool.refuse_table.clear()
+    pool.tables["landed"] = ""
+    reconcile(reconciler)
+    assert "a@v1" in pool.running and "a__v1" in pool.tables
 
 
 def test_a_hundred_tables_take_few_requests_and_a_refused_one_costs_its_group_alone(
