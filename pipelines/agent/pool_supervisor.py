@@ -249,9 +249,12 @@ class PoolSupervisor:
 
         From here on statements can be stopped.
         """
-        # Not with this module: an agent that begins is heard 0.7 s sooner without Spark's client.
-        from pipelines.agent import spark_connection
-
+        try:
+            # Not with this module: an agent that begins is heard 0.7 s sooner without Spark's client.
+            from pipelines.agent import spark_connection
+        except ImportError as error:
+            remedy = "install headgate again, and restart the agent with headgate down and headgate up"
+            raise PoolUnreachable(f"Spark's client cannot be loaded: {error}", remedy=remedy) from error
         facts = self._ledger.facts()
         session_id = "" if new else facts.session_id or self._recorded_session()
         try:

@@ -1,6 +1,7 @@
 """The pool's supervisor over a process and sessions in memory: started, adopted, lost, died, silent, ended."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from ledger_rows import deployment_row, environment_row
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.project.model import Pool
+from pipelines import agent
 from pipelines.agent import pool_supervisor, spark_connection
 from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.spark.call_deadlines import CircuitBreaker
@@ -164,6 +166,17 @@ def said(ledger: Ledger) -> tuple[str, int, str]:
 def told(ledger: Ledger) -> list[str]:
     """Return what events say of the environment, oldest first."""
     return [event.summary for event in reversed(ledger.events()) if (event.kind, event.about) == ("pool", "")]
+
+
+def test_a_client_of_spark_that_cannot_be_loaded_is_told_as_the_state_of_the_pool(
+    supervise: Any, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = supervise()
+    monkeypatch.delattr(agent, "spark_connection")
+    monkeypatch.setitem(sys.modules, "pipelines.agent.spark_connection", None)
+    with pytest.raises(PoolUnreachable, match="Spark's client cannot be loaded"):
+        keeper.keep()
+    assert said(ledger)[0] == "down"
 
 
 def test_a_pool_of_ours_is_started_and_its_catalog_filled_before_anyone_calls(
