@@ -124,11 +124,13 @@ class RunWrites(RunReads, LedgerWrites):
         ended_at: float | None,
         steps: Iterable[StepRow],
         heard: Iterable[int] = (),
+        from_outside: bool = False,
     ) -> bool:
         """Write where a run and some of its steps stand, all or nothing; False, and nothing, where its state is not
         `was` any more: somebody else has ended it, or has had it retried.
 
-        Words with a serial in `heard` are carried out by this, and are gone with it.
+        Words with a serial in `heard` are carried out by this, and are gone with it. An end `from_outside` is later than
+        every word that waits: all are gone with it but a cancel, which the ended run still hears.
         A run that opens again holds its tables again, Refused where one is taken.
         """
         with self._transaction() as connection:
@@ -145,6 +147,8 @@ class RunWrites(RunReads, LedgerWrites):
                 _put_step(connection, run_id, step)
             for serial in heard:
                 connection.execute("DELETE FROM run_word WHERE serial = ?", (serial,))
+            if from_outside:
+                connection.execute("DELETE FROM run_word WHERE run_id = ? AND act <> 'cancel'", (run_id,))
             return True
 
     def tell_run(self, run_id: str, word: OperatorControl, *, at: float) -> None:

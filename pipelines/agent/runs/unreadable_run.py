@@ -20,6 +20,8 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Iterable[R
 
     A run that ended failed can be retried by a version that reads it, and cancelled by any. Its versions are held, so
     that no step of it is under way, and none begins once it has ended; raises Busy where one goes on for too long.
+    Only a later word takes it up again: those that wait are gone, but for a cancel that is not among `words`, which is
+    carried out next.
     """
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
     with world.locks.holding(*keys, by=f"the end of run {row.id}"):
@@ -81,7 +83,7 @@ def _close(world: AgentContext, run: RunRow, before: RunRow, *, why: str, heard:
     changed = [step for step in run.steps if step not in before.steps]
     ended_at = before.ended_at if run.state == before.state else world.clock()
     ended = world.ledger.advance_run(
-        run.id, was=before.state, state=run.state, ended_at=ended_at, steps=changed, heard=heard
+        run.id, was=before.state, state=run.state, ended_at=ended_at, steps=changed, heard=heard, from_outside=True
     )
     if ended and run.state != before.state:
         world.event("run", f"run {run.id} {run.state}", detail=why)

@@ -11,7 +11,7 @@ from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.agent.runs.unreadable_run import end_unreadable
-from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, at, ends_told, state_of
+from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, at, ends_told, state_of, step_of
 from tests.pipelines.agent.runs.test_run_lane import (
     deploy,
     drive,
@@ -74,6 +74,59 @@ def test_a_run_that_was_ended_can_be_cancelled_by_the_word_that_came_meanwhile(w
     wait_until(lambda: state_of(world, run_id) == "cancelled")
     wait_until(lambda: not lane._woken)
     assert (sorted(pool.running), pool.views) == (["a@v1", "b@v1", "c@v1"], SERVING)
+
+
+def accept(world: AgentContext, run_id: str, act: str) -> None:
+    """Have a word accepted as at the agent's desk, and nobody told of it."""
+    if act == "retry":
+        world.ledger.retry_run(run_id, serial=world.locks.start(), by="ana", at=1.0)
+    else:
+        n = step_of(world, run_id, "catch_up").n if act == "skip" else 0
+        world.ledger.tell_run(run_id, OperatorControl(act, n, "ana"), at=1.0)
+
+
+@pytest.mark.parametrize("act", ["retry", "skip", "resume"])
+def test_no_word_from_before_a_run_was_ended_takes_it_up_again(act: str, world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+    accept(world, run_id, act)
+    end(world, run_id)
+    assert not world.ledger.run_words(run_id)
+    lane = RunLane(world)
+    lane.wake(run_id)
+    wait_until(lambda: not lane._woken)
+    assert (state_of(world, run_id), pool.views) == ("failed", SERVING)
+    accept(world, run_id, "retry")
+    lane.resume_open()
+    wait_until(lambda: not lane._woken)
+    assert state_of(world, run_id) == "done"
+
+
+def test_a_retry_that_waits_while_a_run_is_ended_does_not_let_its_thread_go_on(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+
+    def tell_and_end() -> None:
+        accept(world, run_id, "retry")
+        end(world, run_id)
+
+    lane = RunLane(at(world, "before swap running", tell_and_end))
+    lane.drive(run_id)
+    wait_until(lambda: not lane._woken)
+    assert (state_of(world, run_id), pool.views) == ("failed", SERVING)
+
+
+def test_a_cancel_from_before_a_run_was_ended_is_carried_out(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+    accept(world, run_id, "skip")
+    accept(world, run_id, "cancel")
+    end(world, run_id)
+    lane = RunLane(world)
+    lane.resume_open()
+    wait_until(lambda: not lane._woken)
+    assert (state_of(world, run_id), pool.views) == ("cancelled", SERVING)
+    assert not world.ledger.run_words(run_id)
 
 
 def test_who_ends_a_run_waits_for_the_step_that_is_under_way(world: AgentContext, pool: Any) -> None:
