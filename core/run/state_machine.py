@@ -211,8 +211,11 @@ def why_not_skipped(run: Run, n: int) -> str | None:
 
 
 def is_early(run: Run, control: OperatorControl) -> bool:
-    """Return whether the skip of a start is to be heard once its gate waits: a new agent begins the start again."""
-    if control.act != "skip":
+    """Return whether the skip of a start is to be heard once its gate waits: a new agent begins the start again.
+
+    A run that has ended begins nothing: it hears every word at once.
+    """
+    if control.act != "skip" or run.state not in _OPEN:
         return False
     progress = run.step(control.n)
     return progress.step.do in BEGINS and progress.state in (StepState.WAITS, StepState.RUNNING)

@@ -194,7 +194,8 @@ class RunDriver:
             if self._run.state in _ENDED and heard == waiting and not self._woken.is_set():
                 self._close()
                 return
-            if self._run.state not in _ENDED and not any(isinstance(intent, PerformStep) for intent in intents):
+            has_performed = any(isinstance(intent, PerformStep) for intent in intents)
+            if heard != waiting if self._run.state in _ENDED else not has_performed:
                 self._wait()
 
     def _goes_on(self) -> bool:
@@ -238,7 +239,8 @@ class RunDriver:
         for word in words:
             if word.act == "skip" and (found := run.step(word.n)).state is not StepState.SKIPPED:
                 what = f"{act_words(found.step.do)} {found.step.table}".strip()
-                summary = f"step {word.n} of run {run.id}, {what}, was not skipped: it is {found.state}"
+                why = "it waits" if found.state is StepState.WAITS else f"it is {found.state}"
+                summary = f"step {word.n} of run {run.id}, {what}, was not skipped: {why}"
                 self._retrying(partial(self._world.event, "run", summary, detail=f"asked for by {word.by}"))
 
     def _wait(self) -> None:

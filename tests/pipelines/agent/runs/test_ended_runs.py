@@ -1,5 +1,6 @@
 """A run that somebody else has ended: its thread writes nothing more, and no effect is performed for it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from agent_world import held_elsewhere, in_a_thread, wait_until
 from core.model.names import TableName
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.runs import run_lane
+from pipelines.agent.runs.run_lane import RunDriver, RunLane
 from pipelines.agent.runs.unreadable_run import end_unreadable
 from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, at, ends_told, state_of, step_of
 from tests.pipelines.agent.runs.test_run_lane import (
+    EVERYTHING,
     deploy,
     drive,
     fast_gates,  # noqa: F401  # A fixture of every test here.
@@ -127,6 +130,44 @@ def test_a_cancel_from_before_a_run_was_ended_is_carried_out(world: AgentContext
     wait_until(lambda: not lane._woken)
     assert (state_of(world, run_id), pool.views) == ("cancelled", SERVING)
     assert not world.ledger.run_words(run_id)
+
+
+def let_words_be_read(world: AgentContext, patch: pytest.MonkeyPatch, *, times: int) -> None:
+    """Fail a run that looks for words more often, which it would do for ever."""
+    read, looks = world.ledger.run_words, iter(range(times))
+    patch.setattr(type(world.ledger), "run_words", lambda _, of: (next(looks), read(of))[1])
+
+
+def test_a_run_that_has_ended_hears_the_skip_of_a_start_that_was_begun_and_refuses_it(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    row = world.ledger.run(run_id)
+    assert row is not None
+    states = {("start", "b"): "failed", ("start", "c"): "gate", ("create", "a"): "done", ("start", "a"): "done"}
+    steps = [replace(s, state=states.get((s.do, s.table), "waits"), tries=1) for s in row.steps]
+    start = next(step for step in steps if step.state == "gate")
+    assert world.ledger.advance_run(run_id, was="running", state="failed", ended_at=2.0, steps=steps)
+    world.ledger.tell_run(run_id, OperatorControl("skip", start.n, "ana"), at=3.0)
+    with monkeypatch.context() as patch:
+        let_words_be_read(world, patch, times=5)
+        assert drive(world, run_id) == "failed"
+    assert not world.ledger.run_words(run_id)
+    told = [event.summary for event in world.ledger.events() if "was not skipped" in event.summary]
+    assert told == [f"step {start.n} of run {run_id}, start c, was not skipped: it waits"]
+
+
+def test_a_run_that_ends_with_a_word_unheard_waits_between_its_looks(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    assert world.ledger.advance_run(run_id, was="running", state="failed", ended_at=2.0, steps=())
+    accept(world, run_id, "cancel")
+    waits: list[bool] = []
+    monkeypatch.setattr(run_lane, "is_early", lambda *_: not waits)
+    monkeypatch.setattr(RunDriver, "_wait", lambda _: waits.append(True))
+    let_words_be_read(world, monkeypatch, times=5)
+    assert drive(world, run_id) == "cancelled" and len(waits) == 1
 
 
 def test_who_ends_a_run_waits_for_the_step_that_is_under_way(world: AgentContext, pool: Any) -> None:
