@@ -1,6 +1,7 @@
 """Stopping what a run has started beside what serves: where it is cancelled, or to be started anew by a retry."""
 
 import logging
+from collections.abc import Iterable
 
 from core.model.actions import StepKind
 from core.model.errors import HeadgateError
@@ -51,12 +52,12 @@ def stop_failed(world: AgentContext, row: RunRow) -> None:
             world.ledger.observe_deployment(deployment, wanted=WantedState.STOPPED)
 
 
-def abort(world: AgentContext, run_id: str, versions: Versions) -> None:
-    """Stop what a run started beside what serves; tables and checkpoints stay.
+def abort(world: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> None:
+    """Stop what a run started beside what serves and has given up; tables and checkpoints stay.
 
-    What cannot be stopped now is recorded as wanted stopped, and the reconciler stops it.
+    What cannot be stopped now is recorded as wanted stopped by then, and the reconciler stops it.
     """
-    for deployment in give_up(world, versions):
+    for deployment in given_up:
         key = (deployment.table, deployment.version)
         try:
             with world.locks.holding(key, by=f"run {run_id}"):

@@ -40,7 +40,7 @@ from pipelines.agent.runs.aborted_versions import abort, give_up, stop_failed
 from pipelines.agent.runs.cancelled_effects import undo_cancelled
 from pipelines.agent.runs.step_executor import StepExecutor
 from pipelines.agent.runs.unreadable_run import end_unreadable
-from state.row_types import RunRow, StepRow
+from state.row_types import Deployment, RunRow, StepRow
 from state.run_words import RunWordRow, control_of
 
 log = logging.getLogger(__name__)
@@ -170,11 +170,12 @@ class RunDriver:
             if any(word.act == "retry" for word in words):
                 self._retrying(partial(stop_failed, self._world, self._row))
             run, intents = advance_run(self._run, [*evidence, *words])
+            given_up: tuple[Deployment, ...] = ()
             if run.state is RunState.CANCELLED and self._run.state is not RunState.CANCELLED:
                 # Before the run is closed: an agent that dies in between leaves them to the reconciler.
                 for intent in intents:
                     if isinstance(intent, AbortVersions):
-                        self._retrying(partial(give_up, self._world, intent.versions))
+                        given_up += self._retrying(partial(give_up, self._world, intent.versions))
                 self._retrying(partial(undo_cancelled, self._world, run))
             if not self._put(run, heard):
                 continue
@@ -187,8 +188,8 @@ class RunDriver:
                         evidence.append(self._perform(step))
                     case PollGate(step):
                         evidence.append(self._poll(step))
-                    case AbortVersions(versions):
-                        abort(self._world, self._run.id, versions)
+                    case AbortVersions():
+                        abort(self._world, self._run.id, given_up)
                     case _:
                         assert_never(intent)
             if self._run.state in _ENDED and heard == waiting and not self._woken.is_set():
@@ -359,7 +360,7 @@ class RunDriver:
         summary = f"run {self._run.id} {self._run.state}"
         detail = "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
         if self._run.state is RunState.CANCELLED:
-            detail = self._what_stays()
+            detail = self._retrying(self._what_stays)
         self._retrying(lambda: self._world.event("run", summary, detail=detail))
         actor, outcome = self._row.actor, self._run.state.value
         self._retrying(

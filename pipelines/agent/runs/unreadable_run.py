@@ -9,7 +9,7 @@ from core.plan.model import Step
 from core.run.model import FINISHED, Run, RunState, StepProgress, StepState
 from core.run.state_machine import AbortVersions, OperatorControl, advance_run, recover_run
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.aborted_versions import abort
+from pipelines.agent.runs.aborted_versions import abort, give_up
 from pipelines.agent.runs.cancelled_effects import undo_cancelled
 from state.row_types import RunRow, StepRow
 from state.run_words import RunWordRow
@@ -56,7 +56,7 @@ def _cancelled(world: AgentContext, row: RunRow, by: str) -> tuple[StepRow, ...]
     )
     for intent in intents:
         if isinstance(intent, AbortVersions):
-            abort(world, row.id, intent.versions)
+            abort(world, row.id, give_up(world, intent.versions))
     undo_cancelled(world, run)
     after = zip(rows, run.steps, strict=True)
     return tuple(replace(s, state=p.state.value, note=p.note or s.note) for s, p in after)

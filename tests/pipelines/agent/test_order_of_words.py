@@ -285,7 +285,7 @@ def test_a_cancel_leaves_running_what_an_operator_starts_before_it_stops(
         return found
 
     monkeypatch.setattr(aborted_versions, "give_up", started_between)
-    aborted_versions.abort(deployed, "7f3a", (("a", 2),))
+    aborted_versions.abort(deployed, "7f3a", aborted_versions.give_up(deployed, (("a", 2),)))
     assert (version(deployed, A, 2).wanted, "a@v2" in pool.running) == ("running", True)
 
 

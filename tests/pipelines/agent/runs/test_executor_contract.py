@@ -24,7 +24,7 @@ from core.run.state_machine import OperatorControl, RunEvidence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.runs import pointer_steps, run_lane, step_executor
-from pipelines.agent.runs.aborted_versions import abort
+from pipelines.agent.runs.aborted_versions import abort, give_up
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.emergency_journal import EmergencyJournal
 from tests.pipelines.agent.runs import test_run_lane as lane
@@ -135,7 +135,7 @@ class Real:
         return StepExecutor(self.world, plan, self.runs[plan.hash]).perform(step)
 
     def abort(self, plan: Plan, *versions: tuple[str, int]) -> None:
-        abort(self.world, "run", versions)
+        abort(self.world, "run", give_up(self.world, versions))
 
     def steps(self, plan: Plan) -> list[str]:
         row = self.world.ledger.run(self.runs[plan.hash])

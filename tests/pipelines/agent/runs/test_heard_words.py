@@ -9,7 +9,7 @@ import pytest
 import small_project
 from agent_world import stop_by_operator, wait_until
 
-from core.model.errors import Busy, EngineRefused
+from core.model.errors import Busy, EngineRefused, LedgerUnavailable, TryAgain
 from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
@@ -171,6 +171,35 @@ def test_a_cancel_waits_for_a_version_that_somebody_holds_and_ends_as_any_other(
         wait_until(lambda: state_of(world, run_id) == "cancelled", 10)
     assert not busy and pool.views == SERVING
     assert "cannot be executed" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("fails", "error"), [("holding", Busy("c@v2 is held")), ("deployments", LedgerUnavailable("the ledger is locked"))]
+)
+def test_the_end_of_a_cancelled_run_is_told_although_what_it_has_given_up_cannot_be_stopped_now(
+    fails: str, error: TryAgain, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+    of = type(world.locks if fails == "holding" else world.ledger)
+    works, errors = getattr(of, fails), [error]
+
+    def once(*given: Any, **more: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return works(*given, **more)
+
+    def cancel() -> None:
+        tell(world, run_id, "cancel")
+        faults.at, faults.act = "after swap cancelled", lambda: monkeypatch.setattr(of, fails, once)
+
+    faults = ActAt("before swap running", cancel)
+    lane = RunLane(replace(world, faults=faults))  # type: ignore[arg-type]  # Acts instead of dying.
+    lane.drive(run_id)
+    wait_until(lambda: not lane._woken)
+    assert (state_of(world, run_id), pool.views, errors) == ("cancelled", SERVING, [])
+    assert ends_told(world, run_id) == (1, 1)
+    assert {d.wanted for d in world.ledger.deployments() if d.version == 2} == {"stopped"}
 
 
 @pytest.mark.parametrize("word", ["pause", "resume"])
