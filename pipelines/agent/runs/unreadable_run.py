@@ -7,7 +7,7 @@ from core.model.actions import StepKind
 from core.model.names import TableName
 from core.plan.model import Step
 from core.run.model import FINISHED, Run, RunState, StepProgress, StepState
-from core.run.state_machine import AbortVersions, OperatorControl, advance_run, recover_run
+from core.run.state_machine import HEARD_IN, AbortVersions, OperatorControl, advance_run, recover_run
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.aborted_versions import abort, give_up
 from pipelines.agent.runs.cancelled_effects import undo_cancelled
@@ -18,8 +18,10 @@ from state.run_words import RunWordRow
 def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Iterable[RunWordRow]) -> None:
     """End a run failed, or cancelled where one of the words says so; its tables are free either way.
 
-    A run that ended failed can be retried by a version that reads it, and cancelled by any. Its versions are held, so
-    that no step of it is under way, and none begins once it has ended; raises Busy where one goes on for too long.
+    One that is done or cancelled stays so. A run that ended failed can be retried by a version that reads it, and
+    cancelled by any. Its versions are held, so that no step of it is under way, and none begins once it has ended;
+    raises Busy where one goes on for too long.
+
     Only a later word takes it up again: those that wait are gone, but for a cancel that is not among `words`, which is
     carried out next.
     """
@@ -27,7 +29,7 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Iterable[R
     with world.locks.holding(*keys, by=f"the end of run {row.id}"):
         row = world.ledger.run(row.id) or row
         cancelled = next((word for word in words if word.act == "cancel"), None)
-        if cancelled is not None:
+        if cancelled is not None and RunState(row.state) in HEARD_IN["cancel"]:
             steps, state, why = _cancelled(world, row, cancelled.actor), RunState.CANCELLED, ""
         elif row.ended_at is None:
             steps, state = _failed(world, row, why), RunState.FAILED

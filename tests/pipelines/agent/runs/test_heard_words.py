@@ -223,6 +223,20 @@ def test_a_word_to_a_run_that_cannot_be_read_tells_its_end_once(world: AgentCont
     assert ends_told(world, run_id) == (before[0] + 1, before[1] + 1)
 
 
+@pytest.mark.parametrize("state", ["done", "cancelled"])
+def test_a_cancel_of_a_run_that_cannot_be_read_changes_no_end_that_came_before(
+    state: str, world: AgentContext, pool: Any
+) -> None:
+    run_id, lane = unreadable(world, pool, "missing")
+    tell(world, run_id, "cancel")
+    assert world.ledger.advance_run(run_id, was="running", state=state, ended_at=5.0, steps=())
+    before = world.ledger.run(run_id)
+    lane.resume_open()
+    wait_until(lambda: not lane._woken)
+    assert world.ledger.run(run_id) == before and not world.ledger.run_words(run_id)
+    assert {"a@v2", "b@v2", "c@v2"} <= set(pool.running)
+
+
 def test_a_pause_during_the_last_step_does_not_fail_a_run_that_has_finished(world: AgentContext, pool: Any) -> None:
     deploy(world, pool, small_project.texts())
     made = plan(world, UPPER, PlanRequest(tables=(TableName("a"),), rebuild=True))
