@@ -129,8 +129,8 @@ class RunWrites(RunReads, LedgerWrites):
         """Write where a run and some of its steps stand, all or nothing; False, and nothing, where its state is not
         `was` any more: somebody else has ended it, or has had it retried.
 
-        Words with a serial in `heard` are carried out by this, and are gone with it. An end `from_outside` is later than
-        every word that waits: all are gone with it but a cancel, which the ended run still hears.
+        Words with a serial in `heard` are carried out by this, and are gone with it. An end `from_outside` is
+        later than every word that waits: all are gone with it but a cancel, which the ended run still hears.
         A run that opens again holds its tables again, Refused where one is taken.
         """
         with self._transaction() as connection:

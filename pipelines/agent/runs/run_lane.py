@@ -64,14 +64,13 @@ class RunLane:
         self._woken: dict[str, threading.Event] = {}
         """By run that is being driven; set where the ledger has a word that it may not have read."""
         self._broken: set[str] = set()
-        """Runs that have met a bug of ours: their words wait for the next agent."""
+        """Runs that have met a bug of ours: they wait for a new word, or for the next agent."""
         self._lock = threading.Lock()
 
     def resume_open(self) -> None:
         """Resume the runs that an earlier agent left open, or with words that it had accepted."""
-        for row in self._world.ledger.open_runs():
-            self.drive(row.id)
-        for run_id in self._world.ledger.runs_with_words():
+        left = [row.id for row in self._world.ledger.open_runs()]
+        for run_id in (*left, *self._world.ledger.runs_with_words()):
             if run_id not in self._broken:
                 self.drive(run_id)
 
@@ -89,6 +88,7 @@ class RunLane:
     def wake(self, run_id: str) -> None:
         """Have a run hear the words that the ledger has; a run that had ended failed is taken up again."""
         with self._lock:
+            self._broken.discard(run_id)
             woken = self._woken.get(run_id) or threading.Event()
             woken.set()
             if run_id not in self._woken:
@@ -101,6 +101,8 @@ class RunLane:
     def _drive(self, run_id: str, woken: threading.Event) -> None:
         try:
             while not self._world.stopping.is_set():
+                # Whatever woke it is in the ledger, which is read from here on.
+                woken.clear()
                 try:
                     self._drive_or_end(run_id, woken)
                     break
@@ -109,9 +111,10 @@ class RunLane:
                     self._world.stopping.wait(POLL_S)
         except Exception:
             log.exception("run %s ended early", run_id)
-            # A word that meets it would take the run up for ever.
-            self._broken.add(run_id)
-            woken.clear()
+            with self._lock:
+                # Each round would take the run up again, for ever; a word that came meanwhile does so once.
+                if not woken.is_set():
+                    self._broken.add(run_id)
         finally:
             with self._lock:
                 del self._woken[run_id]
@@ -130,7 +133,6 @@ class RunLane:
         except Exception as error:
             why = error.summary if isinstance(error, HeadgateError) else f"unexpectedly ({type(error).__name__})"
             log.error("run %s cannot be executed", run_id, exc_info=error)
-            woken.clear()
             words = self._world.ledger.run_words(run_id)
             end_unreadable(self._world, row, f"the agent cannot execute this run: {why}", words)
 

@@ -266,6 +266,46 @@ def test_a_word_that_meets_a_bug_of_ours_takes_a_run_up_once(
     assert len(met) == 2
 
 
+def test_a_run_that_meets_a_bug_of_ours_is_taken_up_again_by_a_new_word_and_by_no_round(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met = []
+
+    def broken(*_: Any) -> Any:
+        met.append(True)
+        raise KeyError("nothing")
+
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    lane = RunLane(world)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_lane, "RunDriver", broken)
+        patch.setattr(run_lane, "end_unreadable", broken)
+        for _ in range(3):
+            lane.resume_open()
+            wait_until(lambda: not lane._woken)
+        assert len(met) == 2
+    lane.tell(run_id, OperatorControl("resume"))
+    wait_until(lambda: not lane._woken)
+    assert state_of(world, run_id) == "done"
+
+
+def test_a_word_that_comes_while_a_run_meets_a_bug_of_ours_takes_it_up_again(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    lane, drivers = RunLane(world), [None, RunDriver]
+
+    def tell_and_break(*_: Any) -> None:
+        lane.tell(run_id, OperatorControl("cancel"))
+        raise KeyError("nothing")
+
+    monkeypatch.setattr(run_lane, "RunDriver", lambda *given: drivers.pop(0)(*given))  # type: ignore[misc]  # A bug.
+    monkeypatch.setattr(run_lane, "end_unreadable", tell_and_break)
+    lane.drive(run_id)
+    wait_until(lambda: not lane._woken)
+    assert (state_of(world, run_id), drivers) == ("cancelled", [])
+
+
 def test_the_first_pointer_to_a_version_that_was_stopped_does_not_move(world: AgentContext, pool: Any) -> None:
     run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
     stopping = at(world, "after swap running", lambda: stop_by_operator(world, pool, "a").join())
