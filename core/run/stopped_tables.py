@@ -46,6 +46,14 @@ def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
     return f"{', '.join(names)} {run} on, and nothing ends {it}: headgate stop {' '.join(names)} stops {it}"
 
 
+def staying_words(
+    versions: Sequence[RegisteredVersion], tables: Collection[str], replaced: Collection[tuple[TableName, int]]
+) -> str:
+    """Write what of some tables serves although it is stopped, and which replaced versions run on; empty of nothing."""
+    rests = stopped_serving_words(stopped_serving(versions, tables))
+    return "; ".join(words for words in (rests, left_running_words(left_running(versions, replaced))) if words)
+
+
 def stop_words(versions: Iterable[ReadingVersion], runs: Iterable[RunRecord], names: Collection[str]) -> list[str]:
     """Write what a stop is besides one of what serves: further versions that it stops, and runs that it holds up.
 

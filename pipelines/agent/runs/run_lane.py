@@ -28,12 +28,7 @@ from core.run.state_machine import (
     is_early,
     recover_run,
 )
-from core.run.stopped_tables import (
-    left_running,
-    left_running_words,
-    stopped_serving,
-    stopped_serving_words,
-)
+from core.run.stopped_tables import staying_words
 from core.text.wording import without_numbers
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.aborted_versions import abort, give_up, stop_failed
@@ -374,8 +369,7 @@ class RunDriver:
         every, steps = self._world.ledger.deployments(), self._run.steps
         swapped = any(p.step.do is StepKind.SWAP and p.state is StepState.DONE for p in steps)
         replaced = {(node.table, node.from_version) for node in replaced_nodes(self._plan)} if swapped else set()
-        rests = stopped_serving_words(stopped_serving(every, {p.step.table for p in steps}))
-        return "; ".join(words for words in (rests, left_running_words(left_running(every, replaced))) if words)
+        return staying_words(every, {p.step.table for p in steps}, replaced)
 
 
 def run_of(row: RunRow, plan: Plan) -> Run:
