@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -33,11 +34,14 @@ CALLER = Caller(1, os.getuid(), None)
 
 
 @pytest.fixture(autouse=True)
-def prompt(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def prompt(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(run_lane, "POLL_S", 0.001)
     lane.deploy(world, pool, small_project.texts())
+    yield
+    # A run that is held at the end of its test would be driven on during the next ones.
+    world.stopping.set()
 
 
 def begun(world: AgentContext, files: dict[str, str] | None = None) -> tuple[Plan, str, RunLane]:
