@@ -20,6 +20,8 @@ class Wish(StrEnum):
 
     STOP = "stop"
     START = "start"
+    RUN = "run"
+    """A start that a run has recorded, which counts as one by whoever applied or retried the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ _OF_STOPPED = """FROM deployment d WHERE "table" = ?1 AND NOT external AND drop_
 
 _STANDING_STOP = """SELECT stop.* FROM word stop WHERE stop.wish = 'stop' AND stop.serial > ?3 AND (stop.subject = ?2
   OR stop.subject = ?1 AND NOT EXISTS (
-    SELECT 1 FROM word start WHERE start.subject = ?2 AND start.wish = 'start' AND start.serial > stop.serial))
+    SELECT 1 FROM word start WHERE start.subject = ?2 AND start.wish <> 'stop' AND start.serial > stop.serial))
   ORDER BY stop.serial DESC LIMIT 1"""
 """The newest stop of a table (?1) or of one version (?2) that came after a serial (?3) and that no start has ended.
 
@@ -74,9 +76,8 @@ class WordReads(LedgerReads):
 
     def is_started_by_operator(self, table: TableName, version: int) -> bool:
         """Return whether the newest word on a version by itself is an operator's start, and not that of a run."""
-        sql = """SELECT EXISTS (SELECT 1 FROM word WHERE subject = ? AND wish = 'start'
-          AND serial NOT IN (SELECT serial FROM run))"""
-        return bool(self._values(sql, (query_name(table, version),))[0][0])
+        found = self.word(query_name(table, version))
+        return found is not None and found.wish == Wish.START
 
     def run_word(self, run_id: str) -> Word:
         """Read when a run was applied, or retried last, and who applied it."""
@@ -119,13 +120,13 @@ class WordWrites(WordReads, RegistryWrites):
     def want_running(self, table: TableName, version: int, word: Word, act: TableAct | None = None) -> bool:
         """Record that a version is wanted running; returns False, and changes nothing, where a later stop stands.
 
-        `act` is an operator's, and moves the serial of the table where the version was wanted stopped.
+        `act` is an operator's, and moves the serial of the table where the version was wanted stopped; None of a run.
         """
         name = query_name(table, version)
         with self._registering() as connection:
             if connection.execute(_STANDING_STOP, (table, name, word.serial)).fetchone():
                 return False
-            _put(connection, name, Wish.START, word)
+            _put(connection, name, Wish.RUN if act is None else Wish.START, word)
             where = 'WHERE "table" = ? AND version = ?'
             wanted = connection.execute(f"SELECT wanted FROM deployment {where}", (table, version)).fetchone()
             if act is not None and wanted != (WantedState.RUNNING,):

@@ -127,6 +127,10 @@ def test_what_a_cancelled_run_was_to_resume_does_not_begin_afterwards(
     pool.reachable = True
     round_of_the_next_agent(deployed, pool)
     assert "c@v1" not in pool.running
+    with deployed.ledger._transaction() as later:
+        later.execute("UPDATE run SET serial = serial + 1000 WHERE id = ?", (undeleting,))
+    round_of_the_next_agent(deployed, pool)
+    assert "c@v1" not in pool.running, "nor once the run has another serial, or is forgotten"
 
 
 def test_a_version_that_is_held_is_started_before_the_word_where_a_kill_has_cut_its_start_off(
