@@ -236,6 +236,8 @@ def lived(world: Released, life: Life) -> Ending:
             break
         dead, point = len(deaths), deaths[-1]
         left.remove(point)
+        # Steps of which one write records the end pass as one: the agent has died at the first of them.
+        left = [other for other in left if other not in _ended(world, run_id)]
         found.died_at.append(point)
         voice.acting.set()
         world.renew_agent(left)
@@ -262,6 +264,12 @@ def _strays(world: Released) -> set[object]:
     return {*world.ledger(
         "SELECT \"table\", version FROM deployment WHERE active = 0 AND wanted = 'running' AND \"table\" <> 'broken'"
     )}  # fmt: skip
+
+
+def _ended(world: Released, run_id: str) -> set[str]:
+    """Return the points behind the steps that the ledger has as done: no later agent passes them."""
+    done = world.ledger("SELECT n, do FROM step WHERE run_id = ? AND state = 'done'", run_id)
+    return {f"after {n} {do} done" for n, do in done}
 
 
 def _dies(world: Released, voice: Voice) -> bool:
