@@ -1,6 +1,6 @@
 """Ending a run that cannot go on: this version cannot execute it, or the world that it was planned for has gone on."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from core.model.actions import StepKind
@@ -15,7 +15,7 @@ from state.row_types import RunRow, StepRow
 from state.run_words import RunWordRow
 
 
-def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Iterable[RunWordRow]) -> None:
+def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
     """End a run failed, or cancelled where one of the words says so; its tables are free either way.
 
     One that is done or cancelled stays so. A run that ended failed can be retried by a version that reads it, and
@@ -23,7 +23,7 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Iterable[R
     raises Busy where one goes on for too long.
 
     Only a later word takes it up again: those that wait are gone, but for a cancel that is not among `words`, which is
-    carried out next.
+    carried out next. Where the run had ended before, an event tells each of their authors.
     """
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
     with world.locks.holding(*keys, by=f"the end of run {row.id}"):
@@ -36,6 +36,9 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Iterable[R
         else:
             steps, state = row.steps, RunState(row.state)
         _close(world, replace(row, state=state.value, steps=steps), row, why=why, heard=[word.serial for word in words])
+        for word in words if row.ended_at is not None and cancelled is None else ():
+            summary = f"the word to {word.act} run {row.id} was not carried out: the run stays {row.state}"
+            world.event("run", summary, detail=f"asked for by {word.actor}; {why}")
 
 
 def _with_recorded_swap(world: AgentContext, row: RunRow) -> tuple[StepRow, ...]:

@@ -149,6 +149,23 @@ def test_a_word_is_carried_out_once(release: str, world: AgentContext, pool: Any
     assert state_of(world, release) == "done"
 
 
+def test_a_retry_whose_tables_are_taken_by_then_is_told_as_not_carried_out(
+    failed: str, world: AgentContext, pool: Any
+) -> None:
+    world.ledger.tell_run(failed, OperatorControl("retry", by="bob"), at=1.0)
+    other = lane.submit(world, lane.plan(world, UPPER, REBUILD))
+    driven = RunLane(world)
+    driven.drive(failed)
+    wait_until(lambda: not driven._woken)
+    assert (state_of(world, failed), state_of(world, other)) == ("failed", "running")
+    assert not world.ledger.run_words(failed)
+    told = [event for event in world.ledger.events() if "was not carried out" in event.summary]
+    assert [event.summary for event in told] == [
+        f"the word to retry run {failed} was not carried out: the run stays failed"
+    ]
+    assert "bob" in told[0].detail and other in told[0].detail
+
+
 def test_a_pause_from_before_a_run_failed_does_not_hold_its_retry(release: str, world: AgentContext, pool: Any) -> None:
     asked(world, release, "pause")
     row = world.ledger.run(release)
