@@ -145,6 +145,7 @@ def declare_wider(tiny: Tiny, column: int) -> int:
     return tiny.landed
 
 
+@pytest.mark.long
 def test_a_column_takes_a_wider_type_under_readers_and_rows_that_land(tiny: Tiny) -> None:
     last = declare_wider(tiny, 1)
     plan = tiny.plan("kept", "--exclude", "beside")

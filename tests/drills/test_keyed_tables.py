@@ -20,7 +20,7 @@ from pipelines.formats.delta_log import DeltaLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
-ROUNDS = int(os.environ.get("HEADGATE_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("HEADGATE_ROUNDS", "2"))
 SEED = int(os.environ.get("HEADGATE_SEED", "15"))
 IDS = range(1, 31)
 ARRIVES_S = 150.0

@@ -1,4 +1,4 @@
-"""A release over four statements on real Spark: killed in each step beside others at work, and failing."""
+"""A release over four statements on real Spark: killed in a step of each kind beside others at work, and failing."""
 
 import subprocess
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from live_project import until
-from release_lives import Life, Others, lived, one_point_per_step
+from release_lives import Life, Others, lived, one_point_per_kind
 from release_project import DML, RELEASE, RELEASED, Released, released, releases_of, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
@@ -24,12 +24,12 @@ def seed() -> int:
     return int(found.stdout.strip() or "0", 16)
 
 
-def test_a_release_that_loses_its_agent_in_every_step_ends_with_every_row_once(world: Released) -> None:
+def test_a_release_that_loses_its_agent_in_a_step_of_every_kind_ends_with_every_row_once(world: Released) -> None:
     world.edit()
     plan = world.plan(*RELEASE)
-    points = one_point_per_step(plan, seed())
-    assert {"validate", "hold", "swap"} <= {step["do"] for step in plan["steps"]}
-    assert len(points) == len(plan["steps"]) + 1, "one inside of the swap"
+    points = one_point_per_kind(plan, seed())
+    kinds = {step["do"] for step in plan["steps"]}
+    assert {"validate", "hold", "swap"} <= kinds and len(points) == len(kinds) + 1, "one inside of the swap"
     others = Others(world)
     others.start()
     try:

@@ -57,6 +57,12 @@ def one_point_per_step(plan: Mapping[str, Any], seed: int) -> list[str]:
     return chosen
 
 
+def one_point_per_kind(plan: Mapping[str, Any], seed: int) -> list[str]:
+    """Choose a step of each kind in a plan by a seed, and a point of it; and one inside the swap."""
+    steps = {step["do"]: [one for one in plan["steps"] if one["do"] == step["do"]] for step in plan["steps"]}
+    return one_point_per_step({"steps": [same[seed % len(same)] for same in steps.values()]}, seed)
+
+
 @dataclass(frozen=True)
 class Life:
     """One run, where its agent dies, and who acts from its first death on."""

@@ -162,6 +162,7 @@ def test_a_static_side_without_a_column_is_told_by_spark_at_the_next_batch_and_a
     assert refused.value.error_class.startswith("UNRESOLVED_COLUMN")
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_a_column_that_is_renamed_or_dropped_ends_its_readers_at_every_start(lake: Any) -> None:
     mapped = "USING delta TBLPROPERTIES ('delta.columnMapping.mode'='name')"

@@ -54,6 +54,7 @@ def begun(lake: Any, table: str, rows: OriginRows) -> Cut:
     return cut
 
 
+@pytest.mark.long
 def test_a_clone_goes_on_where_its_table_stood_while_that_goes_on_as_well(lake: Any) -> None:
     select = streams(lake)
     lake.insert("p", 10, at=200)
@@ -111,6 +112,7 @@ def own_files(lake: Any, table: str) -> list[Path]:
     return sorted((Path(lake.place(table)) / "delta").glob("*.parquet"))
 
 
+@pytest.mark.long
 def test_a_clone_breaks_when_files_of_what_it_was_cloned_from_go(lake: Any) -> None:
     """So what it was cloned from is neither set aside nor vacuumed while it is there."""
     streams(lake)

@@ -61,6 +61,7 @@ def test_lag_of_a_stopped_statement_is_what_the_history_says(lake: Any) -> None:
     assert (found.produced_rows, found.consumed_rows) == (30, 10)
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_files_that_are_written_anew_are_no_new_rows(lake: Any) -> None:
     lake.table("p")
@@ -205,6 +206,7 @@ def test_a_checkpoint_restored_from_an_older_copy_loses_rows_without_a_word_and_
     assert lake.count("c") == 3
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_a_new_checkpoint_on_a_table_that_holds_rows_writes_them_again(lake: Any) -> None:
     lake.table("p")
@@ -246,9 +248,10 @@ def test_a_source_that_was_created_again_is_told_before_and_by_spark(lake: Any) 
 @pytest.mark.parametrize(
     ("change", "operation", "error"),
     [("UPDATE {p} SET v = 'x' WHERE id = 1", "UPDATE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES"),
-     ("DELETE FROM {p} WHERE id = 1", "DELETE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES"),
-     ("DELETE FROM {p}", "DELETE", "DELTA_SOURCE_IGNORE_DELETE"),
-     ("RESTORE TABLE {p} TO VERSION AS OF 1", "RESTORE", "DELTA_SOURCE_IGNORE_DELETE")],
+     *(pytest.param(*case, marks=pytest.mark.long) for case in [
+         ("DELETE FROM {p} WHERE id = 1", "DELETE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES"),
+         ("DELETE FROM {p}", "DELETE", "DELTA_SOURCE_IGNORE_DELETE"),
+         ("RESTORE TABLE {p} TO VERSION AS OF 1", "RESTORE", "DELTA_SOURCE_IGNORE_DELETE")])],
 )  # fmt: skip
 def test_rows_that_are_changed_by_hand_in_a_source_are_told_before_spark_ends_its_reader(
     change: str, operation: str, error: str, lake: Any
@@ -293,6 +296,7 @@ def test_files_that_vacuum_has_deleted_before_they_were_read_are_told(lake: Any)
     )
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_a_sink_that_was_dropped_is_made_anew_by_spark_with_new_rows_only(lake: Any) -> None:
     lake.table("p")
@@ -352,6 +356,7 @@ def test_without_its_format_a_query_does_not_write_into_the_table(lake: Any) -> 
         lake.queries.start(replace(start, format="parquet"))
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_an_added_column_ends_a_reader_at_once_and_not_one_that_stood_still(lake: Any) -> None:
     name = lake.table("p")

@@ -28,7 +28,9 @@ def small(lake: Any) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "appended"])
+@pytest.mark.parametrize(
+    "keyed", [pytest.param(True, marks=pytest.mark.long, id="keyed"), pytest.param(False, id="appended")]
+)
 def test_a_full_disk_is_told_where_a_statement_and_optimize_fail_over_it(keyed: bool, lake: Any, small: Path) -> None:
     lake.table("p", EVENTS)
     upsert = lake.upsert("k", "id", "v", "seq", sequence="seq") if keyed else None

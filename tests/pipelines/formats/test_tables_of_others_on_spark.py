@@ -93,8 +93,10 @@ def test_an_escape_in_a_place_is_three_letters_to_delta_which_makes_a_folder_whe
 @pytest.mark.drill
 @pytest.mark.parametrize(
     ("change", "operation"),
-    [("DELETE FROM {t} WHERE id = 1", "DELETE"), ("UPDATE {t} SET v = 'x' WHERE id = 1", "UPDATE"),
-     ("INSERT OVERWRITE {t} SELECT 1, 'v'", "WRITE"), ("RESTORE TABLE {t} TO VERSION AS OF 1", "RESTORE")],
+    [("DELETE FROM {t} WHERE id = 1", "DELETE"),
+     *(pytest.param(*case, marks=pytest.mark.long) for case in [
+         ("UPDATE {t} SET v = 'x' WHERE id = 1", "UPDATE"), ("INSERT OVERWRITE {t} SELECT 1, 'v'", "WRITE"),
+         ("RESTORE TABLE {t} TO VERSION AS OF 1", "RESTORE")])],
 )  # fmt: skip
 def test_what_its_owner_changes_is_told_with_operation_and_version(change: str, operation: str, lake: Any) -> None:
     foreign = made(lake)
@@ -184,13 +186,14 @@ FEATURES = {
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("feature", FEATURES)
-@pytest.mark.parametrize("top", ["json", "parquet"])
+@pytest.mark.parametrize(
+    ("feature", "top"),
+    [("checkpoints v2", "json"), ("checkpoints v2", "parquet"),
+     *(pytest.param(feature, "json", marks=pytest.mark.long) for feature in FEATURES if feature != "checkpoints v2")],
+)  # fmt: skip
 def test_features_that_a_foreign_table_has_change_no_figure_also_behind_a_cleaned_log(
     feature: str, top: str, lake: Any
 ) -> None:
-    if top == "parquet" and feature != "checkpoints v2":
-        pytest.skip("only such a checkpoint is of either format")
     columns, rest = FEATURES[feature]
     foreign = made(lake, columns=columns, rest=rest)
     about = {"spark.databricks.delta.checkpointV2.topLevelFileFormat": top}

@@ -108,6 +108,7 @@ def test_the_lag_of_a_keyed_statement_counts_a_batch_until_it_is_committed_and_n
     assert held(lake)[1] == "c" and waits()[0] == 1, "the table has it, and its batch is not recorded"
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_an_older_copy_of_the_table_of_deleted_keys_is_told_also_once_a_batch_has_written_on(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
@@ -170,6 +171,7 @@ def test_rows_that_have_no_place_end_the_statement_in_words_and_nothing_is_writt
     assert held(lake) == {}
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_without_a_sequence_the_row_of_the_later_batch_is_kept_also_where_a_microsecond_is_all_that_differs(
     lake: Any,
@@ -189,6 +191,7 @@ def test_without_a_sequence_the_row_of_the_later_batch_is_kept_also_where_a_micr
         assert sorted(there)[0] == (1, f"2026-01-01 {at}", f"2026-01-01 {local}")
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_readers_take_changes_exactly_and_a_stream_of_rows_fails(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")

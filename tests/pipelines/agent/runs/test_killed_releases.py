@@ -120,10 +120,21 @@ def names(pointers: dict[str, str]) -> set[str]:
 
 
 @pytest.fixture(params=["release", "rollback"])
-def begun(request: pytest.FixtureRequest, world: AgentContext, pool: Any, tmp_path: Path) -> Begun:
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[pytest.param(n, marks=pytest.mark.long) if n else n for n in range(3)])
+def third(request: pytest.FixtureRequest) -> int:
+    """Which third of the points is tried; the second and the last take a command of their own."""
+    return int(request.param)
+
+
+@pytest.fixture
+def begun(kind: str, world: AgentContext, pool: Any, tmp_path: Path) -> Begun:
     lane.deploy(world, pool, FILES)
     made = lane.plan(world, EDITED, HELD)
-    if request.param == "rollback":
+    if kind == "rollback":
         assert Trial(world, pool, made).drive()[0] == "done"
         made = lane.plan(world, EDITED, ROLLBACK)
     kept = lane.KeptWorld(world, tmp_path / "kept")
@@ -135,18 +146,21 @@ def begun(request: pytest.FixtureRequest, world: AgentContext, pool: Any, tmp_pa
     return make
 
 
-def points(begun: Begun) -> int:
+@pytest.fixture
+def points(begun: Begun, third: int) -> range:
     trial = begun("counts")
     state, labels = trial.drive()
     assert (state, trial.serving(), trial.release()) == ("done", trial.after, ReleaseState.DONE)
     if trial.made.request.verb == "deploy":
         assert {"validate", "hold"} <= {step.do.value for step in trial.made.steps}
     assert len(labels) > 60
-    return len(labels)
+    return range(1 + third, len(labels) + 1, 3)
 
 
-def test_a_cancel_after_a_kill_at_any_point_leaves_what_served_or_what_was_swapped_in(begun: Begun) -> None:
-    for at in range(1, points(begun) + 1):
+def test_a_cancel_after_a_kill_at_any_point_leaves_what_served_or_what_was_swapped_in(
+    begun: Begun, points: range
+) -> None:
+    for at in points:
         trial = begun(str(at))
         state, labels = trial.drive(at=at)
         where = (at, labels[-1])
@@ -163,9 +177,9 @@ def test_a_cancel_after_a_kill_at_any_point_leaves_what_served_or_what_was_swapp
         trial.world.ledger.close()
 
 
-def test_a_stop_after_a_kill_at_any_point_is_met_and_a_retry_ends_the_run(begun: Begun) -> None:
+def test_a_stop_after_a_kill_at_any_point_is_met_and_a_retry_ends_the_run(begun: Begun, points: range) -> None:
     ends = set()
-    for at in range(1, points(begun) + 1):
+    for at in points:
         trial = begun(str(at))
         _, labels = trial.drive(at=at)
         where = (at, labels[-1])
@@ -200,22 +214,24 @@ def deletes_beside(trial: Trial) -> None:
     assert "d" not in trial.pool.views and not any(name.startswith("d@") for name in trial.pool.running)
 
 
-def test_others_at_work_after_a_kill_at_any_point_neither_meet_the_run_nor_keep_it_from_its_end(begun: Begun) -> None:
+def test_others_at_work_after_a_kill_at_any_point_neither_meet_the_run_nor_keep_it_from_its_end(
+    begun: Begun, points: range
+) -> None:
     acts = (restarts_one, releases_beside, deletes_beside)
-    for at in range(1, points(begun) + 1):
+    for at in points:
         trial = begun(str(at))
         _, labels = trial.drive(at=at)
         where = (at, labels[-1])
-        acts[at % len(acts)](trial)
+        acts[at // 3 % len(acts)](trial)
         state, _ = trial.drive()
         assert (state, trial.serving(), trial.release()) == ("done", trial.after, ReleaseState.DONE), where
         assert trial.running() == trial.wanted() == names(trial.after), where
         trial.world.ledger.close()
 
 
-def test_a_second_kill_some_points_after_the_first_changes_nothing(begun: Begun) -> None:
+def test_a_second_kill_some_points_after_the_first_changes_nothing(begun: Begun, points: range) -> None:
     expected: Any = None
-    for at in range(1, points(begun) + 1):
+    for at in points:
         trial = begun(str(at))
         trial.drive(at=at)
         state, _ = trial.drive(at=7)
