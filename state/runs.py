@@ -154,11 +154,13 @@ class RunWrites(RunReads, LedgerWrites):
     def tell_run(self, run_id: str, word: OperatorControl, *, at: float) -> None:
         """Keep an operator's word until its run has carried it out; the newest one is not kept twice.
 
-        Raises UsageError where the run has ended so that it means nothing, or is being cancelled.
+        Raises UsageError where the run has ended so that it means nothing, or is being cancelled; Refused where another
+        run continues it.
         """
         with self._transaction() as connection:
             ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
             refuse_unheard(run_id, state, word.act)
+            _refuse_continued(connection, run_id)
             keep_word(connection, run_id, word, at)
 
     def acknowledge_run(self, run_id: str, by: str) -> None:
@@ -169,10 +171,11 @@ class RunWrites(RunReads, LedgerWrites):
     def retry_run(self, run_id: str, *, serial: int, skipping: int = 0, by: str = "", at: float = 0.0) -> None:
         """Journal a retry, or the skip of a step that has failed, before its run hears of it: an agent may die between.
 
-        What failed or was blocked waits again; a run that had ended holds its tables again, Refused if one is taken.
-        A retry is a word of its own `serial`: stops from before it hold no longer for this run. Words that a run has
-        not carried out before it ended are older than this one, and gone with it; raises UsageError where one of them
-        is a cancel.
+        What failed or was blocked waits again; a run that had ended holds its tables again. A retry is a word of its
+        own `serial`: stops from before it hold no longer for this run. Words that a run has not carried out before it
+        ended are older than this one, and gone with it.
+
+        Raises Refused where a table is taken or another run continues this one, UsageError where a cancel waits.
         """
         word = OperatorControl("skip" if skipping else "retry", skipping, by)
         with self._transaction() as connection:
@@ -219,7 +222,7 @@ def insert_run(
     if connection.execute("SELECT 1 FROM run WHERE id = ?", (run.id,)).fetchone():
         raise RunIdTaken(run.id)
     if run.continues:
-        _refuse_continued(connection, run.continues)
+        _refuse_not_continuable(connection, run.continues)
     touched = {*tables, *(step.table for step in run.steps if step.table)}
     leases = {table: table not in touched for table in sorted({*touched, *reads})}
     _refuse_held(connection, run.id, leases)
@@ -235,17 +238,28 @@ def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> Non
     upsert(connection, "step", {"run_id": run_id, **values}, key=("run_id", "n"))
 
 
-def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
+def _refuse_not_continuable(connection: sqlite3.Connection, run_id: str) -> None:
     found = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,)).fetchone()
     if found is None or found[0] != "failed":
         raise Refused(f"run {run_id} {f'is {found[0]}' if found else 'is unknown'}", remedy="plan again")
-    after = connection.execute("SELECT id FROM run WHERE continues = ?", (run_id,)).fetchone()
-    if after is not None:
-        raise Refused(f"run {run_id} was continued by run {after[0]}", remedy=f"headgate runs {after[0]}")
+    _refuse_continued(connection, run_id)
     refuse_cancelled(connection, run_id)
 
 
+def refuse_continued(run_id: str, continued_by: str) -> None:
+    """Refuse to act on the versions of a run that another run has taken over; `continued_by` is empty without one."""
+    if continued_by:
+        raise Refused(f"run {run_id} was continued by run {continued_by}", remedy=f"headgate runs {continued_by}")
+
+
+def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
+    after = connection.execute("SELECT id FROM run WHERE continues = ?", (run_id,)).fetchone()
+    refuse_continued(run_id, after[0] if after else "")
+
+
 def _hold_again(connection: sqlite3.Connection, run_id: str) -> None:
+    """Refuse to open a run again that another run continues, or whose tables are taken."""
+    _refuse_continued(connection, run_id)
     leases = connection.execute('SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)).fetchall()
     _refuse_held(connection, run_id, dict(leases))
 

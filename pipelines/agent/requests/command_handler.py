@@ -31,7 +31,7 @@ from pipelines.agent.requests.release_words import check_swap, refuse_word
 from pipelines.agent.requests.retries import journal_retry, why_not_skipped
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
-from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_continued
+from pipelines.agent.requests.submitted_plans import SubmittedPlans
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.agent.table_identities import refuse_gone
 from state.row_types import RunRow, StagedRow
@@ -194,7 +194,6 @@ class CommandHandler:
         if act == "ack":
             return self._acknowledge(caller, row)
         refuse_unheard(row.id, row.state, act)
-        refuse_continued(row)
         step = _whole(args, "step", 0)
         if act == "skip" and (why := why_not_skipped(self._world, row, step)):
             raise Refused(

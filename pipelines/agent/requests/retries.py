@@ -9,17 +9,17 @@ from core.plan.model import Plan
 from core.run import state_machine
 from core.run.model import SATISFIED
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.aborted_versions import stop_failed
 from pipelines.agent.runs.open_run import overtaken
 from pipelines.agent.runs.run_lane import run_of
 from state.row_types import RunRow
 
 
 def journal_retry(world: AgentContext, row: RunRow, *, skipping: int = 0, by: str) -> None:
-    """Write down a retry, or the skip of a step that has failed; raises Refused where a table is taken or overtaken."""
+    """Write down a retry, or the skip of a step that has failed.
+
+    Raises Refused where a table is taken or overtaken, and where another run continues this one.
+    """
     refuse_overtaken(world, row)
-    if not skipping:
-        stop_failed(world, row)
     world.ledger.retry_run(row.id, serial=world.locks.start(), skipping=skipping, by=by, at=world.clock())
 
 

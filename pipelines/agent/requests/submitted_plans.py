@@ -36,7 +36,7 @@ from pipelines.agent.runs.run_lane import RunLane
 from state.planner_input import observe
 from state.plans import approvals_of_others, local_time, refuse_closed
 from state.row_types import ApprovalRow, PlanRow, RunRow, StepRow
-from state.runs import RunIdTaken
+from state.runs import RunIdTaken, refuse_continued
 
 CLOCKS_APART_S = 60.0
 """A saved plan may be this much younger than the agent's clock: two machines do not agree to the second."""
@@ -310,7 +310,7 @@ class SubmittedPlans:
             raise UsageError(f"there is no run {request.continues!r}", remedy="headgate runs lists them")
         if row.state != "failed":
             raise Refused(f"run {row.id} is {row.state}: only a failed run can be continued", remedy="plan again")
-        refuse_continued(row)
+        refuse_continued(row.id, row.continued_by)
         failed = self._world.ledger.plan(row.plan_hash)
         before = plan_from_json(json.loads(failed.body)).request if failed else PlanRequest()
         if replace(before, nonce="", continues="") != replace(normal_request(request), nonce="", continues=""):
@@ -351,14 +351,6 @@ def refuse_other_planner(planner: str) -> None:
     if planner != PLANNER_VERSION:
         raise Refused(
             f"planned by planner version {planner}; this agent has version {PLANNER_VERSION}", remedy="plan again"
-        )
-
-
-def refuse_continued(row: RunRow) -> None:
-    """Refuse an act on a run that another run went on from."""
-    if row.continued_by:
-        raise Refused(
-            f"run {row.id} was continued by run {row.continued_by}", remedy=f"headgate runs {row.continued_by}"
         )
 
 

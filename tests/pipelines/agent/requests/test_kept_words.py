@@ -2,18 +2,20 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import small_project
 from agent_world import fast_lane, wait_until
 
-from core.model.errors import EngineRefused, LedgerUnavailable, UsageError
+from core.model.errors import EngineRefused, LedgerUnavailable, Refused, UsageError
 from core.run.state_machine import HEARD_IN, OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.requests.retries import journal_retry
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs import pointer_steps, run_lane, step_executor
 from pipelines.agent.runs.run_lane import RunLane
@@ -164,6 +166,50 @@ def test_a_retry_whose_tables_are_taken_by_then_is_told_as_not_carried_out(
         f"the word to retry run {failed} was not carried out: the run stays failed"
     ]
     assert "bob" in told[0].detail and other in told[0].detail
+
+
+@pytest.fixture
+def next_run(failed: str, world: AgentContext, pool: Any) -> str:
+    """A run that goes on from the failed one, and is building the same versions."""
+    next_run = lane.submit(world, lane.plan(world, UPPER, replace(REBUILD, continues=failed)))
+    pool.refuse["c@v2"] = EngineRefused("no memory again", error_class="OOM")
+    assert lane.drive(world, next_run) == "failed"
+    pool.refuse.clear()
+    return next_run
+
+
+@pytest.mark.parametrize("act", ["cancel", "retry", "skip"])
+def test_a_word_that_overtakes_the_look_at_its_run_acts_on_nothing_that_another_run_continues(
+    act: str, failed: str, next_run: str, world: AgentContext, pool: Any
+) -> None:
+    row, running, wanted = world.ledger.run(failed), dict(pool.running), wanted_of(world)
+    assert row is not None
+    stale = replace(row, continued_by="")
+    refused = pytest.raises(Refused, match=f"^run {failed} was continued by run {next_run}$")
+    with refused:
+        world.ledger.tell_run(failed, OperatorControl(act, 1, "bob"), at=1.0)
+    if act != "cancel":
+        with refused:
+            journal_retry(world, stale, skipping=act == "skip", by="bob")
+    resumed(world)
+    assert (state_of(world, failed), world.ledger.run_words(failed)) == ("failed", ())
+    assert (wanted_of(world), pool.running) == (wanted, running)
+
+
+def test_a_run_that_another_run_went_on_from_is_not_opened_again_by_a_word_from_before(
+    failed: str, world: AgentContext, pool: Any
+) -> None:
+    world.ledger.tell_run(failed, OperatorControl("retry", by="bob"), at=1.0)
+    after = lane.submit(world, lane.plan(world, UPPER, replace(REBUILD, continues=failed)))
+    assert world.ledger.advance_run(after, was="running", state="failed", ended_at=2.0, steps=())
+    resumed(world)
+    assert (state_of(world, failed), state_of(world, after)) == ("failed", "failed")
+    told = next(event for event in world.ledger.events() if "was not carried out" in event.summary)
+    assert f"run {failed} was continued by run {after}" in told.detail
+
+
+def wanted_of(world: AgentContext) -> list[tuple[str, int, str]]:
+    return [(found.table, found.version, found.wanted) for found in world.ledger.deployments()]
 
 
 def test_a_pause_from_before_a_run_failed_does_not_hold_its_retry(release: str, world: AgentContext, pool: Any) -> None:
