@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 import pytest
 from tiny_project import DDL, DML, Tiny, alive, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 READERS = ("marked", "beside")
 TABLES = ("kept", *READERS)
@@ -145,7 +145,6 @@ def declare_wider(tiny: Tiny, column: int) -> int:
     return tiny.landed
 
 
-@pytest.mark.long
 def test_a_column_takes_a_wider_type_under_readers_and_rows_that_land(tiny: Tiny) -> None:
     last = declare_wider(tiny, 1)
     plan = tiny.plan("kept", "--exclude", "beside")
@@ -157,7 +156,6 @@ def test_a_column_takes_a_wider_type_under_readers_and_rows_that_land(tiny: Tiny
     as_widened(tiny, 1, last)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "at", "server_too"),
     [(2, "alter stopped", False), (3, "alter done", True)],
@@ -169,7 +167,6 @@ def test_an_agent_killed_around_the_column_ends_the_same(tiny: Tiny, columns: in
     as_wanted(tiny, columns)
 
 
-@pytest.mark.long
 def test_an_agent_and_a_server_killed_behind_a_wider_type_end_the_same(tiny: Tiny) -> None:
     widen(tiny, 4, short=4)
     assert tiny.apply(tiny.plan("kept")).returncode == 0

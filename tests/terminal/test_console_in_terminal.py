@@ -79,18 +79,20 @@ def test_the_end_of_a_dialog_stays_within_its_bytes(width: int, height: int) -> 
         assert terminal.received - before <= 2000
 
 
+ALSO_LONG = (pytest.mark.drill, pytest.mark.long)
+
+
 @pytest.mark.parametrize(
     "name",
     [
-        "t\u26a0\ufe0f",
-        "cafe\u0301",
-        "tx\u0301",
-        "\u8ba2\u5355",
-        "t\U0001f468\u200d\U0001f469",
-        "t\U0001f1e9\U0001f1ea",
-        "t\u0939\u093f",
+        pytest.param("t\u26a0\ufe0f", id="emoji"),
+        pytest.param("cafe\u0301", id="mark"),
+        pytest.param("tx\u0301", id="mark alone", marks=ALSO_LONG),
+        pytest.param("\u8ba2\u5355", id="wide", marks=ALSO_LONG),
+        pytest.param("t\U0001f468\u200d\U0001f469", id="joined"),
+        pytest.param("t\U0001f1e9\U0001f1ea", id="flag", marks=ALSO_LONG),
+        pytest.param("t\u0939\u093f", id="spacing mark", marks=ALSO_LONG),
     ],
-    ids=["emoji", "mark", "mark alone", "wide", "joined", "flag", "spacing mark"],
 )
 def test_a_name_of_any_script_moves_nothing_beside_it(name: str) -> None:
     """What pyte shows may differ from other terminals only inside the name: columns and other rows are compared."""

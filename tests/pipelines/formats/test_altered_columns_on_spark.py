@@ -27,6 +27,8 @@ def distinct(lake: Any, table: str) -> list[tuple[object, ...]]:
     return found
 
 
+@pytest.mark.drill
+@pytest.mark.long
 def test_a_wider_type_ends_a_reader_at_once_and_each_row_comes_once_whoever_stood_where(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT")
     lake.sql(f"INSERT INTO {name} SELECT id, int(id) FROM range(0, 4, 1, 4)")

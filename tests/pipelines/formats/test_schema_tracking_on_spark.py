@@ -37,6 +37,8 @@ def rows(lake: Any, table: str) -> list[tuple[object, ...]]:
     return found
 
 
+@pytest.mark.drill
+@pytest.mark.long
 def test_it_ends_once_at_a_column_that_is_renamed_and_goes_on_over_it_with_each_row_once(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
     lake.table("c", "id BIGINT, v BIGINT")

@@ -123,7 +123,8 @@ def test_every_row_is_once_in_the_new_version_or_before_it(ground: Any, rows: Or
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("provider", ["hdfs", pytest.param("rocksdb", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("provider", ["hdfs", "rocksdb"])
 def test_a_forked_state_counts_on_as_the_old_one_does(ground: Any, pool: LocalPool, provider: str) -> None:
     """An aggregate keeps its windows across the cut: both versions end with the same rows."""
     conf = {"spark.sql.streaming.stateStore.providerClass": PROVIDERS[provider]}

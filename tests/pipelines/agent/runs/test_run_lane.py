@@ -346,7 +346,9 @@ def is_killed(world: AgentContext, files: dict[str, str], request: PlanRequest, 
     return killed
 
 
-def test_a_kill_at_any_point_ends_in_the_same_world(tmp_path: Path, world: AgentContext, pool: Any) -> None:
+@pytest.mark.parametrize("third", [0, *(pytest.param(n, marks=[pytest.mark.drill, pytest.mark.long]) for n in (1, 2))])
+def test_a_kill_at_any_point_ends_in_the_same_world(third: int, tmp_path: Path, world: AgentContext, pool: Any) -> None:
+    """At a third of the points where the long ones are left out."""
     kept: list[tuple[KeptWorld, int]] = []
     for number, each in enumerate(SEQUENCE):
         before, counting = KeptWorld(world, tmp_path / f"before {number}"), KillAt()
@@ -355,7 +357,7 @@ def test_a_kill_at_any_point_ends_in_the_same_world(tmp_path: Path, world: Agent
     expected = picture(world, pool)
     assert sum(points for _, points in kept) > 100
     for number, (before, points) in enumerate(kept):
-        for point in range(1, points + 1):
+        for point in range(1 + third, points + 1, 3):
             fresh, faults = before.again(tmp_path / f"{number}.{point}"), KillAt(point)
             kills = [is_killed(fresh, *each, faults) for each in SEQUENCE[number:]]
             assert kills == [True] + [False] * (len(kills) - 1), (number, point)
