@@ -4,6 +4,7 @@ The newest entry is recorded beside the audit in the same transaction, so that a
 """
 
 import json
+import sqlite3
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -88,12 +89,17 @@ class AuditWrites(AuditReads, LedgerWrites):
 
     def add_audit(self, audit: AuditRow) -> int:
         """Add an audit entry and return its id."""
-        # The hash is of what is stored.
-        stored = row_from_values(AuditRow, field_names(AuditRow), list(values_by_column(audit).values()))
         with self._transaction() as connection:
-            found = connection.execute("SELECT hash FROM audit_head").fetchone()
-            chained = replace(stored, previous=found[0] if found else FIRST)
-            chained = replace(chained, hash=hash_of(chained, chained.previous))
-            entry = insert(connection, "audit", values_by_column(chained, without=("id",)))
-            upsert(connection, "audit_head", {"one": 1, "entry": entry, "hash": chained.hash}, ("one",))
-            return entry
+            return put_audit(connection, audit)
+
+
+def put_audit(connection: sqlite3.Connection, audit: AuditRow) -> int:
+    """Add an audit entry to the chain inside the caller's transaction and return its id."""
+    # The hash is of what is stored.
+    stored = row_from_values(AuditRow, field_names(AuditRow), list(values_by_column(audit).values()))
+    found = connection.execute("SELECT hash FROM audit_head").fetchone()
+    chained = replace(stored, previous=found[0] if found else FIRST)
+    chained = replace(chained, hash=hash_of(chained, chained.previous))
+    entry = insert(connection, "audit", values_by_column(chained, without=("id",)))
+    upsert(connection, "audit_head", {"one": 1, "entry": entry, "hash": chained.hash}, ("one",))
+    return entry

@@ -133,22 +133,27 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
         `id`, `count` and `first_at` are given by the ledger.
         """
         with self._transaction() as connection:
-            if event.fingerprint:
-                of_its_kind = (event.table, event.version, event.kind, event.fingerprint)
-                found = connection.execute(
-                    "UPDATE event SET at = ?, summary = ?, detail = ?, count = count + 1 "
-                    "WHERE \"table\" = ? AND version = ? AND kind = ? AND fingerprint = ? AND fingerprint <> '' "
-                    "RETURNING id",
-                    tuple(map(sqlite_value, (event.at, event.summary, event.detail, *of_its_kind))),
-                ).fetchall()
-                if found:
-                    return int(found[0][0])
-            values = values_by_column(event, without=("id",)) | {"count": 1, "first_at": event.at}
-            return insert(connection, "event", values)
+            return put_event(connection, event)
 
     def _oldest(self, samples: str, span: int) -> int | None:
         (place,) = self._values(f"SELECT min(place) FROM {samples}")[0]
         return None if place is None else int(place) // _DEPLOYMENTS // span * span
+
+
+def put_event(connection: sqlite3.Connection, event: EventRow) -> int:
+    """Add an event inside the caller's transaction, as `add_event` does."""
+    if event.fingerprint:
+        of_its_kind = (event.table, event.version, event.kind, event.fingerprint)
+        found = connection.execute(
+            "UPDATE event SET at = ?, summary = ?, detail = ?, count = count + 1 "
+            "WHERE \"table\" = ? AND version = ? AND kind = ? AND fingerprint = ? AND fingerprint <> '' "
+            "RETURNING id",
+            tuple(map(sqlite_value, (event.at, event.summary, event.detail, *of_its_kind))),
+        ).fetchall()
+        if found:
+            return int(found[0][0])
+    values = values_by_column(event, without=("id",)) | {"count": 1, "first_at": event.at}
+    return insert(connection, "event", values)
 
 
 def _thin(connection: sqlite3.Connection, source: str, target: str, slots: tuple[int, int]) -> None:

@@ -4,16 +4,18 @@ on each table that it touches.
 
 import secrets
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.step_durations import MeasuredStep, StepDurations, step_durations
-from core.run.model import skipped_note
-from core.run.state_machine import OperatorControl
+from core.run.model import RunState, skipped_note
+from core.run.state_machine import HEARD_IN, OperatorControl
+from state.audit_log import put_audit
+from state.measurements import put_event
 from state.row_mapping import Value, values_by_column
-from state.row_types import RunRow, StepRow
+from state.row_types import AuditRow, EventRow, RunRow, StepRow
 from state.run_words import RunWordRow, keep_word, refuse_cancelled, refuse_unheard
 from state.transactions import LedgerReads, LedgerWrites, insert, upsert
 
@@ -124,13 +126,14 @@ class RunWrites(RunReads, LedgerWrites):
         ended_at: float | None,
         steps: Iterable[StepRow],
         heard: Iterable[int] = (),
-        from_outside: bool = False,
+        told: Iterable[EventRow | AuditRow] = (),
+        dropped: Callable[[RunWordRow], EventRow] | None = None,
     ) -> bool:
-        """Write where a run and some of its steps stand, all or nothing; False, and nothing, where its state is not
-        `was` any more: somebody else has ended it, or has had it retried.
+        """Write where a run and some of its steps stand, and what is told of it, all or nothing; False, and nothing,
+        where its state is not `was` any more: somebody else has ended it, or has had it retried.
 
-        Words with a serial in `heard` are carried out by this, and are gone with it. An end `from_outside` is
-        later than every word that waits: all are gone with it but a cancel, which the ended run still hears.
+        Words with a serial in `heard` are deleted. With `dropped`, the other words that wait are deleted too, but for
+        a cancel where the run can still be cancelled; `dropped` makes the event for each of their authors.
         A run that opens again holds its tables again, Refused where one is taken.
         """
         with self._transaction() as connection:
@@ -147,8 +150,13 @@ class RunWrites(RunReads, LedgerWrites):
                 _put_step(connection, run_id, step)
             for serial in heard:
                 connection.execute("DELETE FROM run_word WHERE serial = ?", (serial,))
-            if from_outside:
-                connection.execute("DELETE FROM run_word WHERE run_id = ? AND act <> 'cancel'", (run_id,))
+            if dropped is not None:
+                told = [*told, *map(dropped, _drop_words(connection, run_id, state))]
+            for row in told:
+                if isinstance(row, AuditRow):
+                    put_audit(connection, row)
+                else:
+                    put_event(connection, row)
             return True
 
     def tell_run(self, run_id: str, word: OperatorControl, *, at: float) -> None:
@@ -236,6 +244,13 @@ def insert_run(
 def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> None:
     values = values_by_column(step, without=("predicted_low_s", "predicted_high_s"))
     upsert(connection, "step", {"run_id": run_id, **values}, key=("run_id", "n"))
+
+
+def _drop_words(connection: sqlite3.Connection, run_id: str, state: str) -> tuple[RunWordRow, ...]:
+    """Delete and return the words that wait, in order; a cancel stays where a run in `state` hears it."""
+    kept = "cancel" if RunState(state) in HEARD_IN["cancel"] else ""
+    sql = "DELETE FROM run_word WHERE run_id = ? AND act <> ? RETURNING serial, act, step, actor, at"
+    return tuple(RunWordRow(*values) for values in sorted(connection.execute(sql, (run_id, kept))))
 
 
 def _refuse_not_continuable(connection: sqlite3.Connection, run_id: str) -> None:

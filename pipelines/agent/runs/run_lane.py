@@ -33,9 +33,10 @@ from core.text.wording import without_numbers
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.aborted_versions import abort, give_up, stop_failed
 from pipelines.agent.runs.cancelled_effects import undo_cancelled
+from pipelines.agent.runs.run_events import end_of, refused_words
 from pipelines.agent.runs.step_executor import StepExecutor
 from pipelines.agent.runs.unreadable_run import end_unreadable
-from state.row_types import Deployment, RunRow, StepRow
+from state.row_types import AuditRow, Deployment, EventRow, RunRow, StepRow
 from state.run_words import RunWordRow, control_of
 
 log = logging.getLogger(__name__)
@@ -146,8 +147,6 @@ class RunDriver:
         self._plan: Plan = plan_from_json(json.loads(found.body))
         self._executor = StepExecutor(world, self._plan, row.id)
         self._run = run_of(row, self._plan)
-        self._has_ended = False
-        """Whether this driver has ended the run, and nobody was told yet."""
 
     def drive(self) -> None:
         try:
@@ -163,10 +162,9 @@ class RunDriver:
             waiting = self._retrying(self._waiting)
             # The others are kept until they can be carried out.
             heard = tuple(word for word in waiting if not is_early(self._run, control_of(word)))
-            words = tuple(map(control_of, heard))
-            if any(word.act == "retry" for word in words):
+            if any(word.act == "retry" for word in heard):
                 self._retrying(partial(stop_failed, self._world, self._row))
-            run, intents = advance_run(self._run, [*evidence, *words])
+            run, intents = advance_run(self._run, [*evidence, *map(control_of, heard)])
             given_up: tuple[Deployment, ...] = ()
             if run.state is RunState.CANCELLED and self._run.state is not RunState.CANCELLED:
                 # Before the run is closed: an agent that dies in between leaves them to the reconciler.
@@ -176,7 +174,6 @@ class RunDriver:
                 self._retrying(partial(undo_cancelled, self._world, run))
             if not self._put(run, heard):
                 continue
-            self._tell_refused(run, words)
             self._executor.end_waits({p.step.n for p in run.steps if p.state is StepState.GATE})
             evidence = []
             for intent in intents:
@@ -190,7 +187,6 @@ class RunDriver:
                     case _:
                         assert_never(intent)
             if self._run.state in _ENDED and heard == waiting and not self._woken.is_set():
-                self._close()
                 return
             has_performed = any(isinstance(intent, PerformStep) for intent in intents)
             if heard != waiting if self._run.state in _ENDED else not has_performed:
@@ -210,7 +206,7 @@ class RunDriver:
                     self._woken.set()
                 return False
             # A retry that was journalled before its word is heard: nothing that this driver began is under way.
-            self._run, self._has_ended = run_of(row, self._plan), False
+            self._run = run_of(row, self._plan)
         self._row = row
         return True
 
@@ -231,15 +227,6 @@ class RunDriver:
     def _waiting(self) -> tuple[RunWordRow, ...]:
         """Return the words that were accepted and not carried out yet, in order."""
         return self._world.ledger.run_words(self._row.id)
-
-    def _tell_refused(self, run: Run, words: Iterable[OperatorControl]) -> None:
-        """Record of each skip that has come too late why nothing was skipped: its asker was told that it was sent."""
-        for word in words:
-            if word.act == "skip" and (found := run.step(word.n)).state is not StepState.SKIPPED:
-                what = f"{act_words(found.step.do)} {found.step.table}".strip()
-                why = "it waits" if found.state is StepState.WAITS else f"it is {found.state}"
-                summary = f"step {word.n} of run {run.id}, {what}, was not skipped: {why}"
-                self._retrying(partial(self._world.event, "run", summary, detail=f"asked for by {word.by}"))
 
     def _wait(self) -> None:
         """Wait for the next look at the gates, or for an operator's word, whichever is first."""
@@ -288,8 +275,8 @@ class RunDriver:
             return _unforeseen(step, error)
 
     def _put(self, run: Run, heard: Iterable[RunWordRow] = ()) -> bool:
-        """Write every step that changed, before anything is done about it, and that the words that have changed it were
-        carried out; waits while the ledger cannot take it.
+        """Write every step that changed, before anything is done about it, that words were heard, and what is told of
+        the run; waits while the ledger cannot take it.
 
         Returns False, and has written nothing, where somebody else has ended the run or had it retried.
         """
@@ -299,27 +286,33 @@ class RunDriver:
         moved = [
             f"{row.n} {row.do} {row.state}" for row in rows if row.n not in before or before[row.n].state != row.state
         ]
-        ended_at = self._row.ended_at
-        if run.state.value != self._row.state:
-            ended_at = self._world.clock() if run.state in _ENDED else None
+        now, after = self._world.clock(), replace(self._row, state=run.state.value)
+        told: list[EventRow | AuditRow] = [*refused_words(self._run, run, heard, now)]
+        if after.state != self._row.state:
+            after = replace(after, ended_at=now if run.state in _ENDED else None)
+            told += end_of(after, now, self._how_it_ended(run)) if run.state in _ENDED else ()
         for label in moved:
             self._world.faults.pass_by(f"before {label}")
         written = True
         serials = tuple(word.serial for word in heard)
-        if rows or serials or run.state.value != self._row.state:
+        if rows or serials or after.state != self._row.state:
             written = self._retrying(
                 lambda: self._world.ledger.advance_run(
-                    run.id, was=self._row.state, state=run.state.value, ended_at=ended_at, steps=rows, heard=serials
+                    run.id,
+                    was=self._row.state,
+                    state=after.state,
+                    ended_at=after.ended_at,
+                    steps=rows,
+                    heard=serials,
+                    told=told,
                 )
             )
         if not written:
             return False
         for label in moved:
             self._world.faults.pass_by(f"after {label}")
-        if run.state.value != self._row.state:
-            self._has_ended = run.state in _ENDED
         steps = {**before, **{row.n: row for row in rows}}
-        self._row = replace(self._row, state=run.state.value, ended_at=ended_at, steps=tuple(steps.values()))
+        self._row = replace(after, steps=tuple(steps.values()))
         self._run = run
         return True
 
@@ -349,27 +342,16 @@ class RunDriver:
                 if self._world.stopping.wait(POLL_S):
                     raise
 
-    def _close(self) -> None:
-        """Tell the end of a run, once for each time that it ends: a word that changes nothing ends it no more."""
-        if not self._has_ended:
-            return
-        failed = [p for p in self._run.steps if p.state is StepState.FAILED]
-        summary = f"run {self._run.id} {self._run.state}"
-        detail = "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
-        if self._run.state is RunState.CANCELLED:
-            detail = self._retrying(self._what_stays)
-        self._retrying(lambda: self._world.event("run", summary, detail=detail))
-        actor, outcome = self._row.actor, self._run.state.value
-        self._retrying(
-            lambda: self._world.audit(actor, "run", self._run.id, plan_hash=self._plan.hash, outcome=outcome)
-        )
-
-    def _what_stays(self) -> str:
-        """Write what serves and is stopped after a cancel, and what was replaced and runs on."""
-        every, steps = self._world.ledger.deployments(), self._run.steps
-        swapped = any(p.step.do is StepKind.SWAP and p.state is StepState.DONE for p in steps)
+    def _how_it_ended(self, run: Run) -> str:
+        """Write what failed; after a cancel what serves and is stopped, and what was replaced and runs on."""
+        if run.state is not RunState.CANCELLED:
+            failed = [p for p in run.steps if p.state is StepState.FAILED]
+            return "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
+        # What the cancel has given up is wanted stopped by now.
+        every = self._retrying(self._world.ledger.deployments)
+        swapped = any(p.step.do is StepKind.SWAP and p.state is StepState.DONE for p in run.steps)
         replaced = {(node.table, node.from_version) for node in replaced_nodes(self._plan)} if swapped else set()
-        return staying_words(every, {p.step.table for p in steps}, replaced)
+        return staying_words(every, {p.step.table for p in run.steps}, replaced)
 
 
 def run_of(row: RunRow, plan: Plan) -> Run:

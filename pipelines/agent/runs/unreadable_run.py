@@ -1,6 +1,6 @@
 """Ending a run that cannot go on: this version cannot execute it, or the world that it was planned for has gone on."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from core.model.actions import StepKind
@@ -11,6 +11,7 @@ from core.run.state_machine import HEARD_IN, AbortVersions, OperatorControl, adv
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.aborted_versions import abort, give_up
 from pipelines.agent.runs.cancelled_effects import undo_cancelled
+from pipelines.agent.runs.run_events import dropped_word, end_of
 from state.row_types import RunRow, StepRow
 from state.run_words import RunWordRow
 
@@ -22,23 +23,30 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[R
     cancelled by any. Its versions are held, so that no step of it is under way, and none begins once it has ended;
     raises Busy where one goes on for too long.
 
-    Only a later word takes it up again: those that wait are gone, but for a cancel that is not among `words`, which is
-    carried out next. Where the run had ended before, an event tells each of their authors.
+    Only a later word takes it up again: those that wait are deleted, and an event tells each of their authors. A cancel
+    that is not among `words` stays and is carried out next, where the run has ended failed.
     """
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
     with world.locks.holding(*keys, by=f"the end of run {row.id}"):
         row = world.ledger.run(row.id) or row
-        cancelled = next((word for word in words if word.act == "cancel"), None)
-        if cancelled is not None and RunState(row.state) in HEARD_IN["cancel"]:
-            steps, state, why = _cancelled(world, row, cancelled.actor), RunState.CANCELLED, ""
+        heard = [word for word in words if word.act == "cancel" and row.state in HEARD_IN["cancel"]]
+        if heard:
+            steps, state, why = _cancelled(world, row, heard[0].actor), RunState.CANCELLED, ""
         elif row.ended_at is None:
             steps, state = _failed(world, row, why), RunState.FAILED
         else:
             steps, state = row.steps, RunState(row.state)
-        _close(world, replace(row, state=state.value, steps=steps), row, why=why, heard=[word.serial for word in words])
-        for word in words if row.ended_at is not None and cancelled is None else ():
-            summary = f"the word to {word.act} run {row.id} was not carried out: the run stays {row.state}"
-            world.event("run", summary, detail=f"asked for by {word.actor}; {why}")
+        now, ends = world.clock(), state != row.state
+        world.ledger.advance_run(
+            row.id,
+            was=row.state,
+            state=state.value,
+            ended_at=now if ends else row.ended_at,
+            steps=[step for step in steps if step not in row.steps],
+            heard=[word.serial for word in heard],
+            told=end_of(replace(row, state=state.value), now, why) if ends else (),
+            dropped=lambda word: dropped_word(row.id, state, word, now, why),
+        )
 
 
 def _with_recorded_swap(world: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
@@ -82,14 +90,3 @@ def _failed(world: AgentContext, row: RunRow, why: str) -> tuple[StepRow, ...]:
         replace(step, state=StepState.FAILED.value, note=why, ended_at=world.clock()) if step is open_step else step
         for step in steps
     )
-
-
-def _close(world: AgentContext, run: RunRow, before: RunRow, *, why: str, heard: Iterable[int]) -> None:
-    changed = [step for step in run.steps if step not in before.steps]
-    ended_at = before.ended_at if run.state == before.state else world.clock()
-    ended = world.ledger.advance_run(
-        run.id, was=before.state, state=run.state, ended_at=ended_at, steps=changed, heard=heard, from_outside=True
-    )
-    if ended and run.state != before.state:
-        world.event("run", f"run {run.id} {run.state}", detail=why)
-        world.audit(run.actor, "run", run.id, plan_hash=run.plan_hash, outcome=run.state)

@@ -1,0 +1,216 @@
+"""The end of a run and words that it has not carried out: told in the transaction that records them, once."""
+
+import sqlite3
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import wait_until
+
+from core.model.errors import EngineRefused, LedgerUnavailable
+from core.model.names import TableName
+from core.plan.request import PlanRequest
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import run_lane, unreadable_run
+from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.runs.unreadable_run import end_unreadable
+from tests.pipelines.agent.runs.test_ended_runs import WHY, accept, end
+from tests.pipelines.agent.runs.test_heard_words import (
+    REBUILD,
+    SERVING,
+    UPPER,
+    ActAt,
+    at,
+    ends_told,
+    state_of,
+    step_of,
+    tell,
+)
+from tests.pipelines.agent.runs.test_run_lane import (
+    EVERYTHING,
+    Killed,
+    deploy,
+    drive,
+    fast_gates,  # noqa: F401  # A fixture of every test here.
+    plan,
+    submit,
+    unreadable,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+
+def die(*_: Any) -> None:
+    raise Killed
+
+
+def next_agent(world: AgentContext) -> None:
+    """Have the next agent take up what is open, until nothing is left to do."""
+    lane = RunLane(world)
+    lane.resume_open()
+    wait_until(lambda: not lane._woken)
+
+
+def told(world: AgentContext, what: str) -> list[tuple[str, str]]:
+    """The events that say so, oldest first, with their details."""
+    return [(e.summary, e.detail) for e in reversed(world.ledger.events()) if what in e.summary]
+
+
+@pytest.fixture
+def release(world: AgentContext, pool: Any) -> str:
+    """A release that was applied, of which nothing is done yet."""
+    deploy(world, pool, small_project.texts())
+    return submit(world, plan(world, UPPER, REBUILD))
+
+
+def test_an_end_from_outside_is_recorded_and_told_or_neither(release: str, world: AgentContext) -> None:
+    with sqlite3.connect(world.ledger.path) as other:
+        other.execute("CREATE TRIGGER full BEFORE INSERT ON event BEGIN INSERT INTO missing VALUES (1); END")
+    with pytest.raises(LedgerUnavailable):
+        end(world, release)
+    assert state_of(world, release) == "running"
+    with sqlite3.connect(world.ledger.path) as other:
+        other.execute("DROP TRIGGER full")
+    end(world, release)
+    assert (state_of(world, release), ends_told(world, release)) == ("failed", (1, 1))
+    assert world.ledger.check_audit().breaks == ()
+
+
+@pytest.mark.parametrize("where", ["before swap cancelled", "after swap cancelled"])
+def test_a_kill_beside_the_record_of_a_cancel_leaves_its_end_told_once(
+    where: str, release: str, world: AgentContext, pool: Any
+) -> None:
+    def cancel() -> None:
+        tell(world, release, "cancel")
+        faults.at, faults.act = where, die
+
+    faults = ActAt("before swap running", cancel)
+    driven = RunLane(replace(world, faults=faults))  # type: ignore[arg-type]  # Acts instead of dying.
+    driven.drive(release)
+    wait_until(lambda: not driven._woken)
+    next_agent(world)
+    assert (state_of(world, release), pool.views) == ("cancelled", SERVING)
+    assert ends_told(world, release) == (1, 1)
+    assert world.ledger.check_audit().breaks == ()
+
+
+def test_an_agent_that_stops_while_it_stops_the_versions_of_a_cancelled_run_has_told_its_end(
+    release: str, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane = RunLane(at(world, "before swap running", lambda: tell(world, release, "cancel")))
+
+    def stopping(*_: Any) -> None:
+        lane._woken[release].set()
+        world.stopping.set()
+
+    monkeypatch.setattr(run_lane, "abort", stopping)
+    lane.drive(release)
+    wait_until(lambda: not lane._woken)
+    assert (state_of(world, release), ends_told(world, release)) == ("cancelled", (1, 1))
+
+
+def test_a_skip_that_came_too_late_is_told_by_the_write_that_takes_it(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    assert drive(world, run_id) == "failed"
+    n = step_of(world, run_id, "start").n
+    world.ledger.tell_run(run_id, OperatorControl("skip", n, "ana"), at=3.0)
+    writes = type(world.ledger).advance_run
+
+    def and_die(*given: Any, **more: Any) -> None:
+        writes(*given, **more)
+        die()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world.ledger), "advance_run", and_die)
+        lane = RunLane(world)
+        lane.drive(run_id)
+        wait_until(lambda: not lane._woken)
+    next_agent(world)
+    assert told(world, "not skipped") == [
+        (f"step {n} of run {run_id}, start a, was not skipped: it is failed", "asked for by ana")
+    ]
+
+
+def test_a_cancel_that_comes_with_the_end_of_its_run_is_told_as_not_carried_out(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, PlanRequest(tables=(TableName("a"),), rebuild=True)))
+    row = world.ledger.run(run_id)
+    assert row is not None
+    last = row.steps[-1]
+    assert drive(at(world, f"before {last.do} done", lambda: tell(world, run_id, "cancel")), run_id) == "done"
+    next_agent(world)
+    assert not world.ledger.run_words(run_id)
+    assert told(world, "not carried out") == [
+        (f"the word to cancel run {run_id} was not carried out: the run is done", "asked for by bob")
+    ]
+    assert ends_told(world, run_id) == (1, 1)
+
+
+def test_a_cancel_of_a_run_that_cannot_be_read_and_is_done_is_told_as_not_carried_out(
+    world: AgentContext, pool: Any
+) -> None:
+    run_id, lane = unreadable(world, pool, "missing")
+    tell(world, run_id, "cancel")
+    assert world.ledger.advance_run(run_id, was="running", state="done", ended_at=5.0, steps=())
+    lane.resume_open()
+    wait_until(lambda: not lane._woken)
+    ((summary, detail),) = told(world, "not carried out")
+    assert summary == f"the word to cancel run {run_id} was not carried out: the run is done"
+    assert detail.startswith("asked for by bob; ")
+
+
+@pytest.mark.parametrize("act", ["swap", "skip", "resume", "retry"])
+def test_a_word_that_an_end_from_outside_overtakes_is_told_to_its_author(
+    act: str, release: str, world: AgentContext
+) -> None:
+    accept(world, release, act)
+    end(world, release)
+    assert told(world, "not carried out") == [
+        (f"the word to {act} run {release} was not carried out: the run is failed", f"asked for by ana; {WHY}")
+    ]
+    assert not world.ledger.run_words(release)
+
+
+def test_a_word_that_comes_during_an_end_from_outside_is_told_to_its_author(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, lane = unreadable(world, pool, "missing")
+    failed = unreadable_run._failed
+
+    def told_beside(*given: Any) -> Any:
+        accept(world, run_id, "resume")
+        return failed(*given)
+
+    monkeypatch.setattr(unreadable_run, "_failed", told_beside)
+    lane.resume_open()
+    wait_until(lambda: not lane._woken)
+    ((summary, _),) = told(world, "not carried out")
+    assert summary == f"the word to resume run {run_id} was not carried out: the run is failed"
+
+
+def test_no_end_is_told_of_a_run_that_somebody_has_retried_meanwhile(
+    release: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.refuse["c@v2"] = EngineRefused("no memory", error_class="OOM")
+    assert drive(world, release) == "failed"
+    world.ledger.tell_run(release, OperatorControl("retry", by="bob"), at=1.0)
+    row, words = world.ledger.run(release), world.ledger.run_words(release)
+    assert row is not None
+    read = type(world.ledger).run
+
+    def retried_since(ledger: Any, run_id: str) -> Any:
+        found = read(ledger, run_id)
+        monkeypatch.setattr(type(ledger), "run", read)
+        accept(world, run_id, "retry")
+        return found
+
+    monkeypatch.setattr(type(world.ledger), "run", retried_since)
+    end_unreadable(world, row, WHY, words)
+    assert state_of(world, release) == "running"
+    assert told(world, "not carried out") == []
+    assert [word.act for word in world.ledger.run_words(release)] == ["retry"]
