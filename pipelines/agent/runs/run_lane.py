@@ -105,18 +105,33 @@ class RunLane:
                 except TryAgain as error:
                     log.warning("run %s waits: %s", run_id, error.summary)
                     self._world.stopping.wait(POLL_S)
-        except Exception:
+        except Exception as error:
             log.exception("run %s ended early", run_id)
-            with self._lock:
-                # Each round would take the run up again, for ever; a word that came meanwhile does so once.
-                if not woken.is_set():
-                    self._broken.add(run_id)
+            self._stand_still(run_id, woken, error)
         finally:
             with self._lock:
                 del self._woken[run_id]
                 if woken.is_set() and not self._world.stopping.is_set():
                     # A word that came while the run was ending takes it up once more.
                     self._begin(run_id, woken)
+
+    def _stand_still(self, run_id: str, woken: threading.Event, error: Exception) -> None:
+        """Have no round take a run up again, which would go on for ever, and record that nobody drives it.
+
+        A word that came meanwhile takes it up once more. Where the ledger cannot record it, so does the next round.
+        """
+        if woken.is_set():
+            return
+        summary = f"run {run_id} stands still: the agent failed unexpectedly on it ({type(error).__name__})"
+        helps = f"headgate runs cancel {run_id} takes it up again, and so does the next agent"
+        try:
+            self._world.event("run", summary, detail=f"{helps}; headgate logs agent has the error")
+        except LedgerUnavailable as unavailable:
+            log.warning("that run %s stands still is recorded later: %s", run_id, unavailable.summary)
+            return
+        with self._lock:
+            if not woken.is_set():
+                self._broken.add(run_id)
 
     def _drive_or_end(self, run_id: str, woken: threading.Event) -> None:
         """Drive a run; one that this version cannot execute is ended: a thread each second would end it never."""

@@ -61,9 +61,13 @@ def _with_recorded_swap(world: AgentContext, row: RunRow) -> tuple[StepRow, ...]
 
 
 def _cancelled(world: AgentContext, row: RunRow, by: str) -> tuple[StepRow, ...]:
-    """Stop what it has started beside what serves, and undo what it has begun, as far as the rows of its steps tell."""
+    """Stop what it has started beside what serves, and undo what it has begun, as far as the rows of its steps tell.
+
+    A step of a newer version, whose kind or state is unknown here, is cancelled and not undone.
+    """
     rows = _with_recorded_swap(world, row)
-    steps = tuple(StepProgress(_step(row, step), StepState(step.state), step.tries) for step in rows)
+    known = [step for step in rows if step.do in set(StepKind) and step.state in set(StepState)]
+    steps = tuple(StepProgress(_step(row, step), StepState(step.state), step.tries) for step in known)
     run, intents = advance_run(
         recover_run(Run(row.id, RunState(row.state), steps)), (OperatorControl("cancel", by=by),)
     )
@@ -71,8 +75,16 @@ def _cancelled(world: AgentContext, row: RunRow, by: str) -> tuple[StepRow, ...]
         if isinstance(intent, AbortVersions):
             abort(world, row.id, give_up(world, intent.versions))
     undo_cancelled(world, run)
-    after = zip(rows, run.steps, strict=True)
-    return tuple(replace(s, state=p.state.value, note=p.note or s.note) for s, p in after)
+    after = {p.step.n: p for p in run.steps}
+    return tuple(_after_cancel(step, after.get(step.n)) for step in rows)
+
+
+def _after_cancel(step: StepRow, progress: StepProgress | None) -> StepRow:
+    if progress is not None:
+        return replace(step, state=progress.state.value, note=progress.note or step.note)
+    if step.state in FINISHED:
+        return step
+    return replace(step, state=StepState.CANCELLED.value, note="cancelled, not undone: this version does not know it")
 
 
 def _step(row: RunRow, step: StepRow) -> Step:

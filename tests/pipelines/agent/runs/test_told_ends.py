@@ -214,3 +214,36 @@ def test_no_end_is_told_of_a_run_that_somebody_has_retried_meanwhile(
     assert state_of(world, release) == "running"
     assert told(world, "not carried out") == []
     assert [word.act for word in world.ledger.run_words(release)] == ["retry"]
+
+
+def test_a_run_that_meets_a_bug_of_ours_is_told_once_each_time_to_stand_still(
+    release: str, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise KeyError("nothing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_lane, "RunDriver", broken)
+        patch.setattr(run_lane, "end_unreadable", broken)
+        lane = RunLane(world)
+        for _ in range(3):
+            lane.resume_open()
+            wait_until(lambda: not lane._woken)
+    ((summary, detail),) = told(world, "stands still")
+    assert summary == f"run {release} stands still: the agent failed unexpectedly on it (KeyError)"
+    assert f"headgate runs cancel {release}" in detail
+    lane.tell(release, OperatorControl("cancel", by="ana"))
+    wait_until(lambda: not lane._woken)
+    assert state_of(world, release) == "cancelled"
+
+
+def test_a_run_with_a_step_of_a_newer_version_can_be_cancelled(release: str, world: AgentContext, pool: Any) -> None:
+    assert drive(at(world, "before swap running", lambda: end(world, release)), release) == "failed"
+    with sqlite3.connect(world.ledger.path) as other:
+        other.execute("UPDATE plan SET body = '{' WHERE run_id = ?", (release,))
+        other.execute("UPDATE step SET do = 'reorder' WHERE run_id = ? AND do = 'stop'", (release,))
+    tell(world, release, "cancel")
+    next_agent(world)
+    assert (state_of(world, release), pool.views) == ("cancelled", SERVING)
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+    assert step_of(world, release, "reorder").state == "cancelled"
