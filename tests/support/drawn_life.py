@@ -229,6 +229,8 @@ class Life:
         if stalls := self.arrive(label):
             self.rules.meets("stands still")
             self.baton.sleep(stalls)
+        if label == "effect # swap":
+            self.rules.swap_begins()
 
     def arrive(self, label: str) -> float:
         """Have what is drawn for a point happen; returns for how long whoever passes it stands still."""

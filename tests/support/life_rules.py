@@ -114,6 +114,8 @@ class Rules:
     started: dict[Version, Word] = field(default_factory=dict)
     """Versions whose newest word was a start that was answered, and that no run is about."""
     arrived: Callable[[str], object] = field(default=lambda label: None)
+    swaps: dict[str, float] = field(default_factory=dict)
+    """By run when it looked last whether the versions of its swap may serve; from then on all of them move."""
 
     def wrong(self, rule: str, detail: str) -> None:
         """Take down what must not be."""
@@ -173,6 +175,9 @@ class Rules:
         if (stop := self.forbids((row.table, row.version))) is not None:
             self.wrong("a version starts after its stop was answered", f"{start.name} by {lane}: {_told(stop)}")
 
+    def swap_begins(self) -> None:
+        self.swaps[self.baton.current.name] = self.baton.now
+
     def pointing(self, view: str, target: str, lane: str) -> None:
         """A pointer is about to move; back to what serves it always may."""
         found = re.fullmatch(r"(\w+)__v(\d+)", target)
@@ -185,8 +190,8 @@ class Rules:
             self.wrong("a pointer moves to a deleted version", name)
         if row.state == State.FAILED and now - (row.state_since - self.baton.wall_offset) > ENDED_S:
             self.wrong("a pointer moves to a version that has failed", name)
-        stop = self.forbids((row.table, row.version))
-        if stop is not None and stop.answered_at is not None and now - stop.answered_at > ENDED_S:
+        stop, looked_at = self.forbids((row.table, row.version)), self.swaps.get(lane, now)
+        if stop is not None and stop.answered_at is not None and looked_at - stop.answered_at > ENDED_S:
             self.wrong("a pointer moves to a version that was stopped", f"{name}: {_told(stop)}")
         replaces = any(other.active for other in self._versions(row.table))
         if replaces and not self._proved(row, or_skipped=(StepKind.CATCH_UP,)):
