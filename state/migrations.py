@@ -311,6 +311,12 @@ CREATE TABLE run_word (
 );
 """
 
+_STATEMENT_SERIALS = """
+ALTER TABLE run_word ADD COLUMN statement_serial INTEGER NOT NULL DEFAULT 0;
+UPDATE run_word SET statement_serial =
+  max((SELECT coalesce(max(serial), 0) FROM word), (SELECT coalesce(max(serial), 0) FROM run));
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -394,6 +400,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _WORDS,
     _MOVED_DEADLINES,
     _RUN_WORDS,
+    _STATEMENT_SERIALS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -11,6 +11,7 @@ from core.run.model import RunState
 from core.run.state_machine import HEARD_IN, OperatorControl
 from state.row_mapping import Value
 from state.transactions import insert
+from state.words import NEWEST_SERIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class RunWordRow:
     """Number of the step to skip; 0 for every other act."""
     actor: str
     at: float
+    statement_serial: int
+    """Serial, as in `state.words`, of the newest word on a statement when this one was accepted or said again."""
 
 
 def control_of(word: RunWordRow) -> OperatorControl:
@@ -48,10 +51,14 @@ def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float) -> None:
-    """Write a word inside the caller's transaction; the newest one is not kept twice."""
-    sql = "SELECT act, step FROM run_word WHERE run_id = ? ORDER BY serial DESC LIMIT 1"
-    if connection.execute(sql, (run_id,)).fetchone() == (word.act, word.n):
+    """Write a word inside the caller's transaction; the newest one is not kept twice, and counts as said again."""
+    ((statement_serial,),) = connection.execute(NEWEST_SERIAL)
+    sql = "SELECT act, step, serial FROM run_word WHERE run_id = ? ORDER BY serial DESC LIMIT 1"
+    newest = connection.execute(sql, (run_id,)).fetchone()
+    if newest is not None and newest[:2] == (word.act, word.n):
+        again = "UPDATE run_word SET statement_serial = ? WHERE serial = ?"
+        connection.execute(again, (statement_serial, newest[2]))
         return
     refuse_cancelled(connection, run_id)
     record: dict[str, Value] = {"run_id": run_id, "act": word.act, "step": word.n, "actor": word.by, "at": at}
-    insert(connection, "run_word", record)
+    insert(connection, "run_word", record | {"statement_serial": statement_serial})

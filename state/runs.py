@@ -67,7 +67,7 @@ class RunReads(LedgerReads):
 
     def run_words(self, run_id: str) -> tuple[RunWordRow, ...]:
         """List the words that a run has not carried out yet, in the order in which they were accepted."""
-        sql = "SELECT serial, act, step, actor, at FROM run_word WHERE run_id = ? ORDER BY serial"
+        sql = "SELECT serial, act, step, actor, at, statement_serial FROM run_word WHERE run_id = ? ORDER BY serial"
         return self._rows(RunWordRow, sql, (run_id,))
 
     def runs_with_words(self) -> tuple[str, ...]:
@@ -249,7 +249,7 @@ def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> Non
 def _drop_words(connection: sqlite3.Connection, run_id: str, state: str) -> tuple[RunWordRow, ...]:
     """Delete and return the words that wait, in order; a cancel stays where a run in `state` hears it."""
     kept = "cancel" if RunState(state) in HEARD_IN["cancel"] else ""
-    sql = "DELETE FROM run_word WHERE run_id = ? AND act <> ? RETURNING serial, act, step, actor, at"
+    sql = "DELETE FROM run_word WHERE run_id = ? AND act <> ? RETURNING serial, act, step, actor, at, statement_serial"
     return tuple(RunWordRow(*values) for values in sorted(connection.execute(sql, (run_id, kept))))
 
 

@@ -47,6 +47,9 @@ class WordRow:
     at: float
 
 
+NEWEST_SERIAL = "SELECT max((SELECT coalesce(max(serial), 0) FROM word), (SELECT coalesce(max(serial), 0) FROM run))"
+"""The highest serial of any word, also of a run's; 0 before the first."""
+
 _OF_STOPPED = """FROM deployment d WHERE "table" = ?1 AND NOT external AND drop_after IS NULL
   AND (?2 IS NULL OR version = ?2)
   AND NOT EXISTS (SELECT 1 FROM word WHERE subject = d."table" || '@v' || d.version AND serial > ?3)"""
@@ -67,8 +70,7 @@ class WordReads(LedgerReads):
 
     def newest_serial(self) -> int:
         """Return the highest serial of any word, also of a run's; 0 before the first."""
-        sql = "SELECT max((SELECT coalesce(max(serial), 0) FROM word), (SELECT coalesce(max(serial), 0) FROM run))"
-        return int(self._values(sql)[0][0])
+        return int(self._values(NEWEST_SERIAL)[0][0])
 
     def word(self, subject: str) -> WordRow | None:
         """Read the newest word on a subject by itself."""
@@ -78,6 +80,11 @@ class WordReads(LedgerReads):
         """Return whether the newest word on a version by itself is an operator's start, and not that of a run."""
         found = self.word(query_name(table, version))
         return found is not None and found.wish == Wish.START
+
+    def is_started_since(self, table: TableName, version: int, serial: int) -> bool:
+        """Return whether the newest word on a version by itself is a start, of anybody, that is later than a serial."""
+        found = self.word(query_name(table, version))
+        return found is not None and found.wish != Wish.STOP and found.serial > serial
 
     def run_word(self, run_id: str) -> Word:
         """Read when a run was applied, or retried last, and who applied it."""

@@ -19,23 +19,26 @@ _BEGINS = (StepKind.START, StepKind.RESUME)
 Versions = tuple[tuple[str, int], ...]
 
 
-def give_up(world: AgentContext, versions: Versions) -> tuple[Deployment, ...]:
+def give_up(world: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
     """Record that versions which do not serve are wanted stopped; returns them, those that read others first.
 
-    One that anything else reads by now runs on, as after a release, until nothing reads it.
+    One that anything else reads by now runs on, as after a release, until nothing reads it. So does one that was
+    started by a word later than the serial `since`, which is that of the cancel: it may be tried again, or late.
     """
     given_up = []
     for table, version in reversed(versions):
         key = (TableName(table), version)
         with world.locks.holding(key, by="a cancel"):
             found = world.ledger.deployment(*key)
-            if found is None or found.active or found.deleted:
+            if found is None or found.active or found.deleted or world.ledger.is_started_since(*key, since):
                 continue
-            if readers := running_readers(world, *key):
-                world.ledger.update_deployment(*key, stops_at=world.clock())
-                world.event("state", f"runs on after a cancel: {readers} reads it", about=key)
-                continue
-            world.ledger.update_deployment(*key, wanted=WantedState.STOPPED)
+            if found.wanted == WantedState.RUNNING:
+                if readers := running_readers(world, *key):
+                    if found.stops_at is None:
+                        world.event("state", f"runs on after a cancel: {readers} reads it", about=key)
+                        world.ledger.update_deployment(*key, stops_at=world.clock())
+                    continue
+                world.ledger.update_deployment(*key, wanted=WantedState.STOPPED)
             given_up.append(found)
     return tuple(given_up)
 

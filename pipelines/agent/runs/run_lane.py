@@ -183,9 +183,10 @@ class RunDriver:
             given_up: tuple[Deployment, ...] = ()
             if run.state is RunState.CANCELLED and self._run.state is not RunState.CANCELLED:
                 # Before the run is closed: an agent that dies in between leaves them to the reconciler.
+                since = next(word.statement_serial for word in heard if word.act == "cancel")
                 for intent in intents:
                     if isinstance(intent, AbortVersions):
-                        given_up += self._retrying(partial(give_up, self._world, intent.versions))
+                        given_up += self._retrying(partial(give_up, self._world, intent.versions, since=since))
                 self._retrying(partial(undo_cancelled, self._world, run))
             if not self._put(run, heard):
                 continue

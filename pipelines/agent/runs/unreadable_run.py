@@ -7,13 +7,13 @@ from core.model.actions import StepKind
 from core.model.names import TableName
 from core.plan.model import Step
 from core.run.model import FINISHED, Run, RunState, StepProgress, StepState
-from core.run.state_machine import HEARD_IN, AbortVersions, OperatorControl, advance_run, recover_run
+from core.run.state_machine import HEARD_IN, AbortVersions, advance_run, recover_run
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.aborted_versions import abort, give_up
 from pipelines.agent.runs.cancelled_effects import undo_cancelled
 from pipelines.agent.runs.run_events import dropped_word, end_of
 from state.row_types import RunRow, StepRow
-from state.run_words import RunWordRow
+from state.run_words import RunWordRow, control_of
 
 
 def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
@@ -31,7 +31,7 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[R
         row = world.ledger.run(row.id) or row
         heard = [word for word in words if word.act == "cancel" and row.state in HEARD_IN["cancel"]]
         if heard:
-            steps, state, why = _cancelled(world, row, heard[0].actor), RunState.CANCELLED, ""
+            steps, state, why = _cancelled(world, row, heard[0]), RunState.CANCELLED, ""
         elif row.ended_at is None:
             steps, state = _failed(world, row, why), RunState.FAILED
         else:
@@ -60,7 +60,7 @@ def _with_recorded_swap(world: AgentContext, row: RunRow) -> tuple[StepRow, ...]
     return tuple(steps)
 
 
-def _cancelled(world: AgentContext, row: RunRow, by: str) -> tuple[StepRow, ...]:
+def _cancelled(world: AgentContext, row: RunRow, word: RunWordRow) -> tuple[StepRow, ...]:
     """Stop what it has started beside what serves, and undo what it has begun, as far as the rows of its steps tell.
 
     A step of a newer version, whose kind or state is unknown here, is cancelled and not undone.
@@ -68,12 +68,10 @@ def _cancelled(world: AgentContext, row: RunRow, by: str) -> tuple[StepRow, ...]
     rows = _with_recorded_swap(world, row)
     known = [step for step in rows if step.do in set(StepKind) and step.state in set(StepState)]
     steps = tuple(StepProgress(_step(row, step), StepState(step.state), step.tries) for step in known)
-    run, intents = advance_run(
-        recover_run(Run(row.id, RunState(row.state), steps)), (OperatorControl("cancel", by=by),)
-    )
+    run, intents = advance_run(recover_run(Run(row.id, RunState(row.state), steps)), (control_of(word),))
     for intent in intents:
         if isinstance(intent, AbortVersions):
-            abort(world, row.id, give_up(world, intent.versions))
+            abort(world, row.id, give_up(world, intent.versions, since=word.statement_serial))
     undo_cancelled(world, run)
     after = {p.step.n: p for p in run.steps}
     return tuple(_after_cancel(step, after.get(step.n)) for step in rows)

@@ -279,13 +279,14 @@ def test_a_cancel_leaves_running_what_an_operator_starts_before_it_stops(
     put_made(deployed, replace(version(deployed, A, 1), **made, **rests))
     given_up = aborted_versions.give_up
 
-    def started_between(world: AgentContext, versions: Any) -> Any:
-        found = given_up(world, versions)
+    def started_between(world: AgentContext, versions: Any, since: int) -> Any:
+        found = given_up(world, versions, since=since)
         start(fast_lane(world), "a@v2")
         return found
 
     monkeypatch.setattr(aborted_versions, "give_up", started_between)
-    aborted_versions.abort(deployed, "7f3a", aborted_versions.give_up(deployed, (("a", 2),)))
+    since = deployed.ledger.newest_serial()
+    aborted_versions.abort(deployed, "7f3a", aborted_versions.give_up(deployed, (("a", 2),), since=since))
     assert (version(deployed, A, 2).wanted, "a@v2" in pool.running) == ("running", True)
 
 

@@ -135,7 +135,7 @@ class Real:
         return StepExecutor(self.world, plan, self.runs[plan.hash]).perform(step)
 
     def abort(self, plan: Plan, *versions: tuple[str, int]) -> None:
-        abort(self.world, "run", give_up(self.world, versions))
+        abort(self.world, "run", give_up(self.world, versions, since=self.world.ledger.newest_serial()))
 
     def steps(self, plan: Plan) -> list[str]:
         row = self.world.ledger.run(self.runs[plan.hash])

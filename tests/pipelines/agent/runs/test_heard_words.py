@@ -159,10 +159,10 @@ def test_a_cancel_waits_for_a_version_that_somebody_holds_and_ends_as_any_other(
         [Busy("c@v2 is held")],
     )
 
-    def given_up(*about: Any) -> Any:
+    def given_up(*about: Any, **more: Any) -> Any:
         if busy:
             raise busy.pop()
-        return give_up(*about)
+        return give_up(*about, **more)
 
     give_up = run_lane.give_up
     with pytest.MonkeyPatch.context() as patch:

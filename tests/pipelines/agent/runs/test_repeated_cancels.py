@@ -1,0 +1,142 @@
+"""A cancel that is tried again: each version is given up at most once, and a start that comes after it holds."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import fast_lane, wait_until
+
+from core.model.errors import Busy, LedgerUnavailable
+from core.model.names import TableName, query_name
+from core.observed.deployment import Binding
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import unreadable_run
+from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.statement_locks import StatementLocks
+from state.table_acts import TableAct
+from state.words import Word
+from tests.pipelines.agent.runs.test_heard_words import REBUILD, UPPER, at, state_of, tell
+from tests.pipelines.agent.runs.test_run_lane import (
+    deploy,
+    fast_gates,  # noqa: F401  # A fixture of every test here.
+    plan,
+    submit,
+    unreadable,
+)
+
+SERVING = dict.fromkeys(("a@v1", "b@v1", "c@v1"), "running")
+
+
+def cancelled(world: AgentContext, run_id: str) -> None:
+    """Drive a run until it is cancelled, and everything is done about it."""
+    lane = RunLane(world)
+    lane.drive(run_id)
+    wait_until(lambda: not lane._woken)
+    assert state_of(world, run_id) == "cancelled"
+
+
+def wanted(world: AgentContext) -> dict[str, str]:
+    return {query_name(d.table, d.version): str(d.wanted) for d in world.ledger.deployments() if not d.external}
+
+
+class HeldTwice:
+    """a@v2, which somebody else holds during the first two tries of a cancel; the others are given up before it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after_each: Callable[[], object]) -> None:
+        self.left = 2
+        holding = StatementLocks.holding
+
+        def hold(locks: StatementLocks, *versions: Any, by: str, **more: Any) -> Any:
+            if by == "a cancel" and versions == ((TableName("a"), 2),) and self.left:
+                self.left -= 1
+                after_each()
+                raise Busy("a@v2 is held by what bob has started")
+            return holding(locks, *versions, by=by, **more)
+
+        monkeypatch.setattr(StatementLocks, "holding", hold)
+
+
+def test_a_cancel_that_is_tried_again_leaves_running_what_an_operator_has_started_after_it(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+    started: list[str] = []
+
+    def start() -> None:
+        if not started:
+            assert wanted(world)["c@v2"] == "stopped"
+            started.extend(each.outcome for each in fast_lane(world).start(("c@v2",), time.monotonic(), by="ana"))
+
+    held = HeldTwice(monkeypatch, start)
+    cancelled(at(world, "before swap running", lambda: tell(world, run_id, "cancel")), run_id)
+    assert (started, held.left) == (["started, first batch pending"], 0)
+    # a@v2 runs on as well, because c@v2 reads it.
+    assert sorted(pool.running) == sorted([*SERVING, "a@v2", "c@v2"])
+    assert wanted(world) == {**SERVING, "a@v2": "running", "b@v2": "stopped", "c@v2": "running"}
+
+
+def test_a_cancel_stops_what_an_operator_had_started_before_it(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+
+    def start_then_cancel() -> None:
+        fast_lane(world).restart(("c@v2",), time.monotonic(), by="ana")
+        tell(world, run_id, "cancel")
+
+    cancelled(at(world, "before swap running", start_then_cancel), run_id)
+    assert sorted(pool.running) == [*SERVING]
+
+
+def test_a_cancel_that_is_repeated_stops_what_an_operator_has_started_between(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+
+    def start_and_cancel_again() -> None:
+        fast_lane(world).start(("c@v2",), time.monotonic(), by="ana")
+        tell(world, run_id, "cancel")
+
+    HeldTwice(monkeypatch, start_and_cancel_again)
+    cancelled(at(world, "before swap running", lambda: tell(world, run_id, "cancel")), run_id)
+    assert sorted(pool.running) == [*SERVING]
+
+
+def test_a_cancel_that_is_tried_again_tells_once_what_runs_on(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+
+    def cancel() -> None:
+        # What serves reads c@v2 by now.
+        bound = Binding(TableName("c"), 2, streamed=True)
+        world.ledger.update_deployment(TableName("b"), 1, bindings=(bound,))
+        tell(world, run_id, "cancel")
+
+    held = HeldTwice(monkeypatch, lambda: None)
+    cancelled(at(world, "before swap running", cancel), run_id)
+    told = [event.count for event in world.ledger.events() if event.summary == "runs on after a cancel: b@v1 reads it"]
+    assert (told, held.left) == ([1], 0)
+
+
+def test_a_cancel_of_a_run_that_cannot_be_read_leaves_running_what_was_started_after_it(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, _ = unreadable(world, pool, "missing")
+    tell(world, run_id, "cancel")
+    undo, started = unreadable_run.undo_cancelled, []
+
+    def start_once(*given: Any) -> None:
+        if not started:
+            ana = Word(world.locks.start(), "ana", 1.0)
+            started.append(world.ledger.want_running(TableName("c"), 2, ana, TableAct("a start by ana", 1.0)))
+            raise LedgerUnavailable("the ledger is locked")
+        undo(*given)
+
+    monkeypatch.setattr(unreadable_run, "undo_cancelled", start_once)
+    cancelled(world, run_id)
+    assert started == [True] and wanted(world)["c@v2"] == "running"
