@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import small_project
+from agent_world import fast_lane
 
 from core.model.errors import Refused
 from core.model.names import TableName as T
@@ -81,7 +82,9 @@ def test_what_reads_changes_is_not_compared_in_a_release_and_says_so(world: Agen
     assert notes == {"a": "equal in 7 checks", "b": why}
 
 
-def test_a_writer_is_sent_to_no_pool_of_others_that_cannot_run_it(world: AgentContext, pool: Any) -> None:
+def test_a_writer_is_sent_to_no_pool_of_others_that_cannot_run_it_and_the_one_that_runs_stays(
+    world: AgentContext, pool: Any
+) -> None:
     pool.other_python = "the pool runs Python 3.9, and Headgate 3.11"
     assert deploy(world, pool, keyed()) == "done", "a pool of ours has our own"
     found = world.ledger.deployment(T("a"), 1)
@@ -89,6 +92,10 @@ def test_a_writer_is_sent_to_no_pool_of_others_that_cannot_run_it(world: AgentCo
     environment = world.layout.environment
     theirs = replace(world.layout, environment=replace(environment, pool=replace(environment.pool, url="sc://host")))
     elsewhere = replace(world, layout=theirs)
+    stops = list(pool.stops)
+    with pytest.raises(Refused, match=r"a@v1 cannot be written"):
+        fast_lane(elsewhere).restart(("a",), 0.0, by="ana")
+    assert pool.stops == stops and "a@v1" in pool.running, "a restart is refused before its stop"
     with pytest.raises(Refused, match=r"a@v1 cannot be written: the pool runs Python 3\.9, and Headgate 3\.11"):
         deployment_lifecycle.start(elsewhere, found, stops=world.locks.stops((T("a"), 1)))
     pool.other_python = ""

@@ -31,3 +31,21 @@ def test_a_copy_of_a_project_ends_nothing_of_the_original(
             replace(place, folder=copy), client, keep_pool=False, confirm="", progress=lambda progress: None
         )
     assert os_processes.identify(pid) is not None
+
+
+def test_an_agent_ends_from_the_folder_to_which_its_project_was_moved(
+    place: SelectedEnvironment, home: Path, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = start(processes.HOLDS, place.where.lock, agent_process.AGENT, "--project", place.folder)
+    Path(place.where.lock).write_text(str(pid))
+    moved = shutil.move(place.folder, tmp_path / "moved")
+    # It listens to nobody, and would be waited for.
+    monkeypatch.setattr(agent_process, "END_S", 0.0)
+    ended = teardown.end_all(
+        replace(place, folder=str(moved)),
+        AgentClient(place.where.socket, ledger=1),
+        keep_pool=False,
+        confirm="",
+        progress=lambda progress: None,
+    )
+    assert ended == [f"agent (pid {pid})"] and os_processes.lock_holder(place.where.lock) is None

@@ -85,6 +85,14 @@ def test_in_a_freeze_a_run_that_has_a_pointer_to_move_goes_on_by_no_word(
         assert [word.act for word in told] == [act]
 
 
+def test_a_statement_is_stopped_in_a_freeze(desk: Desk, pool: Any) -> None:
+    desk.rule(freeze=FREEZE)
+    answer = desk.commands.handle(BOB, {"op": "stop", "args": {"tables": ["c"]}, "confirm": "yes"})
+    found = desk.world.ledger.deployment(T("c"), 1)
+    assert found is not None and (found.wanted, found.state) == ("stopped", "stopped")
+    assert pool.stops == ["c@v1"], answer
+
+
 def test_a_rollback_is_applied_in_a_freeze_and_nothing_else(desk: Desk) -> None:
     ledger = desk.world.ledger
     for name in "abc":
