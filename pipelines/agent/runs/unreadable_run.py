@@ -37,7 +37,7 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[R
         else:
             steps, state = row.steps, RunState(row.state)
         now, ends = world.clock(), state != row.state
-        world.ledger.advance_run(
+        written = world.ledger.advance_run(
             row.id,
             was=row.state,
             state=state.value,
@@ -47,6 +47,9 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[R
             told=end_of(replace(row, state=state.value), now, why) if ends else (),
             dropped=lambda word: dropped_word(row.id, state, word, now, why),
         )
+    if not written and row.ended_at is None:
+        # Its thread has recorded something meanwhile, such as a pause.
+        end_unreadable(world, row, why, words)
 
 
 def _with_recorded_swap(world: AgentContext, row: RunRow) -> tuple[StepRow, ...]:

@@ -193,6 +193,20 @@ def test_a_word_that_comes_during_an_end_from_outside_is_told_to_its_author(
     assert summary == f"the word to resume run {run_id} was not carried out: the run is failed"
 
 
+def test_a_run_whose_thread_records_a_pause_during_an_end_from_outside_is_ended_all_the_same(
+    release: str, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = unreadable_run._failed
+
+    def paused_beside(*given: Any) -> Any:
+        world.ledger.advance_run(release, was="running", state="paused", ended_at=None, steps=())
+        return failed(*given)
+
+    monkeypatch.setattr(unreadable_run, "_failed", paused_beside)
+    end(world, release)
+    assert (state_of(world, release), ends_told(world, release)) == ("failed", (1, 1))
+
+
 def test_no_end_is_told_of_a_run_that_somebody_has_retried_meanwhile(
     release: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
