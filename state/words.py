@@ -167,6 +167,23 @@ class WordWrites(WordReads, RegistryWrites):
                 (self._next_change(), table, version),
             )
 
+    def call_off_start(self, table: TableName, version: int, *, cancelled: str = "") -> bool:
+        """Call off a start that a run has recorded and never carried out: its version is wanted stopped.
+
+        Returns False, and changes nothing, where an open run changes the table, apart from the run that is being
+        `cancelled`: it may carry the start out yet. The caller holds the version.
+        """
+        with self._registering() as connection:
+            done = connection.execute(
+                """UPDATE deployment SET wanted = 'stopped', changed = ?1 WHERE "table" = ?2 AND version = ?3
+                  AND wanted = 'running' AND state = 'stopped' AND query_id = ''
+                  AND EXISTS (SELECT 1 FROM word WHERE subject = ?4 AND wish = 'run')
+                  AND NOT EXISTS (SELECT 1 FROM run_table t JOIN run ON run.id = t.run_id
+                    WHERE t."table" = ?2 AND NOT t.reads AND run.ended_at IS NULL AND run.id <> ?5)""",
+                (self._next_change(), table, version, query_name(table, version), cancelled),
+            )
+            return done.rowcount == 1
+
 
 def _put(connection: sqlite3.Connection, subject: str, wish: str, word: Word) -> None:
     """Keep a word as the newest on its subject, unless a later one is there."""

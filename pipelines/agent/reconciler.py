@@ -214,11 +214,15 @@ class Reconciler:
             return
         if deployment.query_id or self._was_cut_off(deployment):
             self._start_again(deployment, stops)
+            return
+        key = (deployment.table, deployment.version)
+        if deployment.state == State.STOPPED and self.world.ledger.call_off_start(*key):
+            self.world.event("state", "stays stopped: the run that was to start it has ended", about=key)
 
     def _was_cut_off(self, deployment: Deployment) -> bool:
         """Return whether an agent was killed between the record of an operator's start and its effect.
 
-        What a run has recorded is left to the run: one that was cancelled, or has failed, starts nothing any more.
+        What a run has recorded is left to the run; once that has ended, the start is called off.
         """
         is_asked = self.world.ledger.is_started_by_operator
         return deployment.state == State.STOPPED and is_asked(deployment.table, deployment.version)

@@ -43,6 +43,19 @@ def give_up(world: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
     return tuple(given_up)
 
 
+def call_off_starts(world: AgentContext, row: RunRow) -> None:
+    """Record that what a run was to start, and has not, is wanted stopped as before; raises as `holding` does.
+
+    A start that was sent and not answered is waited for: its query may come yet.
+    """
+    for key in dict.fromkeys((TableName(step.table), step.version) for step in row.steps if step.table):
+        found = world.ledger.deployment(*key)
+        if found is None or (found.wanted, found.state) != (WantedState.RUNNING, State.STOPPED):
+            continue
+        with world.locks.holding(key, by="a cancel"):
+            world.ledger.call_off_start(*key, cancelled=row.id)
+
+
 def stop_failed(world: AgentContext, row: RunRow) -> None:
     """Record that new versions of a run that have failed are wanted stopped: after a retry its steps start them again.
 

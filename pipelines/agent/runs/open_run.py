@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from core.model.errors import TryAgain
+from core.model.errors import Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.plan.model import Plan, PlanNode, Step
@@ -103,15 +103,23 @@ class OpenRun:
     ) -> Deployment | StepFailed:
         """Start the step's version after `before`; a stop by an operator during this run wins, whenever it comes.
 
-        `before` returns whether it has stopped what ran; `after_stop` says that the caller has.
+        `before` returns whether it has stopped what ran; `after_stop` says that the caller has. What was wanted stopped
+        stays so where the start is refused.
         """
         key, word = (step.table, step.version), self.world.ledger.run_word(self.id)
-        stops = self.world.locks.stops(key)
+        stops, name = self.world.locks.stops(key), query_name(*key)
+        rests = self.deployed(step).wanted == WantedState.STOPPED or self.world.locks.has_unrecorded_stop(key)
+        said = self.world.ledger.word(name)
         if self.stopped_by_operator(*key) or not self.world.ledger.want_running(*key, word):
             return StepFailed(step.n, self.stopped_words(*key))
-        after_stop = before(self.deployed(step)) or after_stop
-        start(self.world, self.deployed(step), stops=stops, after_stop=after_stop)
-        self.world.locks.started((query_name(*key),), word.serial)
+        try:
+            after_stop = before(self.deployed(step)) or after_stop
+            start(self.world, self.deployed(step), stops=stops, after_stop=after_stop)
+        except Refused:
+            if rests:
+                self.world.ledger.take_back(*key, word, said)
+            raise
+        self.world.locks.started((name,), word.serial)
         return self.deployed(step)
 
     def node(self, step: Step) -> PlanNode:

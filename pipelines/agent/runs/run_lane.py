@@ -31,7 +31,7 @@ from core.run.state_machine import (
 from core.run.stopped_tables import staying_words
 from core.text.wording import without_numbers
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.aborted_versions import abort, give_up, stop_failed
+from pipelines.agent.runs.aborted_versions import abort, call_off_starts, give_up, stop_failed
 from pipelines.agent.runs.cancelled_effects import undo_cancelled
 from pipelines.agent.runs.run_events import end_of, refused_words
 from pipelines.agent.runs.step_executor import StepExecutor
@@ -187,6 +187,7 @@ class RunDriver:
                 for intent in intents:
                     if isinstance(intent, AbortVersions):
                         given_up += self._retrying(partial(give_up, self._world, intent.versions, since=since))
+                self._retrying(partial(call_off_starts, self._world, self._row))
                 self._retrying(partial(undo_cancelled, self._world, run))
             if not self._put(run, heard):
                 continue

@@ -1,6 +1,7 @@
 """Starts and restarts that a kill has cut off: the reconciler of the next agent carries out what is wanted."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.runs import open_run
+from pipelines.agent.runs.open_run import running_readers
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.agent.statement_locks import StatementLocks
 from state.ledger import Ledger
@@ -106,9 +108,10 @@ def test_a_stop_after_a_start_that_was_cut_off_holds(
     assert (version(deployed).wanted, "c@v1" in pool.running) == ("stopped", False)
 
 
-def test_what_a_cancelled_run_was_to_resume_does_not_begin_afterwards(
-    deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def undeleting(deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RunLane, str]]:
+    """A run that brings c back, of which the pool is silent while its statement is to be resumed."""
+
     def away(*_: Any) -> None:
         pool.reachable = False
         raise PoolUnreachable("the pool is silent")
@@ -116,21 +119,81 @@ def test_what_a_cancelled_run_was_to_resume_does_not_begin_afterwards(
     of_c = {"tables": (C,)}
     deleting = lane.submit(deployed, lane.plan(deployed, small_project.texts(), PlanRequest(verb="delete", **of_c)))
     assert lane.drive(deployed, deleting) == "done"
-    undeleting = lane.submit(deployed, lane.plan(deployed, small_project.texts(), PlanRequest(verb="undelete", **of_c)))
+    run_id = lane.submit(deployed, lane.plan(deployed, small_project.texts(), PlanRequest(verb="undelete", **of_c)))
     runs = RunLane(deployed)
     with monkeypatch.context() as silent:
         silent.setattr(deployment_lifecycle, "_started", away)
-        runs.drive(undeleting)
+        runs.drive(run_id)
         wait_until(lambda: not pool.reachable)
-        runs.tell(undeleting, OperatorControl("cancel", by="ana"))
-        wait_until(lambda: not runs._woken, 10)
+    yield runs, run_id
+    deployed.stopping.set()
+    wait_until(lambda: not runs._woken, 10)
+    deployed.stopping.clear()
+
+
+def test_what_a_cancelled_run_was_to_resume_does_not_begin_afterwards_and_reads_nothing(
+    undeleting: tuple[RunLane, str], deployed: AgentContext, pool: Any
+) -> None:
+    runs, run_id = undeleting
+    runs.tell(run_id, OperatorControl("cancel", by="ana"))
+    wait_until(lambda: not runs._woken, 10)
+    assert (version(deployed).wanted, version(deployed).state) == ("stopped", "stopped")
+    assert running_readers(deployed, TableName("a"), 1) == "b@v1"
     pool.reachable = True
     round_of_the_next_agent(deployed, pool)
     assert "c@v1" not in pool.running
     with deployed.ledger._transaction() as later:
-        later.execute("UPDATE run SET serial = serial + 1000 WHERE id = ?", (undeleting,))
+        later.execute("UPDATE run SET serial = serial + 1000 WHERE id = ?", (run_id,))
     round_of_the_next_agent(deployed, pool)
     assert "c@v1" not in pool.running, "nor once the run has another serial, or is forgotten"
+
+
+@pytest.fixture
+def left(undeleting: tuple[RunLane, str], deployed: AgentContext, pool: Any) -> str:
+    """The run of a killed agent, which had recorded a start and not carried it out."""
+    runs, run_id = undeleting
+    deployed.stopping.set()
+    wait_until(lambda: not runs._woken, 10)
+    deployed.stopping.clear()
+    pool.reachable = True
+    return run_id
+
+
+def test_a_start_that_a_run_has_recorded_is_called_off_once_the_run_has_ended_and_not_before(
+    left: str, deployed: AgentContext, pool: Any
+) -> None:
+    round_of_the_next_agent(deployed, pool)
+    assert version(deployed).wanted == "running", "the run goes on, and starts it"
+    assert deployed.ledger.advance_run(left, was="running", state="failed", ended_at=2.0, steps=())
+    round_of_the_next_agent(deployed, pool)
+    assert (version(deployed).wanted, version(deployed).state) == ("stopped", "stopped")
+    assert deployed.ledger.events()[0].summary == "stays stopped: the run that was to start it has ended"
+    assert running_readers(deployed, TableName("a"), 1) == "b@v1"
+    deployed.ledger.retry_run(left, serial=deployed.locks.start(), by="bob", at=3.0)
+    assert lane.drive(deployed, left) == "done"
+    assert (version(deployed).wanted, "c@v1" in pool.running) == ("running", True)
+
+
+def test_a_restart_that_is_refused_leaves_what_an_operator_had_stopped_wanted_stopped(
+    deployed: AgentContext, pool: Any
+) -> None:
+    deployed.locks.count_above(deployed.ledger.newest_serial())
+    fast_lane(deployed).stop((C,), time.monotonic(), by="ana")
+    before = deployed.ledger.word("c@v1")
+    filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
+    made = lane.plan(deployed, filtered, PlanRequest(tables=(C,)))
+    assert [step.do for step in made.steps] == ["restart"]
+    run_id = lane.submit(deployed, made)
+    del pool.tables["c__v1"]
+    pool.refuse_table["c__v1"] = EngineRefused("the metastore is away", error_class="IO")
+    assert lane.drive(deployed, run_id) == "failed"
+    assert (version(deployed).wanted, version(deployed).state) == ("stopped", "stopped")
+    assert deployed.ledger.word("c@v1") == before
+    assert lane.drive(deployed, run_id, OperatorControl("cancel", by="ana")) == "cancelled"
+    ended = deployed.ledger.events()[0]
+    assert (ended.summary, ended.detail) == (
+        f"run {run_id} cancelled", "c v1 serves and is stopped: headgate start c starts it",
+    )  # fmt: skip
 
 
 def test_a_version_that_is_held_is_started_before_the_word_where_a_kill_has_cut_its_start_off(
