@@ -2,9 +2,10 @@
 
 import logging
 
+from core.model.names import whole_number
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
-from state.emergency_journal import EmergencyJournal
+from state.emergency_journal import EmergencyJournal, JournalledStop
 from state.words import Word
 
 log = logging.getLogger(__name__)
@@ -40,9 +41,19 @@ def apply_journal(world: AgentContext, journal: EmergencyJournal) -> None:
                 continue
             world.ledger.stop_statements(stop.names, Word(stop.serial, stop.actor, stop.at))
             world.locks.recorded(stop.names, stop.serial)
+            _tell(world, stop)
             log.info("applied the stop of %s from the emergency journal", ", ".join(stop.names))
         if unreadable:
             _set_aside(world, journal, unreadable)
+
+
+def _tell(world: AgentContext, stop: JournalledStop) -> None:
+    """Record who has stopped what: the agent that was told may have been killed before it could."""
+    for name in stop.names:
+        table, _, version = name.partition("@v")
+        summary = f"the stop by {stop.actor} was recorded late, from the emergency journal"
+        world.event("state", summary, about=(table, whole_number(version) or 0))
+        world.audit(stop.actor, "stop", name, outcome="recorded late, from the emergency journal")
 
 
 def _set_aside(world: AgentContext, journal: EmergencyJournal, lines: tuple[bytes, ...]) -> None:

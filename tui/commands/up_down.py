@@ -79,6 +79,8 @@ def down(context: CommandContext) -> int:
         confirm=confirm,
         progress=voice.progress,
     )
+    # The files of the sample arrive until its generator has ended.
+    found = purge.marked(place) if args.purge else []
     purged = purge.purge(place, found, voice.progress) if found else []
     if voice.as_json:
         voice.data({"ended": ended, "purged": purged})

@@ -204,6 +204,9 @@ def test_a_stop_in_the_emergency_journal_is_taken_first(world: AgentContext, poo
     reconciler.apply_emergencies()
     assert reconcile(reconciler) == "stopped"
     assert pool.starts == []
+    told = [event for event in world.ledger.events() if "emergency journal" in event.summary]
+    assert [(event.table, "alice" in event.summary) for event in told] == [("a", True)]
+    assert [(row.actor, row.action, row.subject) for row in world.ledger.audits()] == [("alice", "stop", "a")]
 
 
 def test_a_stop_of_what_the_ledger_does_not_know_keeps_no_other_from_being_taken(

@@ -13,11 +13,13 @@ from delta_files import WrittenLog
 
 from core.model.errors import Refused
 from core.project.connectors import DELTA, fetched_folder
+from state.ledger import ledger_id_of
 from state.migrations import SCHEMA_VERSION
 from tests.tui.conftest import MANIFEST
 from tui.agent_client import agent_process
 from tui.command_line import exit_codes
-from tui.services import doctor_checks
+from tui.commands import up_down
+from tui.services import doctor_checks, purge
 from tui.services.doctor_checks import DoctorCheck
 
 AN_EMPTY_JAR = b"PK\x05\x06" + bytes(18)
@@ -474,6 +476,22 @@ def test_purge_lists_before_it_asks_and_deletes_nothing_without_the_text(
     assert exit_codes.run_command_line(["down", "--purge"]) == 3
     assert place.where.home in capsys.readouterr().err
     assert Path(place.where.ledger).exists()
+
+
+def test_purge_deletes_what_was_written_until_everything_had_ended(
+    place: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Path(place.where.home, "generator.log")
+    Path(place.data).mkdir(exist_ok=True)
+    Path(place.data, purge.WORLD_FILE).write_text(json.dumps({"ledger": ledger_id_of(Path(place.where.ledger))}))
+
+    def end_all(*given: Any, **more: Any) -> list[str]:
+        late.touch()
+        return []
+
+    monkeypatch.setattr(up_down.teardown, "end_all", end_all)
+    assert exit_codes.run_command_line(["down", "--purge", "--confirm", place.project]) == 0
+    assert not Path(place.where.home).exists()
 
 
 @pytest.mark.parametrize("words", ["up", "ls", "plan a", "runs", "wait --timeout 0"])
