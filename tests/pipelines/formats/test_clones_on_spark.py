@@ -83,6 +83,7 @@ def test_a_clone_is_made_as_of_the_batch_however_far_its_table_has_come_since(la
     assert ids(lake, "g") == ids(lake, "c") and len(ids(lake, "g")) == 30
 
 
+@pytest.mark.long
 def test_what_is_carried_over_has_each_row_after_the_cut_once(lake: Any) -> None:
     select = streams(lake)
     begun(lake, "g", OriginRows.LEFT)
@@ -156,6 +157,7 @@ def begun_at(lake: Any, table: str, start: LogStart) -> str:
     return f"SELECT * FROM STREAM {lake.name('p')} WITH ('{start.option}'='{start.value}')"
 
 
+@pytest.mark.long
 def test_a_version_begins_with_the_rows_of_a_version_or_of_a_time(lake: Any) -> None:
     streams(lake)
     lake.insert("p", 10, at=200)

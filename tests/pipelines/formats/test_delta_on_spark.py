@@ -77,6 +77,7 @@ def test_files_that_are_written_anew_are_no_new_rows(lake: Any) -> None:
     assert behind(lake, "c", "p") == (0, 0, 0, 0) and lake.count("c") == 22
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_lag_within_the_initial_snapshot_and_within_a_version(lake: Any) -> None:
     lake.table("p")
@@ -112,6 +113,7 @@ def _batches(lake: Any, table: str) -> list[tuple[str, int]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_a_log_is_read_the_same_from_a_checkpoint_as_from_its_beginning(lake: Any) -> None:
     name = lake.table("p")
@@ -275,6 +277,7 @@ def test_rows_that_are_changed_by_hand_in_a_source_are_told_before_spark_ends_it
     assert lake.count("c") == 8, "and with its option it goes on"
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_files_that_vacuum_has_deleted_before_they_were_read_are_told(lake: Any) -> None:
     name = lake.table("p")
@@ -391,6 +394,7 @@ def test_a_pointer_moves_between_versions_of_delta_and_of_files(lake: Any) -> No
         assert lake.tables.read(f"SELECT count(*) FROM {pointer}", 1)[1] == ((rows,),)
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_marks_of_what_was_read_meet_those_of_what_the_parent_held(lake: Any) -> None:
     lake.table("p")

@@ -157,6 +157,7 @@ def test_what_is_registered_follows_the_log_of_its_owner(lake: Any) -> None:
     assert lake.count("c") == 3
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_its_changes_are_streamed_where_its_own_log_says_that_it_records_them(lake: Any) -> None:
     foreign = made(lake, rest="TBLPROPERTIES ('delta.enableChangeDataFeed'='true')")
@@ -188,7 +189,7 @@ FEATURES = {
 @pytest.mark.drill
 @pytest.mark.parametrize(
     ("feature", "top"),
-    [("checkpoints v2", "json"), ("checkpoints v2", "parquet"),
+    [("checkpoints v2", "json"), pytest.param("checkpoints v2", "parquet", marks=pytest.mark.long),
      *(pytest.param(feature, "json", marks=pytest.mark.long) for feature in FEATURES if feature != "checkpoints v2")],
 )  # fmt: skip
 def test_features_that_a_foreign_table_has_change_no_figure_also_behind_a_cleaned_log(

@@ -85,6 +85,7 @@ def test_how_long_files_are_retained_is_heard_by_upkeep_and_ignored_by_spark_oth
     assert refused.value.error_class == "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT"
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_a_vacuum_deletes_what_a_stopped_reader_has_still_to_read_unless_it_waits(lake: Any) -> None:
     name = many_files(lake, "p", 2)
