@@ -57,7 +57,11 @@ class ActOutcome:
     """From the command's arrival to Spark's stop being called; None when it was not."""
     took_ms: float
     recorded: bool = True
-    """False where neither ledger nor emergency journal took a stop: an agent that ends forgets it."""
+    """False where an agent that ends forgets a part of it.
+
+    Of a stop: neither ledger nor emergency journal took it. Of a start of a table: the ledger has that this version is
+    to run, and not that the stop of the other ones has ended.
+    """
     error: HeadgateError | None = None
     """Of `FAILED`."""
 

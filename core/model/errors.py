@@ -84,6 +84,14 @@ class LedgerUnavailable(TryAgain):
     """The ledger is locked, full, missing or unreadable."""
 
 
+class NotRecorded(LedgerUnavailable):
+    """What was asked is done, and the ledger does not have it yet."""
+
+
+class NotTakenBack(LedgerUnavailable):
+    """What was asked is refused, and the ledger keeps that it was: the agent does it when it can."""
+
+
 class VersionMismatch(Refused):
     """Program, agent and ledger are of versions that cannot work together."""
 
@@ -112,6 +120,8 @@ ERROR_BY_NAME = {
         AgentUnreachable,
         PoolUnreachable,
         LedgerUnavailable,
+        NotRecorded,
+        NotTakenBack,
         VersionMismatch,
         EngineRefused,
     )

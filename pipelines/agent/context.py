@@ -108,6 +108,8 @@ class AgentContext:
     """Tables whose pointers a swap has left who knows where: the reconciler has them lead to what serves."""
     paused: set[str] = field(default_factory=set)
     """Runs of queries that a step has stopped for a while: they did not end by themselves, and are no restart."""
+    unrecorded: set[str] = field(default_factory=set)
+    """Runs of queries that were started as they were meant, and that the ledger could not take yet."""
     clock: Callable[[], float] = time.time
     """When something was: epoch seconds, which jump when the machine's clock is set."""
     monotonic: Callable[[], float] = time.monotonic

@@ -1,12 +1,12 @@
 """Starting and stopping one deployment: the same way for a run's step, an operator's key and the reconciler."""
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from core.changes.pinned_settings import pool_at_start
-from core.model.errors import EngineRefused, HeadgateError, Overtaken, Refused
+from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, NotRecorded, Overtaken, Refused
 from core.model.names import query_name
 from core.model.states import ALIVE, State, WantedState
 from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
@@ -29,7 +29,8 @@ PYTHON_CALL_S = 60.0
 def start(world: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
     """Start a deployment as the ledger has it once it is held, on its checkpoint, or find it running.
 
-    Raises Refused, EngineRefused or PoolUnreachable.
+    Raises Refused, EngineRefused or PoolUnreachable, and LedgerUnavailable where the ledger cannot be read or written
+    before the start, NotRecorded where it could not be afterwards: the query runs.
 
     `stops` is a serial: that of the start, or `StatementLocks.stops` of the deployment as the caller knew it when it
     decided to start. An operator's later stop wins. `after_stop` says that what ran was stopped for this start, which
@@ -37,7 +38,7 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int, after_stop
     """
     try:
         return _start(world, deployment, stops)
-    except Overtaken:
+    except (Overtaken, NotRecorded):
         raise
     except HeadgateError as error:
         if after_stop:
@@ -76,25 +77,46 @@ def _start(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
             query = _started(world, deployment, stops)
         except EngineRefused as error:
             if world.locks.stops(key) <= stops:
-                fail(world, deployment, error.error_class, error.sentence)
+                with _recorded_later(deployment):
+                    fail(world, deployment, error.error_class, error.sentence)
             raise
         if query is None:
-            mark_stopped(world, deployment)
+            with _recorded_later(deployment):
+                mark_stopped(world, deployment)
             raise overtaken(deployment)
-        found = world.files.read(deployment.checkpoint)
-        world.ledger.update_deployment(
-            *key,
-            state=State.STARTING,
-            state_since=world.clock(),
-            query_id=query.id,
-            run_id=query.run_id,
-            checkpoint_id=found.id if found and found.id else deployment.checkpoint_id,
-            started_at=world.clock(),
-            error="",
-            error_class="",
-            **_runs_on(world, deployment),
-        )
+        try:
+            _record_start(world, deployment, query)
+        except LedgerUnavailable as error:
+            world.unrecorded.add(query.run_id)
+            raise NotRecorded(error.summary, remedy=error.remedy) from error
+        world.unrecorded.discard(query.run_id)
         return query
+
+
+def _record_start(world: AgentContext, deployment: Deployment, query: ReportedQuery) -> None:
+    found, now = world.files.read(deployment.checkpoint), world.clock()
+    world.ledger.update_deployment(
+        deployment.table,
+        deployment.version,
+        state=State.STARTING,
+        state_since=now,
+        query_id=query.id,
+        run_id=query.run_id,
+        checkpoint_id=found.id if found and found.id else deployment.checkpoint_id,
+        started_at=now,
+        error="",
+        error_class="",
+        **_runs_on(world, deployment),
+    )
+
+
+@contextmanager
+def _recorded_later(deployment: Deployment) -> Iterator[None]:
+    """Leave to the reconciler what the ledger does not take now: what Spark has answered says more."""
+    try:
+        yield
+    except LedgerUnavailable as error:
+        log.warning("%s: recorded later: %s", query_name(deployment.table, deployment.version), error.summary)
 
 
 def _as_held(world: AgentContext, key: Version) -> Deployment:

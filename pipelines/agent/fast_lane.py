@@ -15,6 +15,8 @@ from core.model.errors import (
     EngineRefused,
     HeadgateError,
     LedgerUnavailable,
+    NotRecorded,
+    NotTakenBack,
     PoolUnreachable,
     Refused,
     TryAgain,
@@ -28,11 +30,12 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import mark_stopped, overtaken, refuse_start, start, state_change, stop
 from pipelines.agent.journalled_stops import announce_journal
 from pipelines.agent.registry_records import keep_record
+from pipelines.agent.statement_locks import Version
 from pipelines.spark import call_deadlines
 from state.emergency_journal import EmergencyJournal, JournalledStop
 from state.row_types import Deployment
 from state.table_acts import TableAct
-from state.words import Word
+from state.words import Word, WordRow
 
 log = logging.getLogger(__name__)
 
@@ -105,8 +108,8 @@ class FastLane:
         outcomes: list[ActOutcome] = []
         for deployment in found:
             try:
-                came = self._start_one(deployment, word, done=done, whole=deployment.table in names)
-                outcomes.append(_outcome(deployment, came, arrived))
+                came, recorded = self._start_one(deployment, word, done=done, whole=deployment.table in names)
+                outcomes.append(replace(_outcome(deployment, came, arrived), recorded=recorded))
             except HeadgateError as error:
                 if len(found) == 1:
                     raise
@@ -114,10 +117,11 @@ class FastLane:
                 outcomes.append(replace(_outcome(deployment, not_done, arrived), error=error))
         return tuple(outcomes)
 
-    def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> Came:
+    def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> tuple[Came, bool]:
         """Start one version, after a stop where it is `restarted`; with `whole` the stop of its table ends with it.
 
-        Whatever may refuse it is asked before what runs is stopped.
+        Whatever may refuse it is asked before what runs is stopped. Returns what came of it, and whether the ledger
+        has all of it: what Spark has taken is told to be done, whatever becomes of the record.
         """
         world, key, name = self._world, (found.table, found.version), query_name(found.table, found.version)
         verb = "start" if done is Came.STARTED else "restart"
@@ -130,19 +134,38 @@ class FastLane:
             try:
                 if not runs:
                     self._begin(deployment, word, done=done)
-            except (Refused, TryAgain):
+            except NotRecorded as error:
+                log.warning("%s was %s; it is recorded later: %s", name, done, error.summary)
+            except (Refused, TryAgain) as error:
                 if rests:
                     # Refused is refused: it must not begin by itself once the pool is back.
-                    world.ledger.take_back(*key, word, before)
+                    self._take_back(key, word, before, error)
                 raise
-            if whole:
-                world.ledger.end_stop(found.table, word)
-            world.locks.started((name, found.table) if whole else (name,), word.serial)
+            recorded = not whole or self._written(partial(world.ledger.end_stop, found.table, word))
+            world.locks.started((name, found.table) if whole and recorded else (name,), word.serial)
         if runs:
-            self._say_unchanged(deployment, f"was running already: start by {word.actor}")
-            return Came.RAN
-        self._tell(deployment, State.STARTING, f"{done} by {word.actor}")
-        return done
+            self._written(partial(self._say_unchanged, deployment, f"was running already: start by {word.actor}"))
+            return Came.RAN, recorded
+        self._written(partial(self._tell, deployment, State.STARTING, f"{done} by {word.actor}"))
+        return done, recorded
+
+    def _take_back(self, key: Version, word: Word, before: WordRow | None, error: HeadgateError) -> None:
+        """Have a start that was refused count for nothing; raises NotTakenBack where the ledger does not take that."""
+        if not self._written(partial(self._world.ledger.take_back, *key, word, before)):
+            name = query_name(*key)
+            raise NotTakenBack(
+                f"{error.summary}; the ledger keeps that {name} is to run: the agent starts it when it can",
+                remedy=f"headgate stop {name}, where it is not to run",
+            ) from error
+
+    def _written(self, write: Callable[[], object]) -> bool:
+        """Return whether the ledger has taken what follows an act of Spark, which is not undone for its record."""
+        try:
+            write()
+        except LedgerUnavailable as error:
+            log.warning("the ledger lacks a part of an operator's start: %s", error.summary)
+            return False
+        return True
 
     def _begin(self, deployment: Deployment, word: Word, *, done: Came) -> None:
         world, key = self._world, (deployment.table, deployment.version)

@@ -186,7 +186,7 @@ class Reconciler:
         made, of what the ledger has, is recorded, and goes on.
         """
         said = "a query was active under a run that nobody has recorded"
-        if deployment.state == State.FAILED:
+        if deployment.state == State.FAILED and query.run_id not in self.world.unrecorded:
             stop(self.world, deployment)
             about = (deployment.table, deployment.version)
             self.world.event("state", f"{said}: it was stopped", about=about)
@@ -264,9 +264,11 @@ class Reconciler:
         if self.world.locks.has_unrecorded_stop((deployment.table, deployment.version)):
             # What the ledger wants is older than that.
             return
+        told = late in self.world.unrecorded
         try:
             if start(self.world, deployment, stops=stops).run_id == late:
-                self._event(deployment, State.STARTING, "the pool has answered its start late")
+                how = "its start could not be recorded before" if told else "the pool has answered its start late"
+                self._event(deployment, State.STARTING, how)
                 return
             if deployment.state == State.STOPPED or deployment.run_id in self.world.paused:
                 again = ": the environment is up again" if deployment.state == State.STOPPED else ""

@@ -28,7 +28,7 @@ _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes"
 
 
 class NotInCatalog(Refused):
-    """The catalog lacks a table, and refuses it for now."""
+    """The catalog refuses a table for now, or does not say whether it has it."""
 
 
 def register_again(world: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
@@ -55,14 +55,15 @@ def register_if_missing(world: AgentContext, deployment: Deployment) -> None:
     warehouse and writes the rows there (4.2.0).
     """
     pool, name = world.pool.connection(), world.layout.catalog_name(deployment.table, deployment.version)
+    said = f"the pool's catalog does not say whether it has {name}"
     try:
-        if not all(
-            pool.call(READ_CALL_S, pool.tables.has, table.name) for table in tables_of(world.layout, deployment)
-        ):
-            register_again(world, pool, deployment)
+        if all(pool.call(READ_CALL_S, pool.tables.has, table.name) for table in tables_of(world.layout, deployment)):
+            return
+        said = f"{name} is not in the pool's catalog, which refuses it"
+        register_again(world, pool, deployment)
     except EngineRefused as error:
         raise NotInCatalog(
-            f"{name} is not in the pool's catalog, which refuses it: {error.summary}",
+            f"{said}: {error.summary}",
             remedy=error.remedy or f"headgate start {deployment.table} once that is repaired",
         ) from error
 

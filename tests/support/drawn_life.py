@@ -228,6 +228,8 @@ class Life:
         """Pass a point: whatever is drawn to happen there happens, and who passes stands still for it."""
         if stalls := self.arrive(label):
             self.rules.meets("stands still")
+            if label.startswith("socket"):
+                self.rules.stood_at = self.baton.now
             self.baton.sleep(stalls)
         if label == "effect # swap":
             self.rules.swap_begins()

@@ -12,7 +12,7 @@ from virtual_primitives import VirtualFuture
 from virtual_threads import Baton, Killed, Process
 
 from core.model.act_outcomes import ActOutcome
-from core.model.errors import HeadgateError, TryAgain
+from core.model.errors import HeadgateError, NotTakenBack, TryAgain
 from core.model.names import TableName, parse_statement_name, query_name
 from core.plan.codec import plan_as_json
 from core.plan.confirmation import (
@@ -99,6 +99,7 @@ class Operators:
                 result = agent._commands.handle(CALLERS[word.by], request)
             except HeadgateError as error:
                 word.refused = f"{type(error).__name__}: {error.summary}"
+                word.stands = isinstance(error, NotTakenBack)
                 self._answered(word)
                 answer.set_exception(error)
                 return

@@ -54,6 +54,8 @@ class Word:
     refused: str = ""
     lost: bool = False
     """Whether the agent died before it answered."""
+    stands: bool = False
+    """Whether it was refused with the remark that it may be carried out yet."""
     tables: frozenset[str] = frozenset()
     """Of a plan, or of the plan of a run."""
     meant: frozenset[Version] = frozenset()
@@ -67,7 +69,7 @@ class Word:
 
     def permits(self, version: Version, stop: "Word") -> bool:
         """Whether a version that `stop` has stopped may run by this word."""
-        if self.refused and not self.lost:
+        if self.refused and not self.lost and not self.stands:
             return False
         if self.act in ("start", "restart"):
             whole = str(version[0]) in self.names and str(version[0]) in stop.names
@@ -109,6 +111,8 @@ class Rules:
     good_since: float = 0.0
     faulted_at: float = 0.0
     """When the last fault came."""
+    stood_at: float = 0.0
+    """When somebody who carries out a word stood still last."""
     stops_by: list[tuple[float, str, Word]] = field(default_factory=list)
     """When a query was stopped for a word that is none of a stop."""
     started: dict[Version, Word] = field(default_factory=dict)
@@ -288,12 +292,15 @@ class Rules:
     def _refused(self, word: Word) -> None:
         """A restart that was refused leaves what ran running: what could refuse it is asked before its stop.
 
-        Spark's own refusal, and a server that goes meanwhile, nobody can ask before.
+        Spark's own refusal, a server that goes meanwhile, and what comes up while the restart stands still between the
+        last question and its stop, nobody can ask before.
         """
         kind = word.refused.partition(":")[0]
         others = [w for w in self.words if w is not word and w.act == "stop" and w.answered_at is None]
         others += [w for w in self.words if w.act == "stop" and (w.answered_at or 0.0) >= word.called_at - 1.0]
-        if kind not in ("Refused", "TryAgain", "UsageError") or others or self.faulted_at > word.called_at - 0.1:
+        if kind not in ("Refused", "TryAgain", "UsageError") or others:
+            return
+        if max(self.faulted_at, self.stood_at) > word.called_at - 0.1:
             return
         for at, name, by in self.stops_by:
             if by is word and at >= word.called_at:

@@ -18,6 +18,14 @@ EFFECTS = {
     "restart": "Stopping and starting on their checkpoints: {tables}.",
 }
 
+_UNENDED = "the ledger could not be written: an earlier stop of the table still holds back its other versions"
+_NOT_RECORDED = {
+    "stop": "neither ledger nor emergency journal could be written: the change is lost if the agent stops now",
+    "start": _UNENDED,
+    "restart": _UNENDED,
+}
+"""What follows where an act was not recorded, by verb."""
+
 
 def stop(context: CommandContext) -> int:
     """Stop statements."""
@@ -56,8 +64,8 @@ def _act(context: CommandContext, verb: str) -> int:
             context.voice.say(f"{outcome.table}: {outcome.error.remedy}")
     if not all(outcome.recorded for outcome in outcomes):
         context.voice.say(
-            "Spark was called, but neither ledger nor emergency journal could be written: the change is "
-            f"lost if the agent stops now\n  free space for {context.place.where.home}, then {verb} again"
+            f"Spark was called, but {_NOT_RECORDED[verb]}\n"
+            f"  free space for {context.place.where.home}, then {verb} again"
         )
     return _exit_code(outcomes)
 

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +11,15 @@ import pytest
 from agent_world import put_made
 from ledger_rows import create_run, deployment_row, run_row
 
-from core.model.errors import ConfirmationNeeded, EngineRefused, LedgerUnavailable, Refused
+from core.model.errors import ConfirmationNeeded, EngineRefused, LedgerUnavailable, NotTakenBack, Refused
 from core.model.names import TableName
 from core.project.model import Environment
+from pipelines.agent import deployment_lifecycle
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.command_handler import CommandHandler
 from state.emergency_journal import EmergencyJournal
 from state.row_types import StagedRow, StepRow
@@ -228,3 +231,83 @@ def test_a_start_of_several_that_are_all_refused_is_refused(world: AgentContext,
     assert [(row.subject, row.outcome) for row in world.ledger.audits() if row.action == "start"] == [
         ("a b", "refused")
     ]
+
+
+# A ledger that fails between the word of a start and the record of what came of it.
+
+DISK = EngineRefused("No space left on device", error_class="IO")
+
+
+def reconcile(world: AgentContext, acts: FastLane) -> None:
+    """Carry out a round that finds what the pool runs."""
+    reconciler = Reconciler(world, acts._emergency)
+    reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
+
+
+def fill(world: AgentContext, patch: pytest.MonkeyPatch, *names: str) -> None:
+    """Have the ledger refuse some of its writes."""
+
+    def full(*_: Any, **__: Any) -> None:
+        raise LedgerUnavailable("the ledger cannot be written: database or disk is full")
+
+    for name in names:
+        patch.setattr(type(world.ledger), name, full)
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed"])
+@pytest.mark.parametrize("act", ["start", "restart"])
+def test_a_start_that_the_ledger_could_not_take_is_told_as_started_and_goes_on(
+    act: str, state: str, world: AgentContext, pool: Any, acts: FastLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if state == "stopped":
+        acts.stop((A,), time.monotonic(), by="alice")
+    else:
+        world.ledger.update_deployment(A, 1, state="failed", error="no disk", query_id="", run_id="")
+    with monkeypatch.context() as patch:
+        # `restart` keeps a record before its start.
+        fill(world, patch, "add_event", "end_stop", "take_back")
+        patch.setattr(deployment_lifecycle, "_record_start", partial(world.ledger.end_stop, A))
+        (came,) = getattr(acts, act)((A,), time.monotonic(), by="bob")
+    assert came.outcome == f"{act}ed, first batch pending, not recorded" and "a@v1" in pool.running
+    run_id, stops = pool.run_of("a@v1"), list(pool.stops)
+    reconcile(world, acts)
+    found = world.ledger.deployment(A, 1)
+    assert found is not None and (found.wanted, found.run_id, found.error) == ("running", run_id, "")
+    assert pool.stops == stops, "it is the query that was asked for"
+    assert "its start could not be recorded before" in {event.detail for event in world.ledger.events()}
+
+
+def test_a_start_of_one_version_that_runs_is_recorded_though_the_ledger_lacks_its_query(
+    world: AgentContext, acts: FastLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acts.stop((A,), time.monotonic(), by="alice")
+    with monkeypatch.context() as patch:
+        fill(world, patch, "add_event")
+        patch.setattr(deployment_lifecycle, "_record_start", partial(world.ledger.add_event, None))
+        (came,) = acts.start(("a@v1",), time.monotonic(), by="bob")
+    assert came.outcome == "started, first batch pending"
+
+
+def test_a_start_whose_refusal_the_ledger_could_not_take_says_that_it_will_be_made(
+    world: AgentContext, pool: Any, acts: FastLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acts.stop((A,), time.monotonic(), by="alice")
+    with monkeypatch.context() as patch:
+        fill(world, patch, "take_back")
+        pool.reachable = False
+        with pytest.raises(NotTakenBack, match="the ledger keeps that a@v1 is to run: the agent starts it when"):
+            acts.start((A,), time.monotonic(), by="bob")
+    pool.reachable = True
+    reconcile(world, acts)
+    assert "a@v1" in pool.running
+
+
+def test_what_spark_refuses_is_told_as_refused_though_the_ledger_cannot_take_it(
+    world: AgentContext, pool: Any, acts: FastLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acts.stop((A,), time.monotonic(), by="alice")
+    pool.refuse["a@v1"] = DISK
+    with monkeypatch.context() as patch:
+        fill(world, patch, "add_event")
+        with pytest.raises(EngineRefused, match="No space left"):
+            acts.start((A,), time.monotonic(), by="bob")

@@ -176,7 +176,7 @@ def test_a_start_by_hand_registers_its_table_first_where_the_catalog_has_refused
     pool.refuse_table.clear()
     with monkeypatch.context() as patch:
         patch.setattr(type(pool.connection().tables), "has", refused)
-        with pytest.raises(Refused, match="the metastore is away"):
+        with pytest.raises(Refused, match="does not say whether it has a__v1: the metastore is away"):
             lane.start(("a",), 0.0, by="ann")
     reconcile(reconciler)
     assert pool.starts == [] and found(world, BAD).wanted == "stopped", "a start that was refused does not begin later"
