@@ -58,6 +58,10 @@ class Overtaken(Refused):
     """A later word of an operator stands against what was asked."""
 
 
+class NotAdopted(Refused):
+    """Something is of another world than the ledger: refused until an operator adopts it."""
+
+
 class Stale(Refused):
     """What the plan was computed from has changed inside its scope."""
 
@@ -114,6 +118,7 @@ ERROR_BY_NAME = {
         Refused,
         ConfirmationNeeded,
         Overtaken,
+        NotAdopted,
         Stale,
         TryAgain,
         Busy,

@@ -64,10 +64,10 @@ class Identity(Protocol):
         """Explain why it may be another one; empty where it is not."""
 
     def refuse_other_world(self) -> None:
-        """Raise Refused in doubt, and Busy before ledger and data folder were compared."""
+        """Raise NotAdopted in doubt, and Busy before ledger and data folder were compared."""
 
     def refuse_doubt(self) -> None:
-        """Raise Refused where something must be adopted before anything starts, Busy where nobody could compare yet."""
+        """Raise NotAdopted in doubt: nothing starts then. Raise Busy where nobody could compare yet."""
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
         """Take what is there for the ledger's own, `take_over` with the new epoch first; returns the epoch."""

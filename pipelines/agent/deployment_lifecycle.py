@@ -6,7 +6,15 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from core.changes.pinned_settings import pool_at_start
-from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, NotRecorded, Overtaken, Refused
+from core.model.errors import (
+    EngineRefused,
+    HeadgateError,
+    LedgerUnavailable,
+    NotAdopted,
+    NotRecorded,
+    Overtaken,
+    Refused,
+)
 from core.model.names import query_name
 from core.model.states import ALIVE, State, WantedState
 from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
@@ -309,12 +317,12 @@ def _refuse_other_world(world: AgentContext, deployment: Deployment) -> None:
         return
     if found.epoch and found.epoch != here.epoch:
         summary = f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {here.epoch}"
-        raise Refused(f"{summary}: one of them is an older copy", remedy="headgate adopt")
+        raise NotAdopted(f"{summary}: one of them is an older copy", remedy="headgate adopt")
     if found.machine and here.machine and found.machine != here.machine:
         if world.machine_may_move:
             here.take_over(deployment.checkpoint)
             return
-        raise Refused(
+        raise NotAdopted(
             f"the checkpoint of {name} was written on machine {found.machine}, and this is machine {here.machine}",
             remedy="headgate adopt, if nothing runs there any more",
         )

@@ -10,6 +10,7 @@ from core.model.errors import (
     EngineRefused,
     HeadgateError,
     LedgerUnavailable,
+    NotAdopted,
     Overtaken,
     PoolUnreachable,
     Refused,
@@ -153,6 +154,8 @@ class Reconciler:
             act()
         except (Busy, PoolUnreachable, LedgerUnavailable):
             raise
+        except NotAdopted as error:
+            say_why(self.world, deployment, error.sentence)
         except HeadgateError as error:
             say_why(self.world, deployment, error.summary)
         except Exception as error:
@@ -236,7 +239,7 @@ class Reconciler:
             self._start_again(deployment, stops, "there is space on its disk again: started again from its checkpoint")
         except (PoolUnreachable, LedgerUnavailable):
             raise
-        except TryAgain:
+        except (TryAgain, NotAdopted):
             # What it failed with says more, and has it tried again.
             return False
         self._passing_ends.count(key, now)
@@ -258,7 +261,7 @@ class Reconciler:
         """Its session is gone: go on from the checkpoint. One that ended with `headgate down` has lost nothing.
 
         `late` is the run of a query that is there, which may be the one. Raises TryAgain for what the next round may
-        reach.
+        reach, and NotAdopted for what a later one does once it is adopted.
         """
         self._refuse_without_tables(deployment)
         if self.world.locks.has_unrecorded_stop((deployment.table, deployment.version)):
@@ -279,7 +282,7 @@ class Reconciler:
                 return
             self.world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
             self._event(deployment, State.STARTING, said)
-        except TryAgain:
+        except (TryAgain, NotAdopted):
             raise
         except NotInCatalog as error:
             raise TryAgain(error.summary, remedy=error.remedy) from error

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
-from core.model.errors import Busy, HeadgateError, LedgerUnavailable, Refused
+from core.model.errors import Busy, HeadgateError, LedgerUnavailable, NotAdopted, Refused
 from core.model.names import TableName, query_name
 from core.model.states import State
 from core.plan.file import refuse_secrets
@@ -60,7 +60,7 @@ def recorded_row(record: RegistryRecord, now: float) -> Deployment:
 
 
 def keep_record(world: AgentContext, table: TableName, version: int) -> None:
-    """Record a version as the ledger has it now; whoever calls holds it. Raises Refused where the record is newer."""
+    """Record a version as the ledger has it; whoever calls holds it. Raises NotAdopted where its record is newer."""
     row = world.ledger.deployment(table, version)
     if row is None:
         return
@@ -69,7 +69,7 @@ def keep_record(world: AgentContext, table: TableName, version: int) -> None:
     if found and (found.ledger, found.row) == (world.ledger_id, values.row):
         return
     if found and (why := is_newer(found, row, world.ledger_id)):
-        raise Refused(f"{name} {why}", remedy="headgate adopt")
+        raise NotAdopted(f"{name} {why}", remedy="headgate adopt")
     if row.deleted and not row.trash:
         # Its files are gone, and in time the ledger forgets it as well.
         remove_record(world.layout.data, name)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from core.model.errors import Busy, Refused, TryAgain
+from core.model.errors import Busy, NotAdopted, TryAgain
 from pipelines.storage.world_mark import WorldMark, read_mark, write_mark
 from state.ledger import Ledger
 from state.row_types import EventRow
@@ -50,9 +50,9 @@ class WorldIdentity:
         """An adoption changes ledger and mark, and a look compares them: one of the two at a time."""
 
     def refuse_other_world(self) -> None:
-        """Raise Refused where something must be adopted first, and Busy as long as nobody could compare."""
+        """Raise NotAdopted where something must be adopted first, and Busy as long as nobody could compare."""
         if self._doubt:
-            raise Refused(f"nothing is started: {self._doubt}", remedy="headgate adopt")
+            raise NotAdopted(f"nothing is started: {self._doubt}", remedy="headgate adopt")
         if not self._is_compared:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
 

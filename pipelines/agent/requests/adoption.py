@@ -7,6 +7,7 @@ from typing import Any
 
 from core.model.errors import HeadgateError, PoolUnreachable, Refused
 from core.model.names import TableName, query_name
+from core.model.states import State, WantedState
 from core.plan.confirmation import confirmation_for_adoption
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_lifecycle import refuse_other_checkpoint
@@ -210,6 +211,9 @@ class Adoption:
             batch = refuse_other_checkpoint(self._world, deployment)
         except HeadgateError as error:
             return f"is not started: {error.summary}; {error.remedy}"
+        if (deployment.state, deployment.wanted) == (State.FAILED, WantedState.RUNNING):
+            name = query_name(deployment.table, deployment.version)
+            return f"has failed, and an adoption does not start it: headgate restart {name}"
         return goes_on(batch, deployment.wanted)
 
     def _overtaken(self, found: tuple[FoundVersion, ...]) -> tuple[RunRow, ...]:

@@ -9,10 +9,10 @@ import pytest
 from agent_world import held_elsewhere, put_made
 from ledger_rows import deployment_row, sample_row
 
-from core.model.errors import EngineRefused
+from core.model.errors import EngineRefused, NotAdopted
 from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery
-from pipelines.agent.context import AgentContext
+from pipelines.agent.context import AgentContext, Undoubted
 from pipelines.agent.deployment_lifecycle import start
 from pipelines.agent.reconciler import UNKNOWN_TOLD, BeforeRound, Reconciler
 from state.emergency_journal import EmergencyJournal, JournalledStop
@@ -259,6 +259,25 @@ def test_a_checkpoint_of_somebody_else_is_never_started_on(
     world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
     assert reconcile(reconciler) == "failed"
     assert pool.starts == []
+
+
+class _InDoubt(Undoubted):
+    doubt = "the ledger is an older copy"
+
+    def refuse_doubt(self) -> None:
+        raise NotAdopted(f"nothing is started: {self.doubt}", remedy="headgate adopt")
+
+
+def test_a_doubt_that_comes_up_during_a_round_fails_no_statement(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world)
+    undoubted, world.identity = world.identity, _InDoubt()
+    assert (reconcile(reconciler), reconcile(reconciler), pool.starts) == ("degraded", "degraded", [])
+    found = world.ledger.deployment(A, 1)
+    assert found is not None and found.error == "nothing is started: the ledger is an older copy; headgate adopt"
+    world.identity = undoubted
+    assert (reconcile(reconciler), pool.starts) == ("starting", ["a@v1"])
 
 
 def rounds_of(reconciler: Reconciler, pool: Any, *told: dict[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ from core.ports.spark import QueryStart
 from pipelines.agent import world_identity
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import start
-from pipelines.agent.reconciler import Reconciler
+from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.world_identity import WorldIdentity, difference
 from pipelines.local_pool.process_identity import process_start
@@ -368,6 +368,28 @@ def test_a_checkpoint_of_another_epoch_or_machine_is_not_started_until_it_is_ado
     assert "headgate adopt" in refused.value.remedy and pool.starts == []
     assert Adoption(world).carry_out("dev adopt")["doubt"].startswith("the checkpoint of a@v1")
     assert found.checkpoint in world.files.taken_over  # type: ignore[attr-defined]  # Scripted.
+
+
+def test_a_statement_that_waits_for_an_adoption_starts_by_itself_after_it(world: AgentContext, pool: Any) -> None:
+    put_made(world, deployment_row(query_id="q", run_id="r"))
+    acts = Reconciler(world, EmergencyJournal(Path(world.folder, "emergency.jsonl")))
+    world.files.told = {"epoch": 9}  # type: ignore[attr-defined]  # Scripted.
+    acts.round(BeforeRound.of(world), (), ())
+    found, adoption = world.ledger.deployment(A, 1), Adoption(world)
+    assert found is not None and (found.state, pool.starts) == ("degraded", [])
+    assert adoption.findings()["lines"] == ["a@v1: goes on after batch 1, wanted running"]
+    Path(world.layout.data).mkdir(parents=True)
+    adoption.carry_out("dev adopt")
+    world.files.told = {}  # type: ignore[attr-defined]  # Scripted.
+    acts.round(BeforeRound.of(world), (), ())
+    assert pool.starts == ["a@v1"]
+
+
+def test_an_adoption_does_not_promise_to_start_what_has_failed(world: AgentContext) -> None:
+    put_made(world, deployment_row(state="failed", error_class="Refused"))
+    assert Adoption(world).findings()["lines"] == [
+        "a@v1: has failed, and an adoption does not start it: headgate restart a@v1"
+    ]
 
 
 def test_a_start_on_a_machine_that_the_policy_lets_move_takes_the_checkpoint_over(
