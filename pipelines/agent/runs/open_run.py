@@ -108,7 +108,7 @@ class OpenRun:
         """
         key, word = (step.table, step.version), self.world.ledger.run_word(self.id)
         stops, name = self.world.locks.stops(key), query_name(*key)
-        rests = self.deployed(step).wanted == WantedState.STOPPED or self.world.locks.has_unrecorded_stop(key)
+        rests = self._is_to_rest(self.deployed(step))
         said = self.world.ledger.word(name)
         if self.stopped_by_operator(*key) or not self.world.ledger.want_running(*key, word):
             return StepFailed(step.n, self.stopped_words(*key))
@@ -121,6 +121,15 @@ class OpenRun:
             raise
         self.world.locks.started((name,), word.serial)
         return self.deployed(step)
+
+    def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
+        """Start a version again that the step has stopped in vain, unless it was wanted stopped by then."""
+        return before if self._is_to_rest(before) else self.start_unless_stopped(step, after_stop=True)
+
+    def _is_to_rest(self, found: Deployment) -> bool:
+        """Return whether a version is wanted stopped, also by a stop that the ledger does not have yet."""
+        waits = self.world.locks.has_unrecorded_stop((found.table, found.version))
+        return waits or found.wanted == WantedState.STOPPED
 
     def node(self, step: Step) -> PlanNode:
         """Return what the plan says of the step's table."""

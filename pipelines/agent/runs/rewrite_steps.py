@@ -28,7 +28,7 @@ def rewrite(run: OpenRun, step: Step) -> RunEvidence:
         try:
             _move(run, step, deployment, checkpoint)
         except HeadgateError:
-            run.start_unless_stopped(step, after_stop=True)
+            run.start_as_before(step, deployment)
             raise
     begun = begin_moved(run, step)
     return begun if isinstance(begun, StepFailed) else GateOpened(step.n, PENDING)

@@ -57,10 +57,10 @@ def seam(run: OpenRun, step: Step) -> RunEvidence:
         if isinstance(place, SeamPlace):
             _move(run, step, deployment, place)
     except HeadgateError:
-        run.start_unless_stopped(step, after_stop=True)
+        run.start_as_before(step, deployment)
         raise
     if isinstance(place, Unaligned):
-        again = run.start_unless_stopped(step, after_stop=True)
+        again = run.start_as_before(step, deployment)
         return again if isinstance(again, StepFailed) else _wait(run, step, place.why)
     return _begun(run, step)
 

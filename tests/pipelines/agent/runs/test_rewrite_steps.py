@@ -1,5 +1,6 @@
 """A keyed table that is written again in place: on a checkpoint of its own, killed at every point, retried, stopped."""
 
+import time
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 import small_project
+from agent_world import fast_lane
 
 from core.model.errors import EngineRefused
 from core.model.names import TableName as T
@@ -103,6 +105,20 @@ def test_where_no_checkpoint_can_be_made_it_goes_on_as_before(
     assert drive(old, submit(old, plan(old, UPPER, REWRITE_A))) == "failed"
     assert row(old).checkpoint == before.checkpoint and row(old).compiled == before.compiled
     assert pool.running["a@v1"].checkpoint == before.checkpoint
+
+
+def test_where_no_checkpoint_can_be_made_a_stopped_statement_stays_stopped(
+    old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast_lane(old).stop((T("a"),), time.monotonic(), by="bob")
+
+    def full(*args: Any, **more: Any) -> None:
+        raise EngineRefused("no space left on the device")
+
+    monkeypatch.setattr(type(old.files), "seed", full)
+    assert drive(old, submit(old, plan(old, UPPER, REWRITE_A))) == "failed"
+    assert "upper" not in row(old).compiled
+    assert (row(old).wanted, "a@v1" in pool.running) == ("stopped", False)
 
 
 def test_a_cancelled_run_leaves_it_running_on_what_it_has_begun(old: AgentContext, pool: Any) -> None:

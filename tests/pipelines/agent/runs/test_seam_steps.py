@@ -1,5 +1,6 @@
 """A statement that keeps its table over another version of what it streams: exactly there, or not at all."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -8,8 +9,10 @@ from typing import Any
 
 import pytest
 import small_project
+from agent_world import fast_lane
 
 from core.model.actions import StepKind
+from core.model.errors import TryAgain
 from core.model.names import TableName as T
 from core.observed.aligned_positions import BatchHistory, BatchPosition, Unaligned
 from core.plan.request import PlanRequest, StrategyChoice
@@ -17,6 +20,7 @@ from core.ports.spark import QueryStart
 from core.run.state_machine import GateOpened, GatePolled, OperatorControl, StepFailed
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.runs import seam_steps
 from pipelines.agent.runs.seam_steps import SeamPlace, _unless_half_done
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.emergency_journal import EmergencyJournal
@@ -114,6 +118,38 @@ def test_it_reads_on_as_before_where_it_came_further_until_it_was_stopped(
     assert drive(old, submit(old, plan(old, UPPER, SEAM_B))) == "failed"
     assert stopped and pool.running["b@v1"].checkpoint == old.layout.checkpoint_folder(T("b"), 1)
     assert row(old, "b", 1).bindings[0].version == 1 and not old.files.seeded  # type: ignore[attr-defined]  # A double's.
+
+
+def stop_b_before_its_seam(old: AgentContext, pool: Any) -> None:
+    fast_lane(old).stop((T("b"),), time.monotonic(), by="bob")
+    assert "b@v1" not in pool.running
+
+
+def test_a_stopped_statement_stays_stopped_where_no_checkpoint_can_be_made(
+    old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_b_before_its_seam(old, pool)
+    have_read(old, reads("1:x"), reads("1:x"), reads("1:w"))
+
+    def full(*args: Any, **more: Any) -> None:
+        raise TryAgain("no space left on the device")
+
+    monkeypatch.setattr(type(old.files), "seed", full)
+    assert drive(old, submit(old, plan(old, UPPER, SEAM_B))) == "failed"
+    assert row(old, "b", 1).bindings[0].version == 1
+    assert (row(old, "b", 1).wanted, "b@v1" in pool.running) == ("stopped", False)
+
+
+def test_a_stopped_statement_stays_stopped_where_no_batch_fits_after_its_stop(
+    old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_b_before_its_seam(old, pool)
+    have_read(old, reads("1:x"), reads("1:x"), reads("1:w"))
+    half_done = Unaligned("batch 1 of b@v1 is written, not committed")
+    monkeypatch.setattr(seam_steps, "_unless_half_done", lambda *_: half_done)
+    assert drive(old, submit(old, plan(old, UPPER, SEAM_B))) == "failed"
+    assert row(old, "b", 1).bindings[0].version == 1
+    assert (row(old, "b", 1).wanted, "b@v1" in pool.running) == ("stopped", False)
 
 
 @dataclass
