@@ -37,10 +37,10 @@ def swap(run: OpenRun, step: Step) -> RunEvidence:
     _record(run, targets)
     moved = moves_in_words(run, step)
     took = f"{moved}; within {s * 1000:.0f} ms" if len(targets) > 1 else moved
-    return StepDone(step.n, took + _passed_over(run, {table for table, _ in targets}))
+    return StepDone(step.n, took + passed_over(run, {table for table, _ in targets}))
 
 
-def _passed_over(run: OpenRun, tables: Collection[TableName]) -> str:
+def passed_over(run: OpenRun, tables: Collection[TableName]) -> str:
     """Name the tables that an operator has skipped the comparison of, with what was skipped; empty where none was."""
     row = run.world.ledger.run(run.id)
     skipped = [

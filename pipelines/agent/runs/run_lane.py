@@ -235,9 +235,8 @@ class RunDriver:
     def _with_recorded_swaps(self) -> Run:
         """Return the run with the swaps done that the ledger has: a cancel that is heard first would call them none."""
         run = self._run
-        for progress in run.steps:
-            begun = progress.state in (StepState.RUNNING, StepState.GATE)
-            if begun and (found := self._executor.recorded(progress.step)) is not None:
+        for progress in (p for p in run.steps if p.state in (StepState.RUNNING, StepState.GATE)):
+            if (found := self._executor.recorded(progress.step)) is not None:
                 run = run.put(progress.become(StepState.DONE, found.note))
         return run
 
@@ -261,16 +260,14 @@ class RunDriver:
                 return StepPutOff(step.n, said)
             try:
                 if any(word.act in ("pause", "cancel") for word in self._waiting()):
-                    self._retrying(partial(self._executor.leave, step))
-                    return StepPutOff(step.n, f"not done yet: {said}" if said else "")
+                    return self._left(step, StepPutOff(step.n, f"not done yet: {said}" if said else ""))
                 self._world.faults.pass_by(f"effect {step.n} {step.do}")
                 evidence = self._executor.perform(step)
                 self._world.faults.pass_by(f"evidence {step.n} {step.do}")
                 return evidence
             except (PoolUnreachable, LedgerUnavailable, Busy) as error:
                 if last:
-                    self._retrying(partial(self._executor.leave, step))
-                    return StepFailed(step.n, error.summary)
+                    return self._left(step, StepFailed(step.n, error.summary))
                 if (news := without_numbers(error.summary)) != said:
                     log.info("step %s waits: %s", step.n, error.summary)
                 said = news
@@ -282,12 +279,17 @@ class RunDriver:
             except Exception as error:
                 return _unforeseen(step, error)
 
+    def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
+        """Leave a step that has come to what was `found`, unless it is a swap that the ledger has: that is done."""
+        return self._retrying(partial(self._executor.leave, step)) or found
+
     def _poll(self, step: Step) -> RunEvidence:
         """Check a gate; if something cannot be reached now, the gate is checked again and keeps its count so far."""
         try:
             return self._executor.poll(step)
         except (PoolUnreachable, LedgerUnavailable, Busy) as error:
-            return GatePolled(step.n, f"waits: {error.summary}")
+            found = self._retrying(partial(self._executor.recorded, step))
+            return found or GatePolled(step.n, f"waits: {error.summary}")
         except Exception as error:
             return _unforeseen(step, error)
 

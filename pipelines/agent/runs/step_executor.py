@@ -80,18 +80,26 @@ class StepExecutor:
             return StepFailed(step.n, _one_line(self._run, step, error))
 
     def _perform(self, step: Step) -> RunEvidence:
-        return self._open_gate(step) if step.do is StepKind.CATCH_UP else _EFFECTS[step.do](self._run, step)
+        if step.do is StepKind.CATCH_UP:
+            return self._open_gate(step)
+        return self.recorded(step) or _EFFECTS[step.do](self._run, step)
 
-    def leave(self, step: Step) -> None:
-        """Leave a step whose effect could not be reached: what a swap may have moved goes back."""
-        if step.do is StepKind.SWAP:
+    def leave(self, step: Step) -> StepDone | None:
+        """Leave a step that does not go on: what a swap may have moved goes back.
+
+        Returns the evidence of a swap that the ledger has: that one is done, whatever has failed since.
+        """
+        done = self.recorded(step)
+        if done is None and step.do is StepKind.SWAP:
             pointer_steps.leave(self._run, step)
+        return done
 
     def recorded(self, step: Step) -> StepDone | None:
-        """Return the evidence of a swap that an agent has recorded and whose step it did not live to end."""
+        """Return the evidence of a swap that the ledger has, and whose step an agent was not able to end."""
         if step.do is not StepKind.SWAP or not pointer_steps.has_swapped(self._run, step):
             return None
-        return StepDone(step.n, pointer_steps.moves_in_words(self._run, step))
+        skipped = pointer_steps.passed_over(self._run, {table for table, _ in self._run.versions(step)})
+        return StepDone(step.n, pointer_steps.moves_in_words(self._run, step) + skipped)
 
     def poll(self, step: Step) -> RunEvidence:
         """Check whether a gate is open: a version has caught up or may be swapped in, a started one has a batch.

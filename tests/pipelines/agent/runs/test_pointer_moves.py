@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane, stop_by_operator
+from agent_world import fast_lane, stop_by_operator, wait_until
 
 from core.model.actions import Action, StepKind
 from core.model.errors import EngineRefused, LedgerUnavailable
@@ -240,6 +241,63 @@ def test_a_cancel_after_a_kill_does_not_call_aborted_what_the_ledger_has_swapped
         fast_lane(world).stop(("a@v1", "b@v1", "c@v1"), time.monotonic(), by="bob")
         (found,) = releases(reader, (row_of(world, run_id),), world.clock())
         assert (found.state, found.note) == (ReleaseState.DONE, "") and not found.is_open
+
+
+def read_locked_after_the_swap(
+    world: AgentContext, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]
+) -> None:
+    """Have the ledger be locked once, by `then`, right after it has recorded a swap."""
+    first, passed_over = [True], pointer_steps.passed_over
+
+    def once(*given: Any) -> str:
+        if serving(world) == AFTER and first and first.pop():
+            then()
+            locked()
+        return passed_over(*given)
+
+    monkeypatch.setattr(pointer_steps, "passed_over", once)
+
+
+def test_a_swap_that_the_ledger_has_is_done_although_one_of_its_versions_has_failed_since(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = begun(world, pool)
+    failed = partial(world.ledger.update_deployment, T("b"), 2, state="failed", error="x", error_class="X")
+    read_locked_after_the_swap(world, monkeypatch, failed)
+    lane.drive(world, run_id)
+    assert said(world, run_id) == "c → c__v2, b → b__v2, a → a__v2"
+    assert pool.views == AFTER == serving(world)
+
+
+@pytest.mark.parametrize("word", ["cancel", "pause"])
+def test_a_word_that_is_heard_before_a_swap_is_tried_again_takes_it_for_done_where_the_ledger_has_it(
+    word: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = begun(world, pool)
+    tell = partial(world.ledger.tell_run, run_id, OperatorControl(word, by="ana"), at=1.0)
+    read_locked_after_the_swap(world, monkeypatch, tell)
+    runs = run_lane.RunLane(world)
+    runs.drive(run_id)
+    wait_until(lambda: row_of(world, run_id).state == {"cancel": "cancelled", "pause": "paused"}[word], 10)
+    assert [step.state for step in row_of(world, run_id).steps if step.do == "swap"] == ["done"]
+    assert pool.views == AFTER == serving(world)
+    if word == "cancel":
+        (over,) = (event for event in world.ledger.events() if event.summary == f"run {run_id} cancelled")
+        assert over.detail.startswith("a@v1, b@v1, c@v1 run on")
+    world.stopping.set()
+    wait_until(lambda: not runs._woken, 10)
+
+
+def test_a_cancel_takes_a_swap_for_done_that_the_ledger_has_and_whose_poll_could_not_say_so(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, behind = begun(world, pool), iter(["lag 7 rows"])
+    monkeypatch.setattr(lane.OpenGate, "why_closed", staticmethod(lambda *_: next(behind, "")))
+    tell = partial(world.ledger.tell_run, run_id, OperatorControl("cancel", by="ana"), at=1.0)
+    read_locked_after_the_swap(world, monkeypatch, tell)
+    assert lane.drive(world, run_id) == "cancelled"
+    assert [step.state for step in row_of(world, run_id).steps if step.do == "swap"] == ["done"]
+    assert pool.views == AFTER == serving(world)
 
 
 @dataclass
