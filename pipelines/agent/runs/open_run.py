@@ -16,6 +16,7 @@ from pipelines.agent.deployment_lifecycle import start
 from pipelines.agent.runs.open_work import OpenUpkeep, OpenValidation
 from state.plans import local_time
 from state.row_types import Deployment
+from state.words import WordRow
 
 
 def overtaken(world: AgentContext, node: PlanNode) -> str:
@@ -57,6 +58,9 @@ class OpenRun:
         """By the number of a swap whether some of its pointers may have moved, and others not."""
         self.waits: dict[int, float] = {}
         """Since when a step waits for what lets it begin, by the monotonic clock."""
+        self._rested: dict[tuple[str, int], WordRow | None] = {}
+        """The word from before its start, by the name of each version that was wanted stopped and the start's serial.
+        """
 
     def versions(self, step: Step) -> list[tuple[TableName, int]]:
         """Return the versions that a step acts on."""
@@ -108,17 +112,19 @@ class OpenRun:
         """
         key, word = (step.table, step.version), self.world.ledger.run_word(self.id)
         stops, name = self.world.locks.stops(key), query_name(*key)
-        rests = self._is_to_rest(self.deployed(step))
-        said = self.world.ledger.word(name)
+        if self._is_to_rest(self.deployed(step)):
+            # Another try of this start finds it wanted running.
+            self._rested[name, word.serial] = self.world.ledger.word(name)
         if self.stopped_by_operator(*key) or not self.world.ledger.want_running(*key, word):
             return StepFailed(step.n, self.stopped_words(*key))
         try:
             after_stop = before(self.deployed(step)) or after_stop
             start(self.world, self.deployed(step), stops=stops, after_stop=after_stop)
         except Refused:
-            if rests:
-                self.world.ledger.take_back(*key, word, said)
+            if (name, word.serial) in self._rested:
+                self.world.ledger.take_back(*key, word, self._rested[name, word.serial])
             raise
+        self._rested.pop((name, word.serial), None)
         self.world.locks.started((name,), word.serial)
         return self.deployed(step)
 

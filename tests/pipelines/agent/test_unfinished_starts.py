@@ -1,7 +1,7 @@
 """Starts and restarts that a kill has cut off: the reconciler of the next agent carries out what is wanted."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 import small_project
 from agent_world import fast_lane, wait_until
 
-from core.model.errors import EngineRefused, PoolUnreachable, UsageError
+from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, Refused, UsageError
 from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.ports.spark import ReportedQuery
@@ -18,7 +18,7 @@ from pipelines.agent import deployment_lifecycle
 from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.runs import open_run
+from pipelines.agent.runs import open_run, starting_steps
 from pipelines.agent.runs.open_run import running_readers
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.agent.statement_locks import StatementLocks
@@ -194,6 +194,72 @@ def test_a_restart_that_is_refused_leaves_what_an_operator_had_stopped_wanted_st
     assert (ended.summary, ended.detail) == (
         f"run {run_id} cancelled", "c v1 serves and is stopped: headgate start c starts it",
     )  # fmt: skip
+
+
+def is_not_there(*_: Any, **__: Any) -> None:
+    raise Refused("the checkpoint of c@v1 is not the one it had before")
+
+
+def each_in_turn(*acts: Callable[..., object]) -> Callable[..., object]:
+    """Return a double that does each act once, and the last one for ever."""
+    left = list(acts)
+    return lambda *args, **more: (left.pop(0) if len(left) > 1 else left[0])(*args, **more)
+
+
+def restart_after_a_stop_that_the_pool_did_not_hear(world: AgentContext, pool: Any) -> str:
+    """Restart c, which runs while an operator's stop of it waits for the pool; returns how the run has ended."""
+    world.locks.count_above(world.ledger.newest_serial())
+    pool.refuse_stop["c@v1"] = PoolUnreachable("the pool is silent")
+    fast_lane(world).stop((C,), time.monotonic(), by="ana")
+    pool.refuse_stop.clear()
+    assert (version(world).wanted, version(world).state, "c@v1" in pool.running) == ("stopped", "stopping", True)
+    filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
+    return lane.drive(world, lane.submit(world, lane.plan(world, filtered, PlanRequest(tables=(C,)))))
+
+
+@pytest.mark.parametrize("error", [PoolUnreachable("the pool is silent"), LedgerUnavailable("the ledger is locked")])
+def test_a_restart_that_is_refused_at_its_second_try_leaves_wanted_stopped_what_an_operator_had_stopped(
+    error: HeadgateError, deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(starting_steps, "refuse_start", each_in_turn(unavailable, is_not_there))
+    assert restart_after_a_stop_that_the_pool_did_not_hear(deployed, pool) == "failed"
+    for _ in range(2):
+        round_of_the_next_agent(deployed, pool)
+    assert (version(deployed).wanted, "c@v1" in pool.running) == ("stopped", False)
+
+
+def test_a_restart_that_is_refused_is_taken_back_once_the_ledger_takes_that(
+    deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*_: Any) -> None:
+        raise LedgerUnavailable("the ledger is locked by another program")
+
+    monkeypatch.setattr(starting_steps, "refuse_start", is_not_there)
+    monkeypatch.setattr(Ledger, "take_back", each_in_turn(locked, Ledger.take_back))
+    assert restart_after_a_stop_that_the_pool_did_not_hear(deployed, pool) == "failed"
+    round_of_the_next_agent(deployed, pool)
+    assert (version(deployed).wanted, "c@v1" in pool.running) == ("stopped", False)
+
+
+def test_a_restart_that_is_refused_after_a_retry_leaves_running_what_an_operator_has_started_before_it(
+    deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast_lane(deployed).stop((C,), time.monotonic(), by="ana")
+    filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
+    run = open_run.OpenRun(deployed, made := lane.plan(deployed, filtered, PlanRequest(tables=(C,))), "")
+    run.id = lane.submit(deployed, made)
+    monkeypatch.setattr(starting_steps, "refuse_start", each_in_turn(die, is_not_there))
+    with pytest.raises(Killed):
+        starting_steps.restart(run, made.steps[0])
+    fast_lane(deployed).start((C,), time.monotonic(), by="bob")
+    with deployed.ledger._transaction() as retried:
+        retried.execute("UPDATE run SET serial = ? WHERE id = ?", (deployed.locks.start(), run.id))
+    with pytest.raises(Refused):
+        starting_steps.restart(run, made.steps[0])
+    assert (version(deployed).wanted, "c@v1" in pool.running) == ("running", True)
 
 
 def test_a_version_that_is_held_is_started_before_the_word_where_a_kill_has_cut_its_start_off(
