@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from core.model.actions import StepKind
-from core.model.errors import HeadgateError, LedgerUnavailable
+from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName, physical_name
 from core.plan.model import Step
 from core.run.model import Run, StepState
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 
 def undo_cancelled(world: AgentContext, run: Run) -> None:
-    """Undo what the steps of a run have begun that a cancel has ended; raises LedgerUnavailable.
+    """Undo what the steps of a run have begun that a cancel has ended; raises TryAgain where it has to be tried again.
 
-    What cannot be undone now is an event.
+    The pool is not waited for, and what cannot be undone is an event.
     """
     cut_off = [p.step for p in run.steps if p.tries and p.state is StepState.CANCELLED]
     for step in reversed(cut_off):
@@ -70,9 +70,10 @@ def _undo(
             found = world.ledger.deployment(*key)
             if found is not None and is_unrecorded(found):
                 undo(world, found)
-    except LedgerUnavailable:
-        raise
     except HeadgateError as error:
+        if isinstance(error, TryAgain) and not isinstance(error, PoolUnreachable):
+            raise
+        # Of what the pool does not hear, a new catalog is filled, and what is in the trash is purged all the same.
         _tell(world, f"{physical_name(*key)} is not back where it was before run {run.id} was cancelled", error)
 
 

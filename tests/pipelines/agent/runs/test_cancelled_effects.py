@@ -9,7 +9,7 @@ import pytest
 import small_project
 from agent_world import wait_until
 
-from core.model.errors import LedgerUnavailable
+from core.model.errors import Busy, LedgerUnavailable, TryAgain
 from core.model.names import TableName as T
 from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
@@ -80,6 +80,35 @@ def test_a_delete_that_is_cancelled_while_the_ledger_takes_no_tombstone_goes_bac
     wait_until(lambda: bool(tried))
     lane.tell(run_id, CANCEL)
     wait_until(lambda: state_of(world, run_id) == "cancelled")
+    assert at_rest(world, pool) == before
+
+
+@pytest.mark.parametrize("verb", ["delete", "undelete"])
+@pytest.mark.parametrize("error", [TryAgain("the data folder cannot be reached"), Busy("c@v1 is held by the purge")])
+def test_what_cannot_go_back_yet_keeps_a_cancelled_run_open_until_it_can(
+    error: TryAgain, verb: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    if verb == "undelete":
+        assert drive(world, submit(world, plan(world, small_project.texts(), DELETE_C))) == "done"
+    before = at_rest(world, pool)
+    run_id = submit(world, plan(world, small_project.texts(), replace(DELETE_C, verb=verb)))
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "tombstone" if verb == "delete" else "update_deployment", dies)
+        killed(world, run_id)
+    tried = []
+
+    def away(*_: Any) -> None:
+        tried.append(True)
+        raise error
+
+    lane = RunLane(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(world.files), "put_back" if verb == "delete" else "set_aside", away)
+        lane.tell(run_id, CANCEL)
+        wait_until(lambda: len(tried) > 1)
+        assert state_of(world, run_id) != "cancelled"
+    wait_until(lambda: state_of(world, run_id) == "cancelled" and not lane._woken)
     assert at_rest(world, pool) == before
 
 
