@@ -1,9 +1,11 @@
 """Step effects that make and begin versions: register, create, start, restart, alter, record; proof of a start."""
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
+from core.model.errors import HeadgateError, LedgerUnavailable, TryAgain
+from core.model.names import query_name
 from core.model.states import AT_REST, State
 from core.model.table_formats import table_format
 from core.plan.model import Step
@@ -99,19 +101,29 @@ def restart(run: OpenRun, step: Step) -> RunEvidence:
     deployment = run.start_unless_stopped(step, take_over)
     if isinstance(deployment, StepFailed):
         return deployment
-    checkpoint = run.world.files.read(deployment.checkpoint)
-    seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
-    run.seams[step.n] = f"{seam}; "
-    return GateOpened(step.n, f"{seam}; {PENDING}")
+    # It runs, whether its checkpoint can be read or not.
+    with suppress(TryAgain):
+        checkpoint = run.world.files.read(deployment.checkpoint)
+        seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
+        run.seams[step.n] = f"{seam}; "
+    return GateOpened(step.n, f"{run.seams.get(step.n, '')}{PENDING}")
 
 
 def begin_moved(run: OpenRun, step: Step) -> Deployment | StepFailed:
     """Start a version on the checkpoint that the ledger has it go on from, then move those before into the trash.
 
-    In this order: while a query has its name, Spark refuses a start on one of those that comes late.
+    In this order: while a query has its name, Spark refuses a start on one of those that comes late. Those that cannot
+    be moved are an event: what has begun does not fail for them.
     """
     begun = run.start_unless_stopped(step, after_stop=True)
-    archive_former(run.world, run.deployed(step))
+    try:
+        archive_former(run.world, run.deployed(step))
+    except LedgerUnavailable:
+        raise
+    except HeadgateError as error:
+        about = (step.table, step.version)
+        summary = f"the former checkpoints of {query_name(*about)} are not in the trash"
+        run.world.event("state", summary, about=about, detail=error.sentence)
     return begun
 
 

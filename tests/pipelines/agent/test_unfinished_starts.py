@@ -9,7 +9,15 @@ import pytest
 import small_project
 from agent_world import fast_lane, wait_until
 
-from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, Refused, UsageError
+from core.model.errors import (
+    EngineRefused,
+    HeadgateError,
+    LedgerUnavailable,
+    PoolUnreachable,
+    Refused,
+    TryAgain,
+    UsageError,
+)
 from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.ports.spark import ReportedQuery
@@ -249,8 +257,8 @@ def test_a_restart_that_is_refused_after_a_retry_leaves_running_what_an_operator
 ) -> None:
     fast_lane(deployed).stop((C,), time.monotonic(), by="ana")
     filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
-    run = open_run.OpenRun(deployed, made := lane.plan(deployed, filtered, PlanRequest(tables=(C,))), "")
-    run.id = lane.submit(deployed, made)
+    made = lane.plan(deployed, filtered, PlanRequest(tables=(C,)))
+    run = open_run.OpenRun(deployed, made, lane.submit(deployed, made))
     monkeypatch.setattr(starting_steps, "refuse_start", each_in_turn(die, is_not_there))
     with pytest.raises(Killed):
         starting_steps.restart(run, made.steps[0])
@@ -260,6 +268,27 @@ def test_a_restart_that_is_refused_after_a_retry_leaves_running_what_an_operator
     with pytest.raises(Refused):
         starting_steps.restart(run, made.steps[0])
     assert (version(deployed).wanted, "c@v1" in pool.running) == ("running", True)
+
+
+def test_a_restart_has_begun_although_its_checkpoint_cannot_be_read_afterwards(
+    deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, begin = type(deployed.files).read, open_run.OpenRun.start_unless_stopped
+
+    def away(*_: Any) -> None:
+        monkeypatch.setattr(type(deployed.files), "read", read)
+        raise TryAgain("the data folder cannot be reached")
+
+    def begin_and_lose_the_folder(*args: Any, **more: Any) -> Any:
+        begun = begin(*args, **more)
+        monkeypatch.setattr(type(deployed.files), "read", away)
+        return begun
+
+    monkeypatch.setattr(open_run.OpenRun, "start_unless_stopped", begin_and_lose_the_folder)
+    filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
+    made = lane.plan(deployed, filtered, PlanRequest(tables=(C,)))
+    assert lane.drive(deployed, lane.submit(deployed, made)) == "done"
+    assert "WHERE" in pool.running["c@v1"].select
 
 
 def test_a_version_that_is_held_is_started_before_the_word_where_a_kill_has_cut_its_start_off(

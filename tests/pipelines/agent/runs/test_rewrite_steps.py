@@ -10,7 +10,7 @@ import pytest
 import small_project
 from agent_world import fast_lane
 
-from core.model.errors import EngineRefused
+from core.model.errors import EngineRefused, TryAgain
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest, StrategyChoice
 from core.run.state_machine import OperatorControl
@@ -119,6 +119,21 @@ def test_where_no_checkpoint_can_be_made_a_stopped_statement_stays_stopped(
     assert drive(old, submit(old, plan(old, UPPER, REWRITE_A))) == "failed"
     assert "upper" not in row(old).compiled
     assert (row(old).wanted, "a@v1" in pool.running) == ("stopped", False)
+
+
+def test_it_is_done_where_the_checkpoint_of_before_cannot_be_moved_into_the_trash(
+    old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = row(old).checkpoint
+
+    def away(*_: Any) -> None:
+        raise TryAgain("the trash cannot be reached")
+
+    monkeypatch.setattr(type(old.files), "set_aside", away)
+    assert drive(old, submit(old, plan(old, UPPER, REWRITE_A))) == "done"
+    assert pool.running["a@v1"].checkpoint == row(old).checkpoint != before
+    told = [(said.summary, said.detail) for said in old.ledger.events() if "former" in said.summary]
+    assert told == [("the former checkpoints of a@v1 are not in the trash", "the trash cannot be reached")]
 
 
 def test_a_cancelled_run_leaves_it_running_on_what_it_has_begun(old: AgentContext, pool: Any) -> None:

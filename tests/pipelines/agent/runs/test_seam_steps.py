@@ -120,6 +120,20 @@ def test_it_reads_on_as_before_where_it_came_further_until_it_was_stopped(
     assert row(old, "b", 1).bindings[0].version == 1 and not old.files.seeded  # type: ignore[attr-defined]  # A double's.
 
 
+def test_it_is_done_where_the_checkpoint_of_before_cannot_be_moved_into_the_trash(
+    old: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_read(old, reads("1:x"), reads("1:x"), reads("1:w"))
+
+    def away(*_: Any) -> None:
+        raise TryAgain("the trash cannot be reached")
+
+    monkeypatch.setattr(type(old.files), "set_aside", away)
+    assert deploy(old, pool, UPPER, SEAM_B) == "done"
+    assert pool.running["b@v1"].checkpoint == row(old, "b", 1).checkpoint
+    assert "the former checkpoints of b@v1 are not in the trash" in [said.summary for said in old.ledger.events()]
+
+
 def stop_b_before_its_seam(old: AgentContext, pool: Any) -> None:
     fast_lane(old).stop((T("b"),), time.monotonic(), by="bob")
     assert "b@v1" not in pool.running
