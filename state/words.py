@@ -133,11 +133,22 @@ class WordWrites(WordReads, RegistryWrites):
         with self._registering() as connection:
             if connection.execute(_STANDING_STOP, (table, name, word.serial)).fetchone():
                 return False
-            _put(connection, name, Wish.RUN if act is None else Wish.START, word)
             where = 'WHERE "table" = ? AND version = ?'
             wanted = connection.execute(f"SELECT wanted FROM deployment {where}", (table, version)).fetchone()
-            if act is not None and wanted != (WantedState.RUNNING,):
+            runs = wanted == (WantedState.RUNNING,)
+            said = connection.execute("SELECT wish FROM word WHERE subject = ?", (name,)).fetchone()
+            # What an operator wants running already is not called off with a run.
+            by_operator = act is not None or (runs and said == (Wish.START,))
+            _put(connection, name, Wish.START if by_operator else Wish.RUN, word)
+            if act is not None and not runs:
                 move_serials(connection, (table,), act)
+            if act is None and not runs:
+                # `call_off_start` goes by this where the start is not carried out: a query of before tells nothing.
+                connection.execute(
+                    f"UPDATE deployment SET state = 'stopped', query_id = '', run_id = '' {where} "
+                    "AND state IN ('stopped', 'failed')",
+                    (table, version),
+                )
             connection.execute(
                 "UPDATE deployment SET wanted = 'running', stops_at = CASE WHEN active THEN NULL ELSE stops_at END, "
                 f"changed = ? {where}",
@@ -170,13 +181,15 @@ class WordWrites(WordReads, RegistryWrites):
     def call_off_start(self, table: TableName, version: int, *, cancelled: str = "") -> bool:
         """Call off a start that a run has recorded and never carried out: its version is wanted stopped.
 
+        Its row is at rest then, or an operator's stop of it is not confirmed yet: the start would have changed that.
+
         Returns False, and changes nothing, where an open run changes the table, apart from the run that is being
         `cancelled`: it may carry the start out yet. The caller holds the version.
         """
         with self._registering() as connection:
             done = connection.execute(
                 """UPDATE deployment SET wanted = 'stopped', changed = ?1 WHERE "table" = ?2 AND version = ?3
-                  AND wanted = 'running' AND state = 'stopped' AND query_id = ''
+                  AND wanted = 'running' AND (state = 'stopping' OR state = 'stopped' AND query_id = '')
                   AND EXISTS (SELECT 1 FROM word WHERE subject = ?4 AND wish = 'run')
                   AND NOT EXISTS (SELECT 1 FROM run_table t JOIN run ON run.id = t.run_id
                     WHERE t."table" = ?2 AND NOT t.reads AND run.ended_at IS NULL AND run.id <> ?5)""",

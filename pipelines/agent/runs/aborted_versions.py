@@ -50,7 +50,7 @@ def call_off_starts(world: AgentContext, row: RunRow) -> None:
     """
     for key in dict.fromkeys((TableName(step.table), step.version) for step in row.steps if step.table):
         found = world.ledger.deployment(*key)
-        if found is None or (found.wanted, found.state) != (WantedState.RUNNING, State.STOPPED):
+        if found is None or found.wanted != WantedState.RUNNING or found.state not in (State.STOPPING, State.STOPPED):
             continue
         with world.locks.holding(key, by="a cancel"):
             world.ledger.call_off_start(*key, cancelled=row.id)

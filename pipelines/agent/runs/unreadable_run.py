@@ -9,7 +9,7 @@ from core.plan.model import Step
 from core.run.model import FINISHED, Run, RunState, StepProgress, StepState
 from core.run.state_machine import HEARD_IN, AbortVersions, advance_run, recover_run
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.aborted_versions import abort, give_up
+from pipelines.agent.runs.aborted_versions import abort, call_off_starts, give_up
 from pipelines.agent.runs.cancelled_effects import undo_cancelled
 from pipelines.agent.runs.run_events import dropped_word, end_of
 from state.row_types import RunRow, StepRow
@@ -75,6 +75,7 @@ def _cancelled(world: AgentContext, row: RunRow, word: RunWordRow) -> tuple[Step
     for intent in intents:
         if isinstance(intent, AbortVersions):
             abort(world, row.id, give_up(world, intent.versions, since=word.statement_serial))
+    call_off_starts(world, row)
     undo_cancelled(world, run)
     after = {p.step.n: p for p in run.steps}
     return tuple(_after_cancel(step, after.get(step.n)) for step in rows)

@@ -19,6 +19,7 @@ from core.model.errors import (
     UsageError,
 )
 from core.model.names import TableName
+from core.model.states import State
 from core.plan.request import PlanRequest
 from core.ports.spark import ReportedQuery
 from core.run.state_machine import OperatorControl
@@ -154,6 +155,85 @@ def test_what_a_cancelled_run_was_to_resume_does_not_begin_afterwards_and_reads_
         later.execute("UPDATE run SET serial = serial + 1000 WHERE id = ?", (run_id,))
     round_of_the_next_agent(deployed, pool)
     assert "c@v1" not in pool.running, "nor once the run has another serial, or is forgotten"
+
+
+def stopped_while_the_pool_was_down(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`headgate down`, a stop of c, and `headgate up`: the row still names the query of before."""
+    pool.running.clear()
+    for found in world.ledger.deployments():
+        if not found.external:
+            world.ledger.observe_deployment(found, state=State.STOPPED, state_since=1.0)
+    stop_that_is_not_confirmed(world, pool, monkeypatch)
+    round_of_the_next_agent(world, pool)
+    lane.settle(world, pool)
+    assert (version(world).state, version(world).query_id != "") == ("stopped", True)
+
+
+def stop_that_is_not_confirmed(world: AgentContext, pool: Any, _: pytest.MonkeyPatch) -> None:
+    pool.refuse_stop["c@v1"] = PoolUnreachable("the pool is silent")
+    fast_lane(world).stop((C,), time.monotonic(), by="bob")
+    pool.refuse_stop.clear()
+
+
+def stopped_after_it_had_failed(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    del pool.running["c@v1"]
+    failed = {"state": "failed", "error": "full", "error_class": "HEADGATE_DISK_FULL"}
+    world.ledger.update_deployment(C, 1, **failed, query_id="", run_id="")
+    with monkeypatch.context() as unrecorded:
+        unrecorded.setattr(fast_lane_module, "mark_stopped", lambda *_: False)
+        fast_lane(world).stop((C,), time.monotonic(), by="bob")
+    assert version(world).state == "failed"
+
+
+def cancel_a_restart_that_a_silent_pool_has_cut_off(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any) -> None:
+        pool.reachable = False
+        raise PoolUnreachable("the pool is silent")
+
+    world.locks.count_above(world.ledger.newest_serial())
+    filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
+    run_id = lane.submit(world, lane.plan(world, filtered, PlanRequest(tables=(C,))))
+    runs = RunLane(world)
+    with monkeypatch.context() as silent:
+        silent.setattr(deployment_lifecycle, "_started", away)
+        runs.drive(run_id)
+        wait_until(lambda: not pool.reachable)
+        runs.tell(run_id, OperatorControl("cancel", by="ana"))
+        wait_until(lambda: not runs._woken, 10)
+    row = world.ledger.run(run_id)
+    assert row is not None and row.state == "cancelled"
+    pool.reachable = True
+    monkeypatch.setattr("pipelines.agent.reconciler.has_space", lambda _: True)
+    round_of_the_next_agent(world, pool)
+
+
+@pytest.mark.parametrize(
+    "stopped", [stopped_while_the_pool_was_down, stop_that_is_not_confirmed, stopped_after_it_had_failed]
+)
+def test_what_an_operator_had_stopped_stays_so_after_a_cancel_of_the_run_that_was_to_restart_it(
+    stopped: Any, deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployed.locks.count_above(deployed.ledger.newest_serial())
+    stopped(deployed, pool, monkeypatch)
+    assert version(deployed).wanted == "stopped"
+    cancel_a_restart_that_a_silent_pool_has_cut_off(deployed, pool, monkeypatch)
+    found = version(deployed)
+    assert (found.wanted, found.state, "c@v1" in pool.running) == ("stopped", "stopped", False)
+
+
+def test_an_operators_restart_that_was_cut_off_is_carried_out_although_a_run_of_the_statement_was_cancelled(
+    deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployed.locks.count_above(deployed.ledger.newest_serial())
+    with monkeypatch.context() as killed:
+        killed.setattr(*CUTS["before the effect"], die)
+        with pytest.raises(Killed):
+            fast_lane(deployed).restart((C,), time.monotonic(), by="bob")
+    assert version(deployed).state == "stopping"
+    cancel_a_restart_that_a_silent_pool_has_cut_off(deployed, pool, monkeypatch)
+    assert (version(deployed).wanted, "c@v1" in pool.running) == ("running", True)
 
 
 @pytest.fixture
