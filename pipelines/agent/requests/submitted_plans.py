@@ -1,13 +1,14 @@
 """Plans as the agent takes them: computed again, kept, approved by another login, and handed to the run lane once."""
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from core.model.actions import Action
-from core.model.errors import InvalidProject, Refused, Stale, UsageError
+from core.model.errors import InvalidProject, LedgerUnavailable, Refused, Stale, UsageError
 from core.model.names import TableName
 from core.model.problems import Severity
 from core.model.table_formats import table_format
@@ -37,6 +38,8 @@ from state.planner_input import observe
 from state.plans import approvals_of_others, local_time, refuse_closed
 from state.row_types import ApprovalRow, PlanRow, RunRow, StepRow
 from state.runs import RunIdTaken, refuse_continued
+
+log = logging.getLogger(__name__)
 
 CLOCKS_APART_S = 60.0
 """A saved plan may be this much younger than the agent's clock: two machines do not agree to the second."""
@@ -128,11 +131,17 @@ class SubmittedPlans:
             with suppress(RunIdTaken):
                 self._world.ledger.take_plan(plan.hash, run, touched, upstream, now=now)
                 break
-        for staged in self._world.ledger.staged():
-            if staged.actor == caller.name and staged.table in touched:
-                self._world.ledger.unstage(staged.actor, staged.folder, (staged.table,))
         self._runs.drive(run.id)
+        try:
+            self._unstage(caller.name, touched)
+        except LedgerUnavailable as error:
+            log.warning("the tables of run %s stay staged: %s", run.id, error.summary)
         return {"run": run.id, "steps": len(plan.steps)}
+
+    def _unstage(self, actor: str, tables: Collection[TableName]) -> None:
+        for staged in self._world.ledger.staged():
+            if staged.actor == actor and staged.table in tables:
+                self._world.ledger.unstage(staged.actor, staged.folder, (staged.table,))
 
     # What a plan is made of here.
 

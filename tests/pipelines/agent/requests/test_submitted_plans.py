@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 import small_project
 from ledger_rows import plan_row
-from submission_desk import BOB, NOW, REBUILD_A, Desk, T, move
+from submission_desk import BOB, LEE, NOW, REBUILD_A, Desk, T, move
 
-from core.model.errors import ConfirmationNeeded, Refused, Stale, UsageError
+from core.model.errors import ConfirmationNeeded, LedgerUnavailable, Refused, Stale, UsageError
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
 from core.plan.model import Guard, Plan
 from core.plan.request import PlanRequest
 from pipelines.agent.requests.command_handler import CommandHandler
+from state.ledger import Ledger
+from state.row_types import StagedRow
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,22 @@ def test_a_plan_is_applied_once(desk: Desk) -> None:
     with pytest.raises(Refused, match="already applied"):
         desk.approve(plan)
     assert desk.runs.driven == [run_id]
+
+
+@pytest.mark.parametrize("locked", ["staged", "unstage"])
+def test_a_run_that_is_written_is_driven_although_its_tables_cannot_be_unstaged(
+    locked: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise LedgerUnavailable("the ledger is locked by another program")
+
+    made = desk.plan()
+    desk.hand_over(made)
+    desk.world.ledger.stage([StagedRow(LEE.name, "/p", T("a"), "deploy", NOW)])
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, locked, refuse)
+        run = desk.apply(made)
+    assert desk.runs.driven == [run] == [row.id for row in desk.world.ledger.open_runs()]
 
 
 def test_a_file_is_taken_with_its_own_time_and_keeps_its_first_author(desk: Desk) -> None:
