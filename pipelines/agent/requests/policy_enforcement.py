@@ -4,6 +4,7 @@ The typed text that an act needs is computed here again, so that no caller can a
 """
 
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -70,6 +71,8 @@ class PolicyEnforcement:
     def __init__(self, world: AgentContext) -> None:
         self._world = world
         self._declared = world.layout.environment
+        self._one_at_a_time = threading.Lock()
+        """What is decided by the policies that are recorded, and by what is in force, holds until it is written."""
         recorded = world.ledger.recorded_policy()
         if recorded is not None:
             self._enforce(recorded)
@@ -105,10 +108,19 @@ class PolicyEnforcement:
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
         """Record what the files declare; where the environment is protected it waits for another's approval."""
-        policy, here = self._read(args), self._world.layout.environment
-        digest = policy.digest
-        if digest != args.get("id"):
+        policy = self._read(args)
+        if policy.digest != args.get("id"):
             raise Stale("the files changed while they were being read", remedy="headgate policy show, then apply again")
+        with self._one_at_a_time:
+            return self._record(caller, policy, confirm)
+
+    def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
+        """Put the waiting policy into force, as a login other than the one that recorded it."""
+        with self._one_at_a_time:
+            return self._approve(caller, str(args.get("id", "")), confirm)
+
+    def _record(self, caller: Caller, policy: Policy, confirm: str) -> dict[str, Any]:
+        here, digest = self._world.layout.environment, policy.digest
         row = self._world.ledger.policy_in_force()
         if row is not None and row.digest == digest:
             return {"policy": digest, "state": IN_FORCE, "changed": False}
@@ -126,8 +138,7 @@ class PolicyEnforcement:
             self._enforce(policy)
         return {"policy": digest, "state": status, "changed": True}
 
-    def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Put the waiting policy into force, as a login other than the one that recorded it."""
+    def _approve(self, caller: Caller, wanted: str, confirm: str) -> dict[str, Any]:
         waiting, here = self._world.ledger.policy_that_waits(), self._world.layout.environment
         if waiting is None:
             raise Refused("no policy is waiting for approval", remedy="headgate policy show")
@@ -136,7 +147,6 @@ class PolicyEnforcement:
                 f"policy {waiting.digest} was recorded by {waiting.actor}, who cannot approve it",
                 remedy="ask another login to approve it, without sudo",
             )
-        wanted = str(args.get("id", ""))
         require_confirmation(confirmation_for_policy("approve", wanted, here.protected, environment=here.name), confirm)
         row = self._world.ledger.approve_policy(wanted, approver=caller.name, at=self._world.clock())
         self._enforce(policy_of(row))

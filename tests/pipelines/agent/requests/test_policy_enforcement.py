@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import small_project
+from agent_world import in_a_thread
 from ledger_rows import policy_row
 
 from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
@@ -27,8 +29,9 @@ from pipelines.agent.requests.repeated_calls import STORED
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_lane import RunLane
 from state.emergency_journal import EmergencyJournal
-from state.ledger import create_or_open
+from state.ledger import Ledger, create_or_open
 from state.recorded_policy import IN_FORCE, WAITING
+from state.row_types import PolicyRow
 
 ALICE = Caller(pid=1, uid=70001, login_uid=None)
 BOB = Caller(pid=2, uid=70002, login_uid=None)
@@ -39,6 +42,8 @@ RULES = """\
       max_statements: 4
 """
 SHUT = "    protected: true\n"
+OVERTAKEN_S = 0.3
+"""How long somebody else is given to act in the middle of an act; who has to wait for its end comes after it."""
 
 
 def texts(rules: str = RULES, **ymls: str) -> dict[str, str]:
@@ -195,6 +200,47 @@ def test_in_a_protected_environment_a_policy_waits_for_another_login(
     assert row is not None and (row.actor, row.approver) == (ALICE.name, BOB.name)
     with pytest.raises(Refused, match="no policy is waiting"):
         approve(commands, BOB, digest(files))
+
+
+def test_nobody_approves_a_policy_of_his_own_that_he_records_at_the_same_time(
+    agent: Callable[[], CommandHandler], prod: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands, mine = agent(), texts()
+    record(commands, ALICE, texts(SHUT), "prod")
+    record(commands, ALICE, texts("", a="protect: true\n"), "prod")
+    look, recording = Ledger.policy_that_waits, list[threading.Thread]()
+
+    def look_and_be_overtaken(ledger: Ledger) -> PolicyRow | None:
+        found = look(ledger)
+        if not recording:
+            recording.append(in_a_thread(lambda: record(commands, BOB, mine, "prod")))
+            recording[0].join(OVERTAKEN_S)
+        return found
+
+    monkeypatch.setattr(Ledger, "policy_that_waits", look_and_be_overtaken)
+    with pytest.raises(Refused):
+        approve(commands, BOB, digest(mine))
+    recording[0].join()
+    waiting = prod.ledger.policy_that_waits()
+    assert waiting is not None and waiting.actor == BOB.name
+    assert prod.ledger.recorded_policy() == Policy(protected=True)
+
+
+def test_of_two_policies_recorded_at_once_the_agent_goes_by_the_one_that_the_ledger_has(
+    agent: Callable[[], CommandHandler], prod: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands, put, recording = agent(), Ledger.put_policy, list[threading.Thread]()
+
+    def put_and_be_overtaken(ledger: Ledger, row: PolicyRow) -> None:
+        put(ledger, row)
+        if not recording:
+            recording.append(in_a_thread(lambda: record(commands, BOB, texts(SHUT + RULES), "prod")))
+            recording[0].join(OVERTAKEN_S)
+
+    monkeypatch.setattr(Ledger, "put_policy", put_and_be_overtaken)
+    record(commands, ALICE, texts(""))
+    recording[0].join()
+    assert prod.ledger.recorded_policy() == prod.layout.environment.policy == Policy(max_statements=4, protected=True)
 
 
 def test_the_next_agent_keeps_the_policy_that_is_recorded(
