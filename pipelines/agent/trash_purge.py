@@ -91,14 +91,19 @@ def record_deadline(world: AgentContext, seconds: float, record: Callable[[float
 
 
 def _checked(world: AgentContext) -> tuple[float, ClockCheck]:
-    """Check the clock; where the ledger does not take that, time goes on by the last check that it has."""
+    """Check the clock; where the ledger does not take that, time goes on by the last check that it has.
+
+    Raises LedgerUnavailable where it has none: nobody knows the time, and a deadline of then would be over at once.
+    """
     wall, up, before = world.clock(), world.uptime(), world.ledger.clock_check()
     check, moved_s = check_clock(before, wall, up)
     try:
         world.ledger.put_clock_check(check, moved_s)
     except LedgerUnavailable as error:
+        if before is None:
+            raise
         log.warning("the check of the clock could not be recorded: %s", error.summary)
-        return (wall - clock_jump(before, wall, up), before) if before is not None else (0.0, check)
+        return wall - clock_jump(before, wall, up), before
     if abs(moved_s) > JUMP_S:
         how = "jumped forward by" if moved_s > 0 else "was set back by"
         kept = "deleted files and replaced versions are kept as if it had not"

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,20 @@ def test_a_table_that_cannot_be_moved_keeps_its_checkpoint_and_starts_again(
     monkeypatch.setattr(world.files, "set_aside", set_aside)
     assert deploy(world, pool, small_project.texts(), PlanRequest(verb="delete", everything=True)) == "failed"
     assert folders == before
+
+
+def test_no_deadline_is_given_before_the_clock_could_be_checked(
+    world: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise LedgerUnavailable("the disk is full")
+
+    monkeypatch.setattr(world.ledger, "put_clock_check", full)
+    given: list[float] = []
+    for deadline in (partial(record_deadline, world, DAY_S, given.append), partial(unmoved_now, world)):
+        with pytest.raises(LedgerUnavailable):
+            deadline()
+    assert given == []
 
 
 def test_a_clock_that_jumps_forward_purges_nothing_until_as_much_time_has_passed(
