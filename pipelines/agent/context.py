@@ -1,5 +1,6 @@
 """What every part of the agent works on: the ledger, the pool, the files and the layout of the environment."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
 from core.ipc.environment_paths import EnvironmentPaths
+from core.model.errors import LedgerUnavailable
 from core.model.names import TableName
 from core.observed.serving import serving_version
 from core.policy.freeze_windows import frozen_until
@@ -20,6 +22,8 @@ from pipelines.agent.statement_locks import StatementLocks
 from state.ledger import Ledger
 from state.row_types import AuditRow, Deployment, EventRow
 from state.runs import draw_run_id
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -137,6 +141,13 @@ class AgentContext:
         """Record what happened, to a version (table, version) or to the environment."""
         now, (table, version) = self.clock(), about
         self.ledger.add_event(EventRow(0, now, table, version, kind, summary, detail, fingerprint))
+
+    def event_of_done(self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "") -> None:
+        """Record, as `event`, what is done: a ledger that does not take it only now does not make it a failure."""
+        try:
+            self.event(kind, summary, about=about, detail=detail)
+        except LedgerUnavailable as error:
+            log.warning("%s; there is no event of it: %s", summary, error.summary)
 
     @property
     def machine_may_move(self) -> bool:

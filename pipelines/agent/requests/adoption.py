@@ -101,7 +101,7 @@ class Adoption:
             self._restore_catalog()
 
         epoch = self._world.identity.adopt(take_over)
-        self._world.event("world", f"adopted as epoch {epoch}", detail="; ".join((doubt, *left)))
+        self._world.event_of_done("world", f"adopted as epoch {epoch}", detail="; ".join((doubt, *left)))
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:

@@ -223,7 +223,7 @@ class CommandHandler:
         closed = self._world.ledger.close_ticket(run_id, reader, by=caller.name, at=self._world.clock())
         for ticket in mine:
             summary = f"{reader} has moved from {ticket.old}: its ticket was closed by {caller.name}"
-            self._world.event("ticket", summary, about=(ticket.table, ticket.version))
+            self._world.event_of_done("ticket", summary, about=(ticket.table, ticket.version))
         return {"run": run_id, "reader": reader, "closed": closed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:

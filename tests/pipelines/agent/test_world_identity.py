@@ -17,7 +17,7 @@ import small_project
 from agent_world import fast_lane, in_a_thread, put_made
 from ledger_rows import create_run, deployment_row, environment_row, run_row
 
-from core.model.errors import Busy, ConfirmationNeeded, Refused, TryAgain
+from core.model.errors import Busy, ConfirmationNeeded, LedgerUnavailable, Refused, TryAgain
 from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.policy.model import Policy
@@ -383,6 +383,17 @@ def test_a_statement_that_waits_for_an_adoption_starts_by_itself_after_it(world:
     world.files.told = {}  # type: ignore[attr-defined]  # Scripted.
     acts.round(BeforeRound.of(world), (), ())
     assert pool.starts == ["a@v1"]
+
+
+def test_an_adoption_that_is_recorded_is_not_told_to_have_failed_for_its_event(
+    doubted: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*_: Any) -> None:
+        raise LedgerUnavailable("the ledger is locked by another program")
+
+    monkeypatch.setattr(doubted.ledger, "add_event", locked)
+    assert Adoption(doubted).carry_out("dev adopt")["epoch"] == doubted.ledger.facts().epoch == 2
+    assert doubted.identity.doubt == ""
 
 
 def test_an_adoption_does_not_promise_to_start_what_has_failed(world: AgentContext) -> None:

@@ -7,7 +7,7 @@ import pytest
 from ledger_rows import plan_row, run_row
 from submission_desk import BOB, LEE, NOW, REBUILD_A, Desk
 
-from core.model.errors import ConfirmationNeeded, Refused, UsageError
+from core.model.errors import ConfirmationNeeded, LedgerUnavailable, Refused, UsageError
 from core.model.names import TableName as T
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
@@ -95,6 +95,19 @@ def test_a_ticket_is_closed_once_by_whom_it_says(desk: Desk) -> None:
     assert (closed.closed_by, closed.closed_at) == (BOB.name, NOW)
     with pytest.raises(Refused, match="no open ticket of BI"):
         desk.commands.handle(BOB, asked)
+
+
+def test_a_ticket_that_is_closed_is_not_told_to_be_open_for_its_event(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*_: Any) -> None:
+        raise LedgerUnavailable("the ledger is locked by another program")
+
+    ticket = MigrationTicket("7f3a-1", T("a"), "BI", "", "", False, "a__v1", "a__v2", None, 1.0, 2.0)
+    desk.world.ledger.open_tickets([ticket])
+    monkeypatch.setattr(desk.world.ledger, "add_event", locked)
+    asked = {"op": "close_ticket", "args": {"id": "7f3a-1", "reader": "BI"}}
+    assert desk.commands.handle(BOB, asked)["closed"] == 1
 
 
 def test_console_and_agent_plan_the_same_retirement_with_an_open_ticket(desk: Desk) -> None:
