@@ -3,11 +3,12 @@
 Tables come before pointers. What is done about one of them holds up no other.
 """
 
+import logging
 from dataclasses import dataclass, field
 from functools import partial
 
-from core.model.errors import Busy, EngineRefused, HeadgateError, PoolUnreachable
-from core.model.names import TableName
+from core.model.errors import Busy, EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from core.model.names import TableName, query_name
 from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_lifecycle import say_why
@@ -16,6 +17,8 @@ from pipelines.agent.replaced_tables import NOT_IN_CATALOG
 from pipelines.agent.table_identities import register_again
 from pipelines.agent.version_tables import pointer_of
 from state.row_types import Deployment
+
+log = logging.getLogger(__name__)
 
 ACTS_AT_ONCE = 8
 """Starts, stops and tables of a catalog at one time: a pool of two cores is busy with so many."""
@@ -30,13 +33,13 @@ class KeptCatalog:
 
     world: AgentContext
     _unregistered: dict[tuple[TableName, int], str] = field(default_factory=dict)
-    """Versions whose table the pool's catalog has refused, with the reason."""
+    """Versions whose table the pool's catalog has refused, or that could not be looked at, with the reason."""
     _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
     """Versions whose pointer it has refused."""
     _register_at: float = 0.0
 
     def refused(self, version: tuple[TableName, int]) -> str:
-        """Return why the table of a version is not in the catalog; empty where it was not refused."""
+        """Say, as what follows its name, why the table of a version may not be in the catalog; empty where it is."""
         return self._unregistered.get(version, "")
 
     def restore(self, pool: PoolConnection) -> None:
@@ -58,11 +61,17 @@ class KeptCatalog:
             register_again(self.world, pool, deployment)
         except PoolUnreachable:
             raise
+        except TryAgain as error:
+            # It may be in the catalog and run: nothing is said of that, but nothing is started over it.
+            why = f"which could not be looked at: {error.summary}"
+            if self._unregistered.get(key) != why:
+                log.warning("the table of %s, %s", query_name(*key), why)
+            self._unregistered[key] = why
         except HeadgateError as error:
-            self._unregistered[key] = error.summary
+            self._unregistered[key] = f"which is not in the pool's catalog: {error.summary}"
             say_why(self.world, deployment, f"{NOT_IN_CATALOG}: {error.summary}")
         else:
-            if self._unregistered.pop(key, ""):
+            if self._unregistered.pop(key, "") and deployment.error.startswith(NOT_IN_CATALOG):
                 self.world.ledger.observe_deployment(deployment, error="", error_class="")
 
     def _has_pointer(self, deployment: Deployment) -> bool:

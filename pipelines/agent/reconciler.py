@@ -298,7 +298,7 @@ class Reconciler:
         for key in ((deployment.table, deployment.version), *((b.parent, b.version) for b in deployment.bindings)):
             if why := self.catalog.refused(key):
                 name = self.world.layout.catalog_name(*key)
-                raise TryAgain(f"it waits for {name}, which is not in the pool's catalog: {why}")
+                raise TryAgain(f"it waits for {name}, {why}")
 
     def _stop_again(self, deployment: Deployment) -> None:
         """A stop that was sent and not confirmed, or one that a restart of the pool overtook."""

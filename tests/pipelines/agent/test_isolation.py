@@ -158,6 +158,29 @@ def test_a_table_that_is_refused_keeps_no_other_from_the_catalog_and_comes_later
     assert "a@v1" in pool.starts and found(world, BAD).error == ""
 
 
+def test_a_table_whose_folder_cannot_be_reached_is_not_said_to_be_missing_from_the_catalog(
+    world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any) -> str:
+        raise TryAgain("the data folder cannot be reached")
+
+    world.files.ids["/t/a__v1"] = "id"  # type: ignore[attr-defined]  # Scripted.
+    deploy(world, "a", format="delta")
+    reconciler.restore(pool.connection())
+    reconcile(reconciler)
+    reconcile(reconciler)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.files, "identity", away)
+        reconciler.restore(pool.connection())
+        assert (found(world, BAD).state, found(world, BAD).error) == ("running", "")
+        lost(pool)
+        reconcile(reconciler)
+        assert found(world, BAD).error.startswith("it waits for a__v1, which could not be looked at: the data")
+    reconcile(reconciler)
+    reconcile(reconciler)
+    assert "a@v1" in pool.running and found(world, BAD).error == ""
+
+
 def test_a_start_by_hand_registers_its_table_first_where_the_catalog_has_refused_it(
     world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
