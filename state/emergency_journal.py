@@ -63,6 +63,8 @@ class EmergencyJournal:
         self._kept: list[JournalledStop] = []
         self._done = 0
         """How many bytes of the file were applied and could not be removed yet."""
+        self.told: set[tuple[float, str, str, str]] = set()
+        """What was recorded of stops that still wait: when, by whom and of what each is, and in which kind of row."""
         self._waiting: dict[tuple[str, tuple[str, ...]], _Waiting] = {}
         """What was appended since the last taking."""
 

@@ -1,6 +1,7 @@
 """Stops of the emergency journal: announced when an agent begins, and applied once the ledger takes them."""
 
 import logging
+from functools import partial
 
 from core.model.names import whole_number
 from core.text.wording import counted
@@ -41,19 +42,30 @@ def apply_journal(world: AgentContext, journal: EmergencyJournal) -> None:
                 continue
             world.ledger.stop_statements(stop.names, Word(stop.serial, stop.actor, stop.at))
             world.locks.recorded(stop.names, stop.serial)
-            _tell(world, stop)
+            _tell(world, journal, stop)
             log.info("applied the stop of %s from the emergency journal", ", ".join(stop.names))
         if unreadable:
             _set_aside(world, journal, unreadable)
+        journal.told.clear()
 
 
-def _tell(world: AgentContext, stop: JournalledStop) -> None:
-    """Record who has stopped what: the agent that was told may have been killed before it could."""
+def _tell(world: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
+    """Record who has stopped what: the agent that was told may have been killed before it could.
+
+    Where the ledger does not take all of it, the stops are applied again; what it has is not recorded again.
+    """
+    late = "recorded late, from the emergency journal"
     for name in stop.names:
         table, _, version = name.partition("@v")
-        summary = f"the stop by {stop.actor} was recorded late, from the emergency journal"
-        world.event("state", summary, about=(table, whole_number(version) or 0))
-        world.audit(stop.actor, "stop", name, outcome="recorded late, from the emergency journal")
+        about = (table, whole_number(version) or 0)
+        for row, record in (
+            ("event", partial(world.event, "state", f"the stop by {stop.actor} was {late}", about=about)),
+            ("audit", partial(world.audit, stop.actor, "stop", name, outcome=late)),
+        ):
+            key = (stop.at, stop.actor, name, row)
+            if key not in journal.told:
+                record()
+                journal.told.add(key)
 
 
 def _set_aside(world: AgentContext, journal: EmergencyJournal, lines: tuple[bytes, ...]) -> None:

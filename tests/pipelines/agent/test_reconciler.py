@@ -1,5 +1,6 @@
 """Wanted against actual: what is lost is started again, what failed is said, what is under way is left alone."""
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,13 +10,14 @@ import pytest
 from agent_world import held_elsewhere, put_made
 from ledger_rows import deployment_row, sample_row
 
-from core.model.errors import EngineRefused, NotAdopted
+from core.model.errors import EngineRefused, LedgerUnavailable, NotAdopted
 from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery
 from pipelines.agent.context import AgentContext, Undoubted
 from pipelines.agent.deployment_lifecycle import start
 from pipelines.agent.reconciler import UNKNOWN_TOLD, BeforeRound, Reconciler
 from state.emergency_journal import EmergencyJournal, JournalledStop
+from state.ledger import Ledger
 from state.planner_input import observe
 from state.row_types import Deployment
 
@@ -207,6 +209,29 @@ def test_a_stop_in_the_emergency_journal_is_taken_first(world: AgentContext, poo
     told = [event for event in world.ledger.events() if "emergency journal" in event.summary]
     assert [(event.table, "alice" in event.summary) for event in told] == [("a", True)]
     assert [(row.actor, row.action, row.subject) for row in world.ledger.audits()] == [("alice", "stop", "a")]
+
+
+def test_stops_of_the_emergency_journal_are_told_once_however_often_the_ledger_is_locked_meanwhile(
+    world: AgentContext, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        journal_stop(world, reconciler, name)
+    locks = iter([False, False, True, False, True, True, False])
+    for method in ("add_event", "add_audit"):
+        write = getattr(Ledger, method)
+
+        def locked_at_times(ledger: Ledger, row: Any, write: Any = write) -> None:
+            if next(locks, False):
+                raise LedgerUnavailable("the ledger is locked by another program")
+            write(ledger, row)
+
+        monkeypatch.setattr(Ledger, method, locked_at_times)
+    for _ in range(5):
+        with suppress(LedgerUnavailable):
+            reconciler.apply_emergencies()
+    assert not reconciler.emergency.waits()
+    assert [event.table for event in world.ledger.events() if "emergency journal" in event.summary] == ["b", "a"]
+    assert [row.subject for row in world.ledger.audits()] == ["b", "a"]
 
 
 def test_a_stop_of_what_the_ledger_does_not_know_keeps_no_other_from_being_taken(
