@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from threading import Lock, Thread
 
 from core.model.actions import StepKind
-from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused
+from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
 from core.model.names import physical_name, query_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
@@ -54,14 +54,21 @@ def look_after(run: OpenRun, step: Step) -> RunEvidence:
 
 
 def look_for_end(run: OpenRun, step: Step) -> RunEvidence:
-    """Look whether it has ended, and what its table's log says of it."""
+    """Look whether it has ended, and what its table's log says of it; a log that cannot be reached is waited for."""
+    try:
+        return _look_for_end(run, step)
+    except TryAgain as error:
+        return GatePolled(step.n, f"waits: {error.summary}")
+
+
+def _look_for_end(run: OpenRun, step: Step) -> RunEvidence:
     open_ = run.upkeep[step.n]
     if not open_.work.done():
         return GatePolled(step.n, "under way")
     found = _done(run, step, run.deployed(step))
     try:
         open_.work.result()
-    except PoolUnreachable as error:
+    except (PoolUnreachable, LedgerUnavailable, Busy) as error:
         if found is None:
             again = look_after(run, step)
             return GatePolled(step.n, f"begun again: {error.summary}") if isinstance(again, GateOpened) else again

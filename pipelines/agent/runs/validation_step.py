@@ -10,7 +10,15 @@ from concurrent.futures import Future
 from threading import Thread
 
 from core.model.actions import Action
-from core.model.errors import EngineRefused, HeadgateError, InvalidProject, PoolUnreachable, TryAgain
+from core.model.errors import (
+    Busy,
+    EngineRefused,
+    HeadgateError,
+    InvalidProject,
+    LedgerUnavailable,
+    PoolUnreachable,
+    TryAgain,
+)
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.model.triggers import trigger_s
@@ -216,7 +224,7 @@ def _judged(
     goes_on = f"headgate runs retry {short} compares again, headgate runs skip {short} --step {step.n} goes on"
     try:
         results = work.result()
-    except PoolUnreachable:
+    except (PoolUnreachable, LedgerUnavailable, Busy):
         raise
     except HeadgateError as error:
         lead = f"{error.error_class}: " if isinstance(error, EngineRefused) and error.error_class else ""

@@ -9,7 +9,7 @@ import pytest
 import small_project
 from agent_world import wait_until
 
-from core.model.errors import EngineRefused, PoolUnreachable
+from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
 from core.ports.storage import FolderContents, Upkeep
@@ -191,6 +191,36 @@ def test_a_pool_that_is_lost_meanwhile_is_asked_again(lake: AgentContext, pool: 
     pool.looks_after = once
     assert lane.drive(lake, run_of(lake, "optimize", "a")) == "done"
     assert pool.looked_after == ["optimize a__v1"] * 2
+
+
+@pytest.mark.parametrize("error", [Busy("a@v1 is held by the reconciler"), LedgerUnavailable("the ledger is locked")])
+def test_whoever_holds_the_version_and_a_locked_ledger_are_waited_for(
+    error: HeadgateError, lake: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited, work = iter([error]), upkeep_steps._look_after_now
+
+    def once(*args: Any) -> None:
+        for unavailable in waited:
+            raise unavailable
+        work(*args)
+
+    monkeypatch.setattr(upkeep_steps, "_look_after_now", once)
+    assert lane.drive(lake, run_of(lake, "optimize", "a")) == "done"
+    assert pool.looked_after == ["optimize a__v1"]
+
+
+def test_a_log_that_cannot_be_reached_at_the_end_is_waited_for(
+    lake: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upkeep = type(lake.files).upkeep
+
+    def away(*_: Any) -> None:
+        monkeypatch.setattr(type(lake.files), "upkeep", upkeep)
+        raise TryAgain("the data folder cannot be reached")
+
+    pool.looks_after = lambda what: monkeypatch.setattr(type(lake.files), "upkeep", away)
+    run_id = run_of(lake, "optimize", "a")
+    assert lane.drive(lake, run_id) == "done", notes(lake, run_id)
 
 
 def test_a_keyed_statement_stands_still_meanwhile_and_stays_wanted(world: AgentContext, pool: Any) -> None:

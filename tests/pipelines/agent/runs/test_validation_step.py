@@ -10,7 +10,7 @@ import small_project
 from agent_world import stop_by_operator, wait_until
 
 from core.model.actions import StepKind
-from core.model.errors import EngineRefused, PoolUnreachable, Refused
+from core.model.errors import EngineRefused, LedgerUnavailable, PoolUnreachable, Refused
 from core.model.names import TableName as T
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
@@ -333,6 +333,21 @@ def test_a_pool_that_does_not_answer_is_asked_again_and_a_refusal_fails_the_step
     again = submit(served, plan(served, UPPER, replace(REBUILD_A, nonce="again")))
     assert drive(served, again) == "failed"
     assert step_of(served, again).note.startswith("FAILED_READ_FILE: the file is broken; headgate runs retry ")
+
+
+def test_a_comparison_that_cannot_read_the_ledger_begins_again(
+    served: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked, compare = iter([LedgerUnavailable("the ledger is locked")]), version_comparison.VersionComparison.compare
+
+    def once(*args: Any) -> Any:
+        for error in locked:
+            raise error
+        return compare(*args)
+
+    monkeypatch.setattr(version_comparison.VersionComparison, "compare", once)
+    run = submit(served, plan(served, UPPER, REBUILD_A))
+    assert drive(served, run) == "done", step_of(served, run).note
 
 
 def test_a_check_of_the_project_that_gives_rows_blocks_by_its_name(served: AgentContext, pool: Any) -> None:
