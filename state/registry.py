@@ -5,7 +5,7 @@ A deployment is never removed; once deleted it carries `drop_after`, once its fi
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -316,6 +316,15 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 "trash = CASE WHEN drop_after IS NULL THEN ?2 ELSE trash END, drop_after = coalesce(drop_after, ?1), "
                 'changed = ?3 WHERE "table" = ?4 AND version = ?5',
                 (drop_after, trash, self._next_change(), table, version),
+            )
+
+    def restore(self, table: TableName, versions: Iterable[int], *, at: float) -> None:
+        """Report that versions of a table are out of the trash, all or none, and stopped."""
+        with self._registering() as connection:
+            connection.executemany(
+                "UPDATE deployment SET state = 'stopped', wanted = 'stopped', state_since = ?1, drop_after = NULL, "
+                "trash = '', changed = ?2 WHERE \"table\" = ?3 AND version = ?4",
+                [(at, self._next_change(), table, version) for version in versions],
             )
 
     def purged(self, table: TableName, version: int, at: float) -> None:

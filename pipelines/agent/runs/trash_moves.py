@@ -1,7 +1,6 @@
 """A version into the trash and out of it: catalog, checkpoint and table, then the ledger; each move is done once."""
 
 from core.model.errors import HeadgateError, Refused
-from core.model.states import State, WantedState
 from pipelines.agent.context import AgentContext
 from pipelines.agent.table_identities import register_again
 from pipelines.agent.trash_purge import BEFORE_SEAM, checked_now, record_deadline, unmoved_now
@@ -46,44 +45,45 @@ def back_from_trash(world: AgentContext, deployment: Deployment) -> None:
 
 def back_into_trash(world: AgentContext, deployment: Deployment) -> None:
     """Undo a `take_out` that the ledger has not taken; what was not moved stays."""
-    name = world.layout.catalog_name(deployment.table, deployment.version)
-    forget(world.pool.connection(), world.layout, deployment)
-    world.files.set_aside(deployment.checkpoint, _checkpoint_in(deployment.trash, name))
-    world.files.set_aside(deployment.folder, _table_in(deployment.trash, name))
+    for each in reversed(_with_bases(world, deployment)):
+        name = world.layout.catalog_name(each.table, each.version)
+        forget(world.pool.connection(), world.layout, each)
+        world.files.set_aside(each.checkpoint, _checkpoint_in(each.trash, name))
+        world.files.set_aside(each.folder, _table_in(each.trash, name))
 
 
 def take_out(world: AgentContext, deployment: Deployment) -> None:
     """Move a version's files back from the trash and register its table; it is stopped.
 
-    What it is a clone of comes with it. Raises Refused where its time in the trash is over. The ledger comes last:
-    until then it is in the trash, and an undelete begins again.
+    What it is a clone of comes with it. Raises Refused where its time in the trash is over. The ledger comes last, all
+    of it at once: until then it is in the trash, and an undelete begins again.
     """
     if deployment.drop_after is None:
         return
     now = checked_now(world)
-    # As that may just have moved it.
-    found = world.ledger.deployment(deployment.table, deployment.version) or deployment
-    if not found.trash or found.drop_after is None or found.drop_after <= now:
-        raise Refused(
-            f"the time of {deployment.table} v{deployment.version} in the trash is over",
-            remedy=f"headgate plan {deployment.table} starts it anew",
-        )
-    base = world.ledger.deployment(deployment.table, deployment.clone_of) if deployment.clone_of else None
-    if base is not None:
-        take_out(world, base)
-    name = world.layout.catalog_name(deployment.table, deployment.version)
-    world.files.put_back(_table_in(deployment.trash, name), deployment.folder)
-    world.files.put_back(_checkpoint_in(deployment.trash, name), deployment.checkpoint)
-    register_again(world, world.pool.connection(), deployment)
-    world.ledger.update_deployment(
-        deployment.table,
-        deployment.version,
-        state=State.STOPPED,
-        wanted=WantedState.STOPPED,
-        state_since=world.clock(),
-        drop_after=None,
-        trash="",
-    )
+    # As that may just have moved their deadlines.
+    taken = _with_bases(world, deployment)
+    for each in taken:
+        if not each.trash or each.drop_after is None or each.drop_after <= now:
+            raise Refused(
+                f"the time of {each.table} v{each.version} in the trash is over",
+                remedy=f"headgate plan {each.table} starts it anew",
+            )
+    for each in taken:
+        name = world.layout.catalog_name(each.table, each.version)
+        world.files.put_back(_table_in(each.trash, name), each.folder)
+        world.files.put_back(_checkpoint_in(each.trash, name), each.checkpoint)
+        register_again(world, world.pool.connection(), each)
+    world.ledger.restore(deployment.table, [each.version for each in taken], at=world.clock())
+
+
+def _with_bases(world: AgentContext, deployment: Deployment) -> list[Deployment]:
+    """Return a version after what it is a clone of, as far as the ledger has them in the trash."""
+    found = world.ledger.deployment(deployment.table, deployment.version)
+    if found is None or found.drop_after is None:
+        return []
+    base = world.ledger.deployment(found.table, found.clone_of) if found.clone_of else None
+    return [*(_with_bases(world, base) if base is not None else ()), found]
 
 
 def archive_former(world: AgentContext, deployment: Deployment) -> None:

@@ -9,16 +9,18 @@ import pytest
 import small_project
 from agent_world import wait_until
 
-from core.model.errors import Busy, LedgerUnavailable, TryAgain
+from core.model.errors import Busy, EngineRefused, LedgerUnavailable, TryAgain
 from core.model.names import TableName as T
 from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import trash_moves
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.agent.soaked_versions import stop_soaked
 from pipelines.storage.registry_records import SERVING_FILE, read_record
 from state.ledger import Ledger
+from state.row_types import Deployment
 from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, at, state_of, step_of
 from tests.pipelines.agent.runs.test_run_lane import (
     Killed,
@@ -94,7 +96,7 @@ def test_what_cannot_go_back_yet_keeps_a_cancelled_run_open_until_it_can(
     before = at_rest(world, pool)
     run_id = submit(world, plan(world, small_project.texts(), replace(DELETE_C, verb=verb)))
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "tombstone" if verb == "delete" else "update_deployment", dies)
+        patched.setattr(Ledger, "tombstone" if verb == "delete" else "restore", dies)
         killed(world, run_id)
     tried = []
 
@@ -165,8 +167,33 @@ def test_an_undelete_that_is_cancelled_after_a_kill_leaves_all_in_the_trash(
         if where == "files":
             patched.setattr("pipelines.agent.runs.trash_moves.register_again", dies)
         else:
-            patched.setattr(Ledger, "update_deployment", dies)
+            patched.setattr(Ledger, "restore", dies)
         killed(world, run_id)
+    assert at_rest(world, pool) != before
+    assert drive(world, run_id, CANCEL) == "cancelled"
+    assert at_rest(world, pool) == before
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_cancelled_undelete_of_a_clone_leaves_what_it_is_a_clone_of_in_the_trash(
+    at: int, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    deploy(world, pool, UPPER, REBUILD)
+    world.ledger.update_deployment(T("a"), 2, clone_of=1)
+    every = PlanRequest(verb="delete", tables=(T("a"), T("b"), T("c")))
+    assert drive(world, submit(world, plan(world, UPPER, every))) == "done"
+    before, again = at_rest(world, pool), trash_moves.register_again
+    run_id = submit(world, plan(world, UPPER, PlanRequest(verb="undelete", tables=(T("a"),))))
+
+    def refused(world: AgentContext, pool: Any, deployment: Deployment) -> None:
+        if (deployment.table, deployment.version) == ("a", at):
+            raise EngineRefused("the metastore refuses it")
+        again(world, pool, deployment)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trash_moves, "register_again", refused)
+        assert drive(world, run_id) == "failed"
     assert at_rest(world, pool) != before
     assert drive(world, run_id, CANCEL) == "cancelled"
     assert at_rest(world, pool) == before
