@@ -114,6 +114,8 @@ class AgentContext:
     """Runs of queries that a step has stopped for a while: they did not end by themselves, and are no restart."""
     unrecorded: set[str] = field(default_factory=set)
     """Runs of queries that were started as they were meant, and that the ledger could not take yet."""
+    unserved: threading.Event = field(default_factory=threading.Event)
+    """Set while the record of what serves may not be as the ledger has it."""
     clock: Callable[[], float] = time.time
     """When something was: epoch seconds, which jump when the machine's clock is set."""
     monotonic: Callable[[], float] = time.monotonic

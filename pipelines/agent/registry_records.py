@@ -115,8 +115,8 @@ def newer_serving(world: AgentContext) -> RegistryRecord | None:
     return found if run is None or run.state == RunState.FAILED else None
 
 
-def keep_serving(world: AgentContext) -> None:
-    """Record what serves as the ledger has it, unless the record is newer or its run is under way."""
+def keep_serving(world: AgentContext) -> bool:
+    """Record what serves as the ledger has it; returns False where the record is newer, or its run is under way."""
     with _SERVING:
         # In this order: a run that swaps meanwhile is found in one of them.
         found, served = read_record(world.layout.data, SERVING_FILE), world.ledger.facts().served
@@ -125,11 +125,14 @@ def keep_serving(world: AgentContext) -> None:
         }
         if found is not None:
             under_way = found.count > served and found.run in {run.id for run in world.ledger.open_runs()}
-            if found.row == serving or under_way or newer_serving(world):
-                return
+            if found.row == serving:
+                return True
+            if under_way or newer_serving(world):
+                return False
             served = max(served, found.count)
         world.ledger.put_served(served + 1)
         write_record(world.layout.data, SERVING_FILE, RegistryRecord(world.ledger_id, served + 1, serving))
+        return True
 
 
 def recorded_session(data: str) -> str:
@@ -180,8 +183,10 @@ class RegistryRecords:
             self._said.pop(key, None)
         active = self._active | {_key(row): row.active for row in rows}
         if active != self._active:
-            keep_serving(self.world)
             self._active = active
+            self.world.unserved.set()
+        if self.world.unserved.is_set() and keep_serving(self.world):
+            self.world.unserved.clear()
         facts = self.world.ledger.facts()
         if facts.session_id not in ("", self._session):
             session = RegistryRecord(facts.ledger_id, facts.pool_generation, {"session_id": facts.session_id})

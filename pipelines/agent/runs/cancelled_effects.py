@@ -54,6 +54,7 @@ def lead_to_serving(world: AgentContext, run_id: str, tables: Iterable[TableName
     except LedgerUnavailable:
         raise
     except HeadgateError as error:
+        world.unserved.set()
         log.warning("what serves is recorded later: %s", error.summary)
 
 

@@ -14,6 +14,8 @@ from core.model.errors import EngineRefused, Refused
 from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
+from core.run.state_machine import OperatorControl
+from pipelines.agent import registry_records
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import start
 from pipelines.agent.registry_records import (
@@ -89,6 +91,20 @@ def test_a_round_records_what_an_operator_has_changed_once_nobody_holds_it(world
     world.ledger.purged(TableName("b"), 1, 9.0)
     records.round()
     assert record_names(world.layout.data) == ("a@v1", "c@v1", "landed@v0"), "the ledger forgets it in time as well"
+
+
+def test_what_serves_is_recorded_in_a_later_round_where_a_run_had_moved_pointers_in_the_first(
+    world: AgentContext, pool: Any
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, small_project.texts(a=UPPER), REBUILD))
+    registry_records.serve(world, {A: 2}, run_id)
+    records = RegistryRecords(world)
+    records.round()
+    assert record(world, "_serving").row == {"a": 2, "b": 1, "c": 1}, "its run is under way"
+    assert drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    records.round()
+    assert record(world, "_serving").row == {"a": 1, "b": 1, "c": 1}
 
 
 def test_the_session_is_recorded_and_is_no_version(world: AgentContext) -> None:

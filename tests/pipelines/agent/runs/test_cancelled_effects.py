@@ -14,8 +14,10 @@ from core.model.names import TableName as T
 from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
+from pipelines.agent import registry_records
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import trash_moves
+from pipelines.agent.registry_records import RegistryRecords
+from pipelines.agent.runs import cancelled_effects, trash_moves
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.agent.soaked_versions import stop_soaked
 from pipelines.storage.registry_records import SERVING_FILE, read_record
@@ -209,6 +211,36 @@ def test_a_swap_that_is_cancelled_before_the_ledger_has_it_is_not_recorded_as_se
     found = read_record(world.layout.data, SERVING_FILE)
     assert found is not None and (found.row, found.count) == ({"a": 1, "b": 1, "c": 1}, world.ledger.facts().served)
     assert pool.views == SERVING
+
+
+def test_what_serves_after_a_cancel_is_recorded_later_where_the_data_folder_takes_nothing(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    records = RegistryRecords(world)
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+    killed(world, run_id, "before swap running")
+    records.round()
+    killed(world, run_id, "swap commit")
+
+    def full(*_: Any) -> None:
+        raise TryAgain("no space left on the device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cancelled_effects, "serve", full)
+        assert drive(world, run_id, CANCEL) == "cancelled"
+    assert serving(world) == {"a": 2, "b": 2, "c": 2} and pool.views == SERVING
+    with monkeypatch.context() as patched, pytest.raises(TryAgain):
+        patched.setattr(registry_records, "write_record", full)
+        records.round()
+    records.round()
+    assert serving(world) == {"a": 1, "b": 1, "c": 1}
+
+
+def serving(world: AgentContext) -> dict[str, Any]:
+    found = read_record(world.layout.data, SERVING_FILE)
+    assert found is not None
+    return dict(found.row)
 
 
 def test_a_swap_whose_record_fails_for_longer_than_a_pool_is_waited_for_is_recorded_once_the_ledger_is_back(
