@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from core.model.errors import Refused, TryAgain
+from core.model.errors import NotRecorded, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.plan.model import Plan, PlanNode, Step
@@ -121,12 +121,21 @@ class OpenRun:
             after_stop = before(self.deployed(step)) or after_stop
             start(self.world, self.deployed(step), stops=stops, after_stop=after_stop)
         except Refused:
-            if (name, word.serial) in self._rested:
-                self.world.ledger.take_back(*key, word, self._rested[name, word.serial])
+            self.take_back(step)
+            raise
+        except NotRecorded:
+            # It runs.
+            self._rested.pop((name, word.serial), None)
             raise
         self._rested.pop((name, word.serial), None)
         self.world.locks.started((name,), word.serial)
         return self.deployed(step)
+
+    def take_back(self, step: Step) -> None:
+        """Have a start that was refused, or that its step gives up, count for nothing where the version was to rest."""
+        name, word = query_name(step.table, step.version), self.world.ledger.run_word(self.id)
+        if (name, word.serial) in self._rested:
+            self.world.ledger.take_back(step.table, step.version, word, self._rested[name, word.serial])
 
     def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
         """Start a version again that the step has stopped in vain, unless it was wanted stopped by then."""

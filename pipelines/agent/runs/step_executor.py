@@ -85,10 +85,11 @@ class StepExecutor:
         return self.recorded(step) or _EFFECTS[step.do](self._run, step)
 
     def leave(self, step: Step) -> StepDone | None:
-        """Leave a step that does not go on: what a swap may have moved goes back.
+        """Leave a step that does not go on: what a swap may have moved goes back, and so does the word of a start.
 
         Returns the evidence of a swap that the ledger has: that one is done, whatever has failed since.
         """
+        self._run.take_back(step)
         done = self.recorded(step)
         if done is None and step.do is StepKind.SWAP:
             pointer_steps.leave(self._run, step)

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -29,7 +31,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.runs import open_run, starting_steps
 from pipelines.agent.runs.open_run import running_readers
-from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.runs.run_lane import RunDriver, RunLane
 from pipelines.agent.statement_locks import StatementLocks
 from state.ledger import Ledger
 from state.row_types import Deployment
@@ -329,6 +331,32 @@ def test_a_restart_that_is_refused_is_taken_back_once_the_ledger_takes_that(
     monkeypatch.setattr(Ledger, "take_back", each_in_turn(locked, Ledger.take_back))
     assert restart_after_a_stop_that_the_pool_did_not_hear(deployed, pool) == "failed"
     round_of_the_next_agent(deployed, pool)
+    assert (version(deployed).wanted, "c@v1" in pool.running) == ("stopped", False)
+
+
+@pytest.mark.parametrize("word", ["", "pause", "cancel"])
+def test_a_restart_that_its_run_gives_up_leaves_wanted_stopped_what_an_operator_had_stopped(
+    word: str, deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = replace(deployed, monotonic=partial(next, count(0.0, 500.0)))
+
+    def away(*_: Any, **__: Any) -> None:
+        (run,) = deployed.ledger.open_runs()
+        if word and not deployed.ledger.run_words(run.id):
+            deployed.ledger.tell_run(run.id, OperatorControl(word, by="ana"), at=1.0)  # type: ignore[arg-type]  # One.
+        raise PoolUnreachable("the pool is silent")
+
+    def wait(driver: RunDriver) -> None:
+        driver._world.stopping.set()
+
+    monkeypatch.setattr(RunDriver, "_wait", wait)
+    with monkeypatch.context() as patched:
+        patched.setattr(starting_steps, "refuse_start", away)
+        ended = restart_after_a_stop_that_the_pool_did_not_hear(silent, pool)
+    deployed.stopping.clear()
+    assert ended == {"": "failed", "pause": "paused", "cancel": "cancelled"}[word]
+    for _ in range(2):
+        round_of_the_next_agent(deployed, pool)
     assert (version(deployed).wanted, "c@v1" in pool.running) == ("stopped", False)
 
 
