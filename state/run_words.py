@@ -27,7 +27,10 @@ class RunWordRow:
     actor: str
     at: float
     statement_serial: int
-    """Serial, as in `state.words`, of the newest word on a statement when this one was accepted or said again."""
+    """Serial, as in `state.words`, of the newest word on a statement when this one was accepted or said again.
+
+    That word may not be in the ledger yet: a start waits for whoever holds its version.
+    """
 
 
 def control_of(word: RunWordRow) -> OperatorControl:
@@ -50,9 +53,13 @@ def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
         raise UsageError(f"run {run_id} is being cancelled by {found[0]}", remedy=f"headgate runs {run_id} shows it")
 
 
-def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float) -> None:
-    """Write a word inside the caller's transaction; the newest one is not kept twice, and counts as said again."""
-    ((statement_serial,),) = connection.execute(NEWEST_SERIAL)
+def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float, drawn: int = 0) -> None:
+    """Write a word inside the caller's transaction; the newest one is not kept twice, and counts as said again.
+
+    `drawn` is the newest serial of a word on a statement, which the ledger may not have yet.
+    """
+    ((recorded,),) = connection.execute(NEWEST_SERIAL)
+    statement_serial = max(recorded, drawn)
     sql = "SELECT act, step, serial FROM run_word WHERE run_id = ? ORDER BY serial DESC LIMIT 1"
     newest = connection.execute(sql, (run_id,)).fetchone()
     if newest is not None and newest[:2] == (word.act, word.n):

@@ -159,8 +159,10 @@ class RunWrites(RunReads, LedgerWrites):
                     put_event(connection, row)
             return True
 
-    def tell_run(self, run_id: str, word: OperatorControl, *, at: float) -> None:
+    def tell_run(self, run_id: str, word: OperatorControl, *, at: float, drawn: int = 0) -> None:
         """Keep an operator's word until its run has carried it out; the newest one is not kept twice.
+
+        `drawn` is as in `keep_word`.
 
         Raises UsageError where the run has ended so that it means nothing, or is being cancelled; Refused where another
         run continues it.
@@ -169,7 +171,7 @@ class RunWrites(RunReads, LedgerWrites):
             ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
             refuse_unheard(run_id, state, word.act)
             _refuse_continued(connection, run_id)
-            keep_word(connection, run_id, word, at)
+            keep_word(connection, run_id, word, at, drawn)
 
     def acknowledge_run(self, run_id: str, by: str) -> None:
         """Record who has seen that a run failed; the first who has stays."""

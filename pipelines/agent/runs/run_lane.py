@@ -78,7 +78,7 @@ class RunLane:
 
     def tell(self, run_id: str, word: OperatorControl) -> None:
         """Record an operator's word, and have its run hear it; a word counts for nothing where `tell_run` raises."""
-        self._world.ledger.tell_run(run_id, word, at=self._world.clock())
+        self._world.ledger.tell_run(run_id, word, at=self._world.clock(), drawn=self._world.locks.newest_serial())
         self.wake(run_id)
 
     def wake(self, run_id: str) -> None:

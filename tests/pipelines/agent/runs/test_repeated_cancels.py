@@ -11,6 +11,7 @@ from agent_world import fast_lane, wait_until
 from core.model.errors import Busy, LedgerUnavailable
 from core.model.names import TableName, query_name
 from core.observed.deployment import Binding
+from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import unreadable_run
 from pipelines.agent.runs.run_lane import RunLane
@@ -88,6 +89,23 @@ def test_a_cancel_stops_what_an_operator_had_started_before_it(world: AgentConte
 
     cancelled(at(world, "before swap running", start_then_cancel), run_id)
     assert sorted(pool.running) == [*SERVING]
+
+
+def test_a_cancel_stops_what_was_started_by_a_word_that_was_accepted_before_it_and_recorded_after_it(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, UPPER, REBUILD))
+
+    def cancel_while_a_start_waits_for_its_version() -> None:
+        ana = Word(world.locks.start(), "ana", 1.0)
+        with monkeypatch.context() as unheard:
+            unheard.setattr(RunLane, "wake", lambda *_: None)
+            RunLane(world).tell(run_id, OperatorControl("cancel", by="bob"))
+        assert world.ledger.want_running(TableName("c"), 2, ana, TableAct("a start by ana", 1.0))
+
+    cancelled(at(world, "before swap running", cancel_while_a_start_waits_for_its_version), run_id)
+    assert sorted(pool.running) == [*SERVING] and wanted(world)["c@v2"] == "stopped"
 
 
 def test_a_cancel_that_is_repeated_stops_what_an_operator_has_started_between(
