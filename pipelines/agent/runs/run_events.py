@@ -5,6 +5,7 @@ They are rows, written in the transaction that records what they tell (`RunWrite
 
 from collections.abc import Iterable
 
+from core.model.actions import StepKind
 from core.plan.descriptions import act_words
 from core.run.model import Run, StepState
 from core.run.state_machine import HEARD_IN
@@ -36,7 +37,15 @@ def refused_words(before: Run, after: Run, words: Iterable[RunWordRow], at: floa
                 told.append(_event(at, summary, f"asked for by {word.actor}"))
         elif before.state not in HEARD_IN[word.act]:
             told.append(dropped_word(after.id, after.state, word, at))
+        elif word.act == "swap" and not _has_ended_a_hold(before, after):
+            summary = f"the word to swap run {after.id} was not carried out: nothing was held any more"
+            told.append(_event(at, summary, f"asked for by {word.actor}"))
     return tuple(told)
+
+
+def _has_ended_a_hold(before: Run, after: Run) -> bool:
+    ended = {p.step.n for p in after.steps if p.step.do is StepKind.HOLD and p.state is StepState.DONE}
+    return any(before.step(n).state is not StepState.DONE for n in ended)
 
 
 def _event(at: float, summary: str, detail: str) -> EventRow:

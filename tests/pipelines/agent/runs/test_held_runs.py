@@ -21,7 +21,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement
 from pipelines.agent.requests.release_words import check_swap, refuse_word
 from pipelines.agent.requests.socket_server import Caller
-from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from pipelines.agent.runs import held_steps, pointer_steps, run_lane, step_executor
 from pipelines.agent.runs.run_lane import RunLane
 from state.ledger import LedgerReader
 from state.releases import open_releases, release_of_run
@@ -135,6 +135,26 @@ def test_a_version_that_fails_while_it_is_held_ends_the_hold(world: AgentContext
     found = released(world, made, run_id)
     assert found.state is ReleaseState.NEEDS_YOU and found.note == "b@v2 failed while it was held: OOM no memory"
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
+
+
+def test_a_word_to_swap_that_comes_while_its_hold_fails_is_told_as_not_carried_out(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, look = lane.submit(world, lane.plan(world, A_REBUILD[0], HELD)), held_steps.look_at_held
+
+    def look_and_be_told(*given: Any) -> Any:
+        world.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
+        found = look(*given)
+        monkeypatch.setattr(held_steps, "look_at_held", look)
+        assert hold_of(world, run_id) == "gate"
+        world.ledger.tell_run(run_id, OperatorControl("swap", by="bob"), at=1.0)
+        return found
+
+    monkeypatch.setattr(held_steps, "look_at_held", look_and_be_told)
+    assert lane.drive(world, run_id) == "failed"
+    (told,) = (e for e in world.ledger.events() if e.summary.startswith("the word to swap"))
+    assert told.summary == f"the word to swap run {run_id} was not carried out: nothing was held any more"
+    assert told.detail == "asked for by bob" and set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
 
 
 def test_a_hold_has_an_end_and_a_retry_waits_again(world: AgentContext) -> None:
