@@ -185,10 +185,13 @@ class RunWrites(RunReads, LedgerWrites):
         own `serial`: stops from before it hold no longer for this run. Words that a run has not carried out before it
         ended are older than this one, and gone with it.
 
-        Raises Refused where a table is taken or another run continues this one, UsageError where a cancel waits.
+        Raises Refused where a table is taken or another run continues this one, UsageError where a cancel waits or the
+        run has ended so that it means nothing.
         """
         word = OperatorControl("skip" if skipping else "retry", skipping, by)
         with self._transaction() as connection:
+            ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
+            refuse_unheard(run_id, state, word.act)
             refuse_cancelled(connection, run_id)
             _hold_again(connection, run_id)
             had_failed = "EXISTS (SELECT 1 FROM run WHERE id = ?1 AND state = 'failed')"

@@ -248,6 +248,20 @@ def test_a_word_that_the_ledger_does_not_take_is_not_answered_as_accepted(
     assert (state_of(world, release), pool.views) == ("done", SWAPPED)
 
 
+@pytest.mark.parametrize("skipping", [0, 1])
+def test_a_retry_or_skip_is_refused_where_its_run_was_cancelled_after_the_look_at_it(
+    skipping: int, failed: str, world: AgentContext, pool: Any
+) -> None:
+    seen = world.ledger.run(failed)
+    assert seen is not None
+    assert lane.drive(world, failed, OperatorControl("cancel", by="bob")) == "cancelled"
+    after = world.ledger.run(failed)
+    act = "skip" if skipping else "retry"
+    with pytest.raises(UsageError, match=f"run {failed} is cancelled: there is nothing to {act}"):
+        journal_retry(world, seen, skipping=skipping, by="ana")
+    assert world.ledger.run(failed) == after and not world.ledger.run_words(failed)
+
+
 @pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
 @pytest.mark.parametrize("act", sorted(HEARD_IN))
 def test_a_word_that_means_nothing_to_a_run_that_has_ended_is_refused_with_its_state(
