@@ -31,8 +31,8 @@ class ComparedPointers:
         self._world = world
         self._from = TableName("")
         """The last table that was compared."""
-        self._said: set[TableName] = set()
-        """Tables whose pointers were put right and that the catalog shows in another way all the same."""
+        self._said: set[tuple[TableName, int]] = set()
+        """Tables whose pointers were put right and that the catalog shows in another way, with what served then."""
 
     def round(self) -> None:
         """Put the pointers of the next tables right; in doubt nothing is pointed. A pointer that is held is left."""
@@ -43,7 +43,7 @@ class ComparedPointers:
                 every.setdefault(deployment.table, []).append(deployment)
         after = sorted(table for table in every if table > self._from)[:TABLES]
         self._from = after[-1] if len(after) == TABLES else TableName("")
-        found = {table: every[table] for table in after if table not in self._said}
+        found = {table: every[table] for table in after if (table, _serving(every[table])) not in self._said}
         standing = self._standing(version for versions in found.values() for version in versions)
         for table in (table for table, versions in found.items() if self._astray(versions, standing)):
             try:
@@ -71,7 +71,7 @@ class ComparedPointers:
                 register_if_missing(world, serving)
                 pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(world.layout, serving))
             if self._astray(versions, self._standing(versions)):
-                self._said.add(table)
+                self._said.add((table, _serving(versions)))
                 return
             led = "its pointer was there, and nothing serves: it was dropped"
             if serving is not None:
@@ -97,3 +97,8 @@ class ComparedPointers:
         pointers = {pointer_of(self._world.layout, version): version.active for version in versions}
         serving = [pointer for pointer, active in pointers.items() if active]
         return not standing.issuperset(serving) if serving else not standing.isdisjoint(pointers)
+
+
+def _serving(versions: Iterable[Deployment]) -> int:
+    """Return which version of a table serves; 0 where none does."""
+    return next((version.version for version in versions if version.active), 0)

@@ -277,7 +277,7 @@ class RunDriver:
                 else:
                     self._world.stopping.wait(POLL_S)
             except Exception as error:
-                return _unforeseen(step, error)
+                return self._left(step, _unforeseen(step, error))
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
         """Leave a step that has come to what was `found`, unless it is a swap that the ledger has: that is done."""
@@ -291,7 +291,7 @@ class RunDriver:
             found = self._retrying(partial(self._executor.recorded, step))
             return found or GatePolled(step.n, f"waits: {error.summary}")
         except Exception as error:
-            return _unforeseen(step, error)
+            return self._left(step, _unforeseen(step, error))
 
     def _put(self, run: Run, heard: Iterable[RunWordRow] = ()) -> bool:
         """Write every step that changed, before anything is done about it, that words were heard, and what is told of

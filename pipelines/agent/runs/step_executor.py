@@ -122,7 +122,7 @@ class StepExecutor:
         if isinstance(found, GatePolled) and over:
             closed = "nobody has given it" if step.do is StepKind.HOLD else "its gate was not open"
             ended = f"{closed} after {ends_h:g} hours; headgate runs retry waits again"
-            found = StepFailed(step.n, f"{found.note}; {ended}")
+            found = self.leave(step) or StepFailed(step.n, f"{found.note}; {ended}")
         if not isinstance(found, GatePolled):
             del self._waiting[step.n]
         return found

@@ -159,3 +159,16 @@ def test_a_catalog_that_shows_views_in_other_words_is_not_altered_each_round(
     for _ in range(3):
         rounds.round()
     assert sorted(pointed) == ["a", "b", "c"] and not said(world)
+
+
+def test_a_pointer_that_the_catalog_once_showed_in_other_words_is_compared_again_once_another_version_serves(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, rounds = begun(world, pool), ComparedPointers(world)
+    with monkeypatch.context() as other_words:
+        other_words.setattr(type(pool.connection().tables), "standing", lambda self, pointers: frozenset())
+        rounds.round()
+    assert lane.drive(world, run_id) == "done"
+    pool.views |= BEFORE
+    rounds.round()
+    assert pool.views == AFTER

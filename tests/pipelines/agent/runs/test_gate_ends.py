@@ -17,6 +17,7 @@ from core.run.state_machine import OperatorControl, RunEvidence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.catch_up_gate import GateReading
 from pipelines.agent.runs.step_executor import StepExecutor
+from tests.pipelines.agent import conftest
 from tests.pipelines.agent.runs.test_run_lane import (
     OpenGate,
     deploy,
@@ -104,6 +105,28 @@ def test_a_gate_that_nobody_can_look_at_ends_too(
 
     run_id = rebuild(world, pool, Closed(unreachable), monkeypatch, "look")
     assert failure(world, run_id, "catch_up") == f"{error}; {ENDED}"
+
+
+def test_a_swap_whose_wait_ends_while_the_pool_is_silent_leaves_no_pointer_moved(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swap, cut_off = conftest._Tables.swap, []
+
+    def moves_one_and_is_silent(tables: Any, pointers: Any, before: Any) -> float:
+        if all(targets[-1].endswith("__v1") for _, targets, _ in pointers):
+            return swap(tables, pointers, before)
+        swap(tables, pointers[:1], before)
+        cut_off.append(dict(pool.views))
+        raise PoolUnreachable("no answer within 30 s")
+
+    monkeypatch.setattr(conftest._Tables, "swap", moves_one_and_is_silent)
+    before, closed = (
+        {"a": "a__v1", "b": "b__v1", "c": "c__v1"},
+        Closed(lambda: "" if closed.looks > 3 else "lag 7 rows"),
+    )
+    run_id = rebuild(world, pool, closed, monkeypatch, "why_closed")
+    assert failure(world, run_id, "swap") == f"no answer within 30 s; {ENDED}"
+    assert cut_off[-1] != before == pool.views
 
 
 def test_a_retry_waits_the_whole_time_again(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -300,6 +300,24 @@ def test_a_cancel_takes_a_swap_for_done_that_the_ledger_has_and_whose_poll_could
     assert pool.views == AFTER == serving(world)
 
 
+@pytest.mark.parametrize("polled", [False, True])
+def test_a_swap_that_meets_a_bug_of_ours_leaves_no_pointer_moved(
+    polled: bool, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, behind = begun(world, pool), iter(["lag 7 rows"] if polled else [])
+    seen: list[dict[str, str]] = []
+
+    def broken(*_: object) -> int:
+        seen.append(dict(pool.views))
+        raise KeyError("nothing")
+
+    monkeypatch.setattr(lane.OpenGate, "why_closed", staticmethod(lambda *_: next(behind, "")))
+    monkeypatch.setattr(pointer_steps, "_served", broken)
+    assert lane.drive(world, run_id) == "failed"
+    assert said(world, run_id).startswith("the agent failed unexpectedly on this step (KeyError)")
+    assert seen == [AFTER] and pool.views == BEFORE == serving(world)
+
+
 @dataclass
 class KilledAt:
     """Fault points that die at a label."""
