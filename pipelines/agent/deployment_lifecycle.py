@@ -14,6 +14,7 @@ from core.model.errors import (
     NotRecorded,
     Overtaken,
     Refused,
+    TryAgain,
 )
 from core.model.names import query_name
 from core.model.states import ALIVE, State, WantedState
@@ -102,7 +103,10 @@ def _start(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
 
 
 def _record_start(world: AgentContext, deployment: Deployment, query: ReportedQuery) -> None:
-    found, now = world.files.read(deployment.checkpoint), world.clock()
+    found, now = None, world.clock()
+    with suppress(TryAgain):
+        # Where it cannot be read now, the query runs all the same.
+        found = world.files.read(deployment.checkpoint)
     world.ledger.update_deployment(
         deployment.table,
         deployment.version,

@@ -439,3 +439,55 @@ def test_no_run_goes_on_from_one_whose_cancel_was_accepted(deployed: AgentContex
     deployed.ledger.tell_run(failed, OperatorControl("cancel", by="ana"), at=1.0)
     with pytest.raises(UsageError, match=f"run {failed} is being cancelled by ana"):
         lane.submit(deployed, lane.plan(deployed, rebuilt, replace(request, continues=failed)))
+
+
+@pytest.fixture
+def unreadable_once_started(deployed: AgentContext, monkeypatch: pytest.MonkeyPatch) -> AgentContext:
+    """A world in which the place of a checkpoint cannot be reached while the start of its query is recorded."""
+    unreachable: set[str] = deployed.files.unreachable  # type: ignore[attr-defined]  # Scripted.
+    recorded = deployment_lifecycle._record_start
+
+    def record(world: AgentContext, deployment: Deployment, query: ReportedQuery) -> None:
+        unreachable.add(deployment.checkpoint)
+        try:
+            recorded(world, deployment, query)
+        finally:
+            unreachable.discard(deployment.checkpoint)
+
+    monkeypatch.setattr(deployment_lifecycle, "_record_start", record)
+    return deployed
+
+
+def test_an_operators_start_is_done_though_its_checkpoint_cannot_be_read_afterwards(
+    unreadable_once_started: AgentContext, pool: Any
+) -> None:
+    world = unreadable_once_started
+    fast_lane(world).stop((C,), time.monotonic(), by="bob")
+    (came,) = fast_lane(world).start((C,), time.monotonic(), by="ana")
+    assert (came.outcome, version(world).wanted) == ("started, first batch pending", "running")
+    assert "c@v1" in pool.running
+
+
+def test_a_step_that_starts_is_done_though_its_checkpoint_cannot_be_read_afterwards(
+    unreadable_once_started: AgentContext, pool: Any
+) -> None:
+    world = unreadable_once_started
+    texts = small_project.texts(c="SELECT id, upper(kind) AS kind FROM STREAM a")
+    run_id = lane.submit(world, lane.plan(world, texts, PlanRequest(tables=(C,), rebuild=True)))
+    lane.drive(world, run_id)
+    run = world.ledger.run(run_id)
+    assert run is not None and "c@v2" in pool.running
+    assert {step.state for step in run.steps if step.do == "start"} == {"done"}
+
+
+def test_a_start_by_itself_goes_on_though_its_checkpoint_cannot_be_read_afterwards(
+    unreadable_once_started: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = unreadable_once_started
+    del pool.running["c@v1"]
+    full = {"error_class": "HEADGATE_DISK_FULL", "error": "full", "query_id": "", "run_id": ""}
+    world.ledger.update_deployment(C, 1, state="failed", **full)
+    monkeypatch.setattr("pipelines.agent.reconciler.has_space", lambda _: True)
+    for _ in range(2):
+        round_of_the_next_agent(world, pool)
+        assert "c@v1" in pool.running
