@@ -121,8 +121,9 @@ class WorldIdentity:
     def _count_on(self, found: WorldMark | None) -> None:
         """Count in the ledger, unless the mark is still behind it, then in the mark."""
         if not self._next.count or (found is not None and found.count == self._next.count):
-            self._next = replace(self._next, count=self._next.count + 1)
-            self._ledger.put_mark(self._next.count)
+            counted = replace(self._next, count=self._next.count + 1)
+            self._ledger.put_mark(counted.count)
+            self._next = counted
         write_mark(self._data, self._next)
         self._written = self._next
 

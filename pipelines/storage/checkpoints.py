@@ -193,6 +193,10 @@ class FileCheckpoints:
             self._check_ours(place)
             target.parent.mkdir(parents=True, exist_ok=True)
             move_folder(place, target)
+            with suppress(OSError):
+                # Folders of its kind and version, and the trash: an empty one carries no proof that it is ours.
+                for left in place.parents[:3]:
+                    left.rmdir()
 
     def made_beside(self, checkpoint: str) -> tuple[str, ...]:
         """List a version's first checkpoint, where it is there, and those of seams beside it, `<first>.…`, by path."""

@@ -214,7 +214,7 @@ class Life:
 
     def another_hand(self) -> None:
         """Somebody else counts on in the data folder: what is recorded there is newer than the ledger."""
-        data = str(self.root / "data")
+        data, self.rules.touched = str(self.root / "data"), True
         mark = read_mark(data)
         if mark is not None:
             write_mark(data, replace(mark, count=mark.count + 5))

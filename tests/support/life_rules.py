@@ -102,6 +102,8 @@ class Rules:
     passed: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
     """How often each kind of fault has met anything."""
+    touched: bool = False
+    """Whether another hand has counted on in the data folder."""
     of_another_hand: set[str] = field(default_factory=set)
     """Versions that another hand has recorded; an adoption takes that for true, whatever has become of their files."""
     run_states: dict[str, str] = field(default_factory=dict)
@@ -376,6 +378,7 @@ class Rules:
     def look(self, *, calm: bool) -> None:
         """Compare the world with the ledger; `calm`: no fault is under way."""
         self._look_at_ended_runs()
+        self._look_at_doubt()
         if not calm or self.ledger is None:
             self.good_since = self.baton.now
             self.since.clear()
@@ -424,6 +427,15 @@ class Rules:
                 self.wrong("a run that has ended goes on", f"run {run.id}: {before}, then {run.state}")
             if run.ended_at is not None:
                 self.run_states[run.id] = run.state
+
+    def _look_at_doubt(self) -> None:
+        """Nothing is in doubt where nobody else was at work; an adoption that was cut off has to be made again."""
+        if self.ledger is None or self.touched or any(word.act == "adopt" for word in self.words):
+            return
+        with self.ledger.looked_at():
+            doubt = self.ledger.facts().doubt
+        if doubt:
+            self.wrong("a world is in doubt that nobody has touched", doubt)
 
     def unsettled(self) -> list[str]:
         """Return what keeps a world without faults from being as it is wanted."""

@@ -77,6 +77,10 @@ class Place:
         return restore
 
 
+def full(*_: Any) -> None:
+    raise LedgerUnavailable("the ledger cannot be written: database or disk is full")
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     made = Place(tmp_path)
@@ -91,6 +95,26 @@ def test_a_world_that_nobody_touched_is_in_no_doubt_over_agents_and_kills(place:
     assert (mark["count"], mark["ledger"], mark["home"]) == (10, "ledger", str(place.home))
     (place.data / MARK_FILE).write_text(json.dumps(mark | {"count": 9}))
     assert place.serve() == "", "killed between the ledger and the mark"
+
+
+def test_a_ledger_that_could_not_count_on_is_no_older_copy(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with create_or_open(place.home / "ledger.db", environment_row()) as ledger:
+        identity = place.identity(ledger)
+        identity.keep()
+        with monkeypatch.context() as patch:
+            patch.setattr(type(ledger), "put_mark", full)
+            for _ in range(3):
+                with pytest.raises(LedgerUnavailable):
+                    identity.keep()
+    assert place.serve() == "", "ended while its disk was full"
+    with create_or_open(place.home / "ledger.db", environment_row()) as ledger:
+        identity = place.identity(ledger)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(ledger), "put_mark", full)
+            with pytest.raises(LedgerUnavailable):
+                identity.keep()
+        identity.keep()
+    assert place.serve() == "", "there was space again"
 
 
 def test_a_ledger_of_an_earlier_release_begins_to_count(tmp_path: Path) -> None:

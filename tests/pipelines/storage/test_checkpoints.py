@@ -170,6 +170,21 @@ def test_set_aside_moves_once_and_never_over_something(tmp_path: Path) -> None:
     assert note_of(trash) == {"n": 1}
 
 
+def test_what_is_put_back_leaves_no_empty_folder_in_the_trash(tmp_path: Path) -> None:
+    """An empty folder carries no proof that it is ours, and a purge leaves it, with the data folder around it."""
+    trash = tmp_path / "trash"
+    for name in ("t__v1", "c__v1"):
+        for kind in ("tables", "checkpoints"):
+            FILES.prepare(str(tmp_path / kind / name), {})
+            FILES.set_aside(str(tmp_path / kind / name), str(trash / name / kind / name))
+    for kind in ("tables", "checkpoints"):
+        FILES.put_back(str(trash / "t__v1" / kind / "t__v1"), str(tmp_path / kind / "t__v1"))
+    assert sorted(path.name for path in trash.iterdir()) == ["c__v1"]
+    for kind in ("tables", "checkpoints"):
+        FILES.put_back(str(trash / "c__v1" / kind / "c__v1"), str(tmp_path / kind / "c__v1"))
+    assert not trash.exists()
+
+
 def test_set_aside_copies_to_another_file_system_and_a_copy_that_was_cut_off_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
