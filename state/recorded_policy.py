@@ -43,11 +43,11 @@ class PolicyWrites(PolicyReads, LedgerWrites):
             if row.status == IN_FORCE:
                 connection.execute("UPDATE facts SET protected = ?", (policy_of(row).protected,))
 
-    def approve_policy(self, digest: str, *, approver: str, at: float) -> PolicyRow:
-        """Put the policy that is waiting into force; raises Refused if its digest is another one."""
+    def approve_policy(self, digest: str, *, seen: int, approver: str, at: float) -> PolicyRow:
+        """Put the policy that is waiting into force; raises Refused if it is not the one that was seen, by its id."""
         with self._transaction() as connection:
             waiting = self.policy_that_waits()
-            if waiting is None or waiting.digest != digest:
+            if waiting is None or (waiting.id, waiting.digest) != (seen, digest):
                 raise Refused(f"no policy {digest} is waiting for approval", remedy="headgate policy show")
             row = replace(waiting, status=IN_FORCE, approver=approver, in_force_at=at)
             connection.execute("UPDATE policy SET status = ? WHERE status = ?", (REPLACED, IN_FORCE))

@@ -40,20 +40,33 @@ def test_a_policy_that_waits_changes_nothing_and_gives_way_to_the_next(ledger: L
     waiting = ledger.policy_that_waits()
     assert waiting is not None and (waiting.digest, waiting.actor) == (later.digest, "bob")
     with pytest.raises(Refused, match=f"no policy {OPEN.digest} is waiting"):
-        ledger.approve_policy(OPEN.digest, approver="eve", at=3.0)
+        ledger.approve_policy(OPEN.digest, seen=waiting.id, approver="eve", at=3.0)
     assert ledger.recorded_policy() == SHUT
 
 
 def test_an_approved_policy_is_in_force_with_its_approver(ledger: Ledger) -> None:
     ledger.put_policy(row(SHUT, IN_FORCE))
     ledger.put_policy(row(OPEN, WAITING))
-    assert ledger.approve_policy(OPEN.digest, approver="bob", at=3.0) == ledger.policy_in_force()
+    waiting = ledger.policy_that_waits()
+    assert waiting is not None
+    approved = ledger.approve_policy(OPEN.digest, seen=waiting.id, approver="bob", at=3.0)
+    assert approved == ledger.policy_in_force()
     found = ledger.policy_in_force()
     assert found is not None and (found.actor, found.approver, found.in_force_at) == ("ana", "bob", 3.0)
     assert ledger.recorded_policy() == OPEN and not ledger.facts().protected
     assert ledger.policy_that_waits() is None
     with pytest.raises(Refused):
-        ledger.approve_policy(OPEN.digest, approver="bob", at=4.0)
+        ledger.approve_policy(OPEN.digest, seen=waiting.id, approver="bob", at=4.0)
+
+
+def test_only_the_waiting_policy_whose_author_was_looked_at_is_approved(ledger: Ledger) -> None:
+    ledger.put_policy(row(OPEN, WAITING))
+    seen = ledger.policy_that_waits()
+    assert seen is not None
+    ledger.put_policy(row(OPEN, WAITING, "bob"))
+    with pytest.raises(Refused, match=f"no policy {OPEN.digest} is waiting"):
+        ledger.approve_policy(OPEN.digest, seen=seen.id, approver="bob", at=3.0)
+    assert ledger.policy_in_force() is None
 
 
 def test_one_that_comes_into_force_ends_the_waiting(ledger: Ledger) -> None:

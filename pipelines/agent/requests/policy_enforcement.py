@@ -148,7 +148,8 @@ class PolicyEnforcement:
                 remedy="ask another login to approve it, without sudo",
             )
         require_confirmation(confirmation_for_policy("approve", wanted, here.protected, environment=here.name), confirm)
-        row = self._world.ledger.approve_policy(wanted, approver=caller.name, at=self._world.clock())
+        now = self._world.clock()
+        row = self._world.ledger.approve_policy(wanted, seen=waiting.id, approver=caller.name, at=now)
         self._enforce(policy_of(row))
         return {"policy": row.digest, "state": IN_FORCE, "changed": True}
 
