@@ -68,6 +68,8 @@ def test_e_opens_the_editor_and_returns_to_the_diff(tmp_path: Path) -> None:
         terminal.wait(lambda text: "─ table" in text)
         assert edited.read_text() == "SELECT 1-- -w said\n"
         assert not line_mode(terminal)
+        terminal.quiet()
+        assert "no change" not in terminal.text()
         terminal.send("q")
         terminal.wait(lambda text: "TREND" in text)
 

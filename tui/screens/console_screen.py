@@ -26,6 +26,8 @@ NEED_WIDTH, NEED_HEIGHT = 80, 24
 WHEEL_ROWS = 3
 NO_KEY_S = 2.0
 """How long the words for a key without a meaning stay."""
+_LEAVE_ALIKE = frozenset({"redraw", "edit", "suspend"})
+"""Looks that are no failure where they leave the screen as it was: two of them go elsewhere and come back."""
 SETTLES_S = 0.15
 """No row changes its place sooner than this after a key."""
 
@@ -195,7 +197,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def _say_where_nothing_changed(self, action: ConsoleAction, key: str, before: tuple[object, ...]) -> None:
         """Show `no change` where a look has left the screen as it was."""
-        if action.level is ConfirmationLevel.LOOK and action.id != "redraw" and self.is_free:
+        if action.level is ConfirmationLevel.LOOK and action.id not in _LEAVE_ALIKE and self.is_free:
             self.key_at = self.state.monotonic()
             self.redraw()
             if self._seen() == before:

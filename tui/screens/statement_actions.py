@@ -70,7 +70,10 @@ class StatementActionsScreen(SharedActionsScreen):
         targets = self.view_targets()
         if action is None or not targets:
             return super().copy_line()
-        return command_of_action(action, tables=targets, environment=self.state.identity.environment)
+        environment = self.state.identity.environment
+        if len(targets) > 1:
+            return f"headgate ls {' '.join(targets)} --env {environment}"
+        return command_of_action(action, tables=targets, environment=environment)
 
     def hidden(self, targets: Sequence[str]) -> frozenset[str]:
         """Return the targets that are not on screen."""

@@ -422,6 +422,14 @@ def test_the_detail_copies_its_text_and_the_line_that_shows_the_statement() -> N
     in_console(scenario)
 
 
+def test_a_branch_copies_a_line_that_lists_its_statements() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("g", "Y")
+        await console.until(lambda: "copied: headgate ls " in console.text(), "the line")
+
+    in_console(scenario)
+
+
 def row_of(console: Console, table: str) -> str:
     """Return the line of the screen that begins with a table."""
     return next(row for row in console.text().splitlines() if row.startswith(f"  {table}"))
