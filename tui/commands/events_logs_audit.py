@@ -66,7 +66,7 @@ def audit(context: CommandContext) -> int:
         context.voice.data([_audit_as_json(row) for row in found])
         return 0
     context.voice.print(
-        f"{_when(row.at)}  {row.actor:<12}{op_words(row.action):<15}{row.outcome:<10}{row.subject}"
+        f"{_when(row.at)}  {row.actor:<11} {op_words(row.action):<14} {row.outcome:<9} {row.subject}"
         + (f"  plan {row.plan_hash[:4]}" if row.plan_hash else "")
         + (f"  typed {row.confirmation!r}" if row.confirmation else "")
         for row in found

@@ -301,6 +301,13 @@ def test_the_audit_names_acts_as_people_type_them(shop: Any, capsys: pytest.Capt
     assert said == ["plan", "policy apply", "down", "stop"]
 
 
+def test_no_column_of_the_audit_runs_into_the_next(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    late = "recorded late, from the emergency journal"
+    shop.add_audit(AuditRow(id=0, at=1.0, actor="a-login-of-many-letters", action="stop", subject="x", outcome=late))
+    assert exit_codes.run_command_line(["audit"]) == 0
+    assert f"a-login-of-many-letters stop           {late} x" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("text", "rows"), [("0", 0), ("250", 250), ("1k", 1000), ("1.5m", 1_500_000), ("2G", 2 * 10**9)]
 )
