@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ledger_rows import create_run, deployment_row, run_row
 
-from core.model.errors import HeadgateError, Refused, UsageError
+from core.model.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
 from core.model.names import TableName
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
@@ -98,6 +98,30 @@ def test_ten_refusals_in_a_minute_are_stored_and_of_the_rest_the_number(
     assert len(world.ledger.audits(1000)) == STORED + 2
     refused(handler, op="apply", args={"hash": "none"})
     assert len(world.ledger.audits(1000)) == STORED + 3, "another minute has begun"
+
+
+@pytest.mark.parametrize("write", ["add_command", "add_audit"])
+def test_what_a_full_ledger_did_not_take_is_recorded_once_it_can_be_written(
+    write: str, handler: CommandHandler, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, is_full = getattr(type(world.ledger), write), [True]
+
+    def put(*args: Any) -> Any:
+        if is_full:
+            raise LedgerUnavailable("the ledger cannot be written: database or disk is full")
+        return written(*args)
+
+    monkeypatch.setattr(type(world.ledger), write, put)
+    handler.handle(CALLER, {"op": "stop", "args": {"tables": ["a"]}, "confirm": "yes"})
+    handler.tell_repeated()
+    assert world.ledger.audits() == ()
+    is_full.clear()
+    acted_at = world.clock()
+    for _ in range(2):
+        handler.tell_repeated()
+    (command,), (audit,) = world.ledger.commands(), world.ledger.audits()
+    assert (command.op, audit.action, audit.actor) == ("stop", "stop", CALLER.name)
+    assert command.at == audit.at < acted_at
 
 
 def test_a_text_that_fits_is_stored_as_it_is() -> None:
