@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from pipelines.agent.late_queries import waits
+
 pytestmark = pytest.mark.spark
 
 
@@ -75,11 +77,13 @@ def test_a_parent_moved_away_leaves_its_child_active_and_its_lag_missing(ground:
         ground.table(name)
     ground.land(4)
     ground.start("parent", f"SELECT a, b FROM STREAM {ground.source}")
-    ground.start("child", f"SELECT a, b FROM STREAM parent_{ground.mark}__v1")
+    child = ground.start("child", f"SELECT a, b FROM STREAM parent_{ground.mark}__v1", trigger="3 seconds")
     source = ("parent", ground.place("parent"), "parquet")
     ground.until(lambda: ground.files.read(ground.checkpoint("child")).batch == 0)
     ground.queries.stop(ground.query("parent"))
     ground.tables.forget(f"parent_{ground.mark}__v1")
+    # A query that is listing the folder at that moment fails.
+    ground.until(lambda: waits(ground.queries.look(child)))
     os.rename(ground.place("parent"), f"{ground.folder}/trash")
     assert ground.lag("child", source)[0].missing
     assert ground.query("child") in ground.mine() and ground.queries.ended() == ()
