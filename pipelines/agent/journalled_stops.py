@@ -54,7 +54,7 @@ def _tell(world: AgentContext, journal: EmergencyJournal, stop: JournalledStop) 
 
     Where the ledger does not take all of it, the stops are applied again; what it has is not recorded again.
     """
-    late = "recorded late, from the emergency journal"
+    late = "recorded late: the ledger could not be written then"
     for name in stop.names:
         table, _, version = name.partition("@v")
         about = (table, whole_number(version) or 0)

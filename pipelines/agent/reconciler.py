@@ -276,7 +276,9 @@ class Reconciler:
             if deployment.state == State.STOPPED or deployment.run_id in self.world.paused:
                 again = ": the environment is up again" if deployment.state == State.STOPPED else ""
                 if not deployment.query_id:
-                    again = ": it was wanted running, and its start had not been carried out"
+                    word = self.world.ledger.word(query_name(deployment.table, deployment.version))
+                    asked = f"{word.actor} had asked for it" if word else "it was wanted running"
+                    again = f": {asked}, and its start had not been carried out"
                 self.world.paused.discard(deployment.run_id)
                 self._event(deployment, State.STARTING, f"resumed from its checkpoint{again}")
                 return

@@ -300,6 +300,8 @@ def test_a_start_whose_refusal_the_ledger_could_not_take_says_that_it_will_be_ma
     pool.reachable = True
     reconcile(world, acts)
     assert "a@v1" in pool.running
+    said = "resumed from its checkpoint: bob had asked for it, and its start had not been carried out"
+    assert said in {event.detail for event in world.ledger.events()}
 
 
 def test_what_spark_refuses_is_told_as_refused_though_the_ledger_cannot_take_it(

@@ -206,7 +206,7 @@ def test_a_stop_in_the_emergency_journal_is_taken_first(world: AgentContext, poo
     reconciler.apply_emergencies()
     assert reconcile(reconciler) == "stopped"
     assert pool.starts == []
-    told = [event for event in world.ledger.events() if "emergency journal" in event.summary]
+    told = [event for event in world.ledger.events() if "recorded late" in event.summary]
     assert [(event.table, "alice" in event.summary) for event in told] == [("a", True)]
     assert [(row.actor, row.action, row.subject) for row in world.ledger.audits()] == [("alice", "stop", "a")]
 
@@ -230,7 +230,7 @@ def test_stops_of_the_emergency_journal_are_told_once_however_often_the_ledger_i
         with suppress(LedgerUnavailable):
             reconciler.apply_emergencies()
     assert not reconciler.emergency.waits()
-    assert [event.table for event in world.ledger.events() if "emergency journal" in event.summary] == ["b", "a"]
+    assert [event.table for event in world.ledger.events() if "recorded late" in event.summary] == ["b", "a"]
     assert [row.subject for row in world.ledger.audits()] == ["b", "a"]
 
 

@@ -302,7 +302,7 @@ def test_the_audit_names_acts_as_people_type_them(shop: Any, capsys: pytest.Capt
 
 
 def test_no_column_of_the_audit_runs_into_the_next(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    late = "recorded late, from the emergency journal"
+    late = "recorded late: the ledger could not be written then"
     shop.add_audit(AuditRow(id=0, at=1.0, actor="a-login-of-many-letters", action="stop", subject="x", outcome=late))
     assert exit_codes.run_command_line(["audit"]) == 0
     assert f"a-login-of-many-letters stop           {late} x" in capsys.readouterr().out
