@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.changelog import FOLDER, ROOT, changelog
+from tests.support.changelog import CHANGELOG, FOLDER, ROOT, changelog, fold
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     (tmp_path / FOLDER).mkdir()
+    (tmp_path / CHANGELOG).parent.mkdir()
     git(tmp_path, "init", "-q")
     return tmp_path
 
@@ -50,8 +51,25 @@ def test_a_fragment_that_is_gone_and_comes_again_is_of_the_later_day(clone: Path
     assert changelog(clone).index("## 2026-01-03\n\n- Again.") < changelog(clone).index("- Stays.")
 
 
+def test_fragments_that_were_folded_stay_and_later_ones_come_before_them(clone: Path) -> None:
+    commit(clone, "2026-01-01", a="One.\n")
+    commit(clone, "2026-01-03", b="Two,\nlines.\n")
+    before = changelog(clone)
+    fold(clone)
+    assert not list((clone / FOLDER).glob("*")) and changelog(clone) == before
+    git(clone, "add", "-A")
+    git(clone, "commit", "-qm", "fold", day="2026-01-03")
+    (clone / FOLDER).mkdir(exist_ok=True)
+    commit(clone, "2026-01-03", c="The same day.\n")
+    commit(clone, "2026-01-04", a="A later day.\n")
+    assert changelog(clone) == (
+        "# Changes\n\n## 2026-01-04\n\n- A later day.\n\n## 2026-01-03\n\n- The same day.\n- Two, lines.\n"
+        "\n## 2026-01-01\n\n- One.\n"
+    )
+
+
 def test_every_fragment_of_ours_is_an_entry() -> None:
     text = changelog(ROOT)
-    fragments = list((ROOT / FOLDER).glob("*.md"))
-    assert text.count("\n- ") == len(fragments)
-    assert all(" ".join(path.read_text(encoding="utf-8").split()) in text for path in fragments)
+    for path in (ROOT / FOLDER).glob("*.md"):
+        assert f"- {' '.join(path.read_text(encoding='utf-8').split())}\n" in text
+    assert all(line in text for line in (ROOT / CHANGELOG).read_text(encoding="utf-8").splitlines())

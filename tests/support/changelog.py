@@ -1,29 +1,46 @@
-"""Writes a changelog from `.changes/`: `python -m tests.support.changelog > .github/CHANGELOG.md`.
+"""Folds `.changes/` into the changelog: `python -m tests.support.changelog`.
 
 A fragment is one entry, whatever its lines. Entries stand under the day on which git got their file, the newest first.
 """
 
+import re
 import subprocess
-import sys
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ".changes"
+CHANGELOG = ".github/CHANGELOG.md"
 NEW = "Not committed yet"
+"""Stands before all days, in the alphabet as well."""
 
 
 def changelog(root: Path) -> str:
-    """Return the changelog of a clone as Markdown; raises CalledProcessError where git does not answer."""
+    """Return a clone's changelog with its fragments as Markdown; raises CalledProcessError if git does not answer."""
+    days: dict[str, list[str]] = {}
+    for _, day, path in sorted((*added, path) for path, added in _fragments(root).items()):
+        entry = " ".join((root / path).read_text(encoding="utf-8").split())
+        days.setdefault(day, []).append(f"- {entry}")
+    written = root / CHANGELOG
+    for section in re.split(r"^## ", written.read_text(encoding="utf-8"), flags=re.M)[1:] if written.exists() else ():
+        day, *entries = section.split("\n")
+        days.setdefault(day, []).extend(entry for entry in entries if entry)
+    return "\n".join(["# Changes", *(f"\n## {day}\n\n" + "\n".join(days[day]) for day in sorted(days)[::-1])]) + "\n"
+
+
+def fold(root: Path) -> None:
+    """Write the fragments into the changelog and delete them."""
+    text = changelog(root)
+    (root / CHANGELOG).write_text(text, encoding="utf-8")
+    for path in (root / FOLDER).glob("*.md"):
+        path.unlink()
+
+
+def _fragments(root: Path) -> dict[str, tuple[int, str]]:
+    """Return each fragment with its place, 0 for the newest commit and -1 for one not committed, and its day."""
     added = dict(reversed(list(_added(root))))
-    paths = sorted(path.relative_to(root).as_posix() for path in (root / FOLDER).glob("*.md"))
-    entries = sorted((*added.get(path, (-1, NEW)), path) for path in paths)
-    lines = ["# Changes"]
-    for day, of_day in groupby(entries, key=lambda entry: entry[1]):
-        lines += ["", f"## {day}", ""]
-        lines += [f"- {' '.join((root / path).read_text(encoding='utf-8').split())}" for *_, path in of_day]
-    return "\n".join(lines) + "\n"
+    paths = (path.relative_to(root).as_posix() for path in (root / FOLDER).glob("*.md"))
+    return {path: added.get(path, (-1, NEW)) for path in paths}
 
 
 def _added(root: Path) -> Iterator[tuple[str, tuple[int, str]]]:
@@ -36,4 +53,4 @@ def _added(root: Path) -> Iterator[tuple[str, tuple[int, str]]]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(changelog(ROOT))
+    fold(ROOT)
