@@ -3,6 +3,7 @@
 import ast
 import re
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
@@ -53,6 +54,51 @@ def test_file_asks_no_text_whether_it_is_of_digits(path: Path) -> None:
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
     found = [node.lineno for node in calls if node.attr in ("isdigit", "isnumeric", "isdecimal")]
     assert not found, f"lines {found}: `²` is of digits, and int refuses it; use core.model.names.whole_number"
+
+
+FACT_PACKAGES: tuple[str, ...] = ()
+"""Packages whose refusals are facts; to be all of them."""
+
+
+def test_a_refusal_is_a_fact_or_none_and_no_text() -> None:
+    found = [
+        f"{relative(path)}:{node.lineno} {node.name}"
+        for path in FILES
+        if relative(path).startswith(FACT_PACKAGES)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and re.match(r"_?(why|not)_", node.name) and node.returns is not None
+        if re.search(r"\bstr\b", ast.unparse(node.returns))
+    ]
+    assert not found, "return a fact (core.text.sentence) or None: an empty text is no success"
+
+
+def kinds_of_facts() -> dict[str, dict[str, set[str]]]:
+    """Every class of kinds with its members, and the values that each one's sentence names."""
+    classes = [n for path in FILES for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ClassDef)]
+    return {
+        node.name: {
+            part.targets[0].id: {name for _, name, _, _ in Formatter().parse(ast.literal_eval(part.value)) if name}
+            for part in node.body
+            if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name)
+        }
+        for node in classes
+        if any(isinstance(base, ast.Name) and base.id == "FactKind" for base in node.bases)
+    }
+
+
+def test_every_fact_has_the_values_that_its_sentence_names() -> None:
+    kinds, wrong, made = kinds_of_facts(), [], set()
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(ast.Attribute(ast.Attribute(ast.Name(kind), member), "of"), _, keywords) if kind in kinds:
+                    made.add((kind, member))
+                    if {each.arg for each in keywords} != kinds[kind].get(member):
+                        wrong.append(f"{relative(path)}:{node.lineno} {kind}.{member}")
+                case ast.Attribute(ast.Name(kind), member) if kind in kinds:
+                    made.add((kind, member))
+    assert not wrong
+    assert {(kind, member) for kind, members in kinds.items() for member in members} <= made, "a kind that nobody uses"
 
 
 def test_top_level_holds_nothing_else() -> None:

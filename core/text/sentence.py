@@ -1,0 +1,83 @@
+"""Facts, and the sentences that people read for them: a decision looks at a kind and its values, never at words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, final
+
+if TYPE_CHECKING:
+
+    @final
+    class Sentence:
+        """A text for people: it can be shown, and nothing else.
+
+        To mypy it is a type that has no operation but `str()`; in a running program it is that text itself, so that
+        JSON, SQLite and tests take it as it is.
+        """
+
+        def __init__(self, text: str) -> None: ...
+
+        def __str__(self) -> str: ...
+
+else:
+    Sentence = str
+
+
+class FactKind(Enum):
+    """Base of a closed set of kinds, each with its sentence: `{name}` stands for the value of that name.
+
+    A member is known by its name alone: two with the same sentence are two.
+    """
+
+    def __new__(cls, words: str) -> Self:
+        """Number the members, so that no sentence makes one the alias of another."""
+        member = object.__new__(cls)
+        member._value_ = len(cls.__members__)
+        member._words = words
+        return member
+
+    if TYPE_CHECKING:
+        _words: str
+
+    @property
+    def code(self) -> str:
+        """Its name in JSON."""
+        return self.name.lower()
+
+    def of(self, **values: object) -> "Fact[Self]":
+        """Return a fact of this kind: texts, numbers, tuples of them, or another fact that is the reason."""
+        return Fact(self, tuple(values.items()))
+
+
+Kind = TypeVar("Kind", bound=FactKind, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact(Generic[Kind]):
+    """Something that is so, as a kind with its values; a function that can refuse returns one, or None."""
+
+    kind: Kind
+    values: tuple[tuple[str, object], ...] = ()
+
+    def __str__(self) -> str:
+        return self.kind._words.format_map({name: _shown(value) for name, value in self.values})
+
+    @property
+    def sentence(self) -> Sentence:
+        """What people read."""
+        return Sentence(str(self))
+
+    def as_json(self) -> dict[str, object]:
+        """Return kind and values, with the sentence beside them."""
+        return {"kind": self.kind.code, **_written(dict(self.values)), "sentence": str(self)}
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _written(values: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: value.as_json() if isinstance(value, Fact) else list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+    }
