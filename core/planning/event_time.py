@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from core.model.names import TableName
 from core.project.model import Table
 from core.sql.statement import TableRead
-from core.sql.tokens.data_types import quoted_name
+from core.text.escaping import quoted_name
 
 _WINDOW = re.compile(r"(?<!_)\bwindow\(([^,]+), '([^']+)'(?:, '([^']+)')?(?:, '([^']+)')?\)")
 _SPAN = re.compile(r"([0-9]{1,9}) (millisecond|second|minute|hour|day|week)s?")

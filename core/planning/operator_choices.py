@@ -26,7 +26,7 @@ from core.planning.log_starts import is_log_start, log_starts, why_not_kept
 from core.planning.requested_tables import rebuild_as_asked
 from core.planning.starting_places import not_partial
 from core.project.model import Table
-from core.sql.tokens.data_types import quoted_name, quoted_string_literal
+from core.text.escaping import quoted_name, quoted_string_literal
 
 _NOT_HERE = "it does not apply to this change"
 

@@ -8,8 +8,8 @@ from core.model.names import TableName
 from core.sql.log_starts import LogStart
 from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clauses
 from core.sql.statement import TAKES_CHANGES, ParsedStatement, TableDdl, TableRead
-from core.sql.tokens.data_types import quoted_name, quoted_string_literal
 from core.sql.tokens.lexer import open_sql, tokens_of
+from core.text.escaping import quoted_name, quoted_string_literal
 
 
 def compile_select(

@@ -7,8 +7,8 @@ column that was renamed or dropped; without one no start does (Delta 4.4.0).
 from collections.abc import Mapping
 
 from core.sql.parsing.stream_clauses import extract_stream_clauses
-from core.sql.tokens.data_types import quoted_string_literal
 from core.sql.tokens.lexer import end_of, open_sql, tokens_of
+from core.text.escaping import quoted_string_literal
 
 LOGS = "schemas"
 """Folder of a checkpoint that holds one folder for each source: Spark takes none from elsewhere (Delta 4.4.0)."""

@@ -78,3 +78,14 @@ def escape_markdown(text: str) -> str:
     one = escape_control_characters(" ".join(text.split()))
     one = one if len(one) <= _LONGEST else f"{one[: _LONGEST - 1]}…"
     return _ASIDE.sub(r"\\\1", html.escape(one, quote=False))
+
+
+def quoted_name(name: str) -> str:
+    """Write a name, in back-ticks unless it is plain."""
+    plain = name.isascii() and name.replace("_", "a").isalnum() and not "0" <= name[:1] <= "9"
+    return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+def quoted_string_literal(text: str) -> str:
+    """Write a string literal of Spark."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

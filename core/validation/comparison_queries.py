@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from core.sql.comparison.row_effects import RowEffect, RowSide
-from core.sql.tokens.data_types import quoted_name, quoted_string_literal
+from core.text.escaping import quoted_name, quoted_string_literal
 
 SAMPLED_ABOVE = 5_000_000
 """Rows of a version, above which rows are compared by a sample: of their keys, or of whole rows without a key."""

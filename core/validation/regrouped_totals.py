@@ -6,7 +6,7 @@ from typing import Any
 
 from core.sql.comparison.regrouped_rows import CommonTotal, CommonTotals
 from core.sql.comparison.row_effects import RowSide
-from core.sql.tokens.data_types import quoted_name, quoted_string_literal
+from core.text.escaping import quoted_name, quoted_string_literal
 from core.text.wording import counted
 from core.validation.comparison_queries import ComparedRows, is_float, summed
 from core.validation.expectations import Expectation

@@ -18,7 +18,7 @@ from core.model.table_formats import table_format
 from core.model.wider_types import is_wider
 from core.ports.spark import CatalogTable, FileView, Pointer, unnoticed
 from core.sql.statement import TableDdl
-from core.sql.tokens.data_types import quoted_string_literal
+from core.text.escaping import quoted_string_literal
 from pipelines.spark.call_deadlines import MissedDeadline, remaining
 from pipelines.spark.declared_tables import (
     NO_FILES,

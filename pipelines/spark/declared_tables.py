@@ -11,7 +11,7 @@ from core.model.table_formats import table_format
 from core.model.wider_types import is_wider
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
-from core.sql.tokens.data_types import quoted_string_literal
+from core.text.escaping import quoted_string_literal
 
 NO_FILES = "/_headgate_no_files"
 """Where a partitioned table is created, below its own place: a folder that is never made."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pyspark.sql.connect.session import SparkSession
 
 from core.ports.spark import Pointer
-from core.sql.tokens.data_types import quoted_string_literal
+from core.text.escaping import quoted_string_literal
 
 
 def view_of(pointer: Pointer) -> str:

@@ -15,10 +15,11 @@ from core.ports.spark import QueryStart
 from core.project.model import Table
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.statement import ParsedStatement, TableDdl
-from core.sql.tokens.data_types import element_type, fields_of, key_type, quoted_name
+from core.sql.tokens.data_types import element_type, fields_of, key_type
 from core.statement_tests.case import Part, Row, TypedColumns
 from core.statement_tests.comparison import MOST_FOUND
 from core.statement_tests.typed_values import canonical_value
+from core.text.escaping import quoted_name
 from pipelines.spark.catalog import SparkTables
 from pipelines.spark.session import Session, spark_errors
 from pipelines.spark.streaming_queries import SparkQueries

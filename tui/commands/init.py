@@ -156,7 +156,7 @@ def _init_table(context: CommandContext, name: str) -> int:
 def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
     """Write the declaration of the table in a folder, which is below the data folder where it is not absolute."""
     from core.sql.statement import TableDdl
-    from core.sql.tokens.data_types import quoted_name, quoted_string_literal
+    from core.text.escaping import quoted_name, quoted_string_literal
     from tui.services.doctor_checks import columns_of_delta
 
     place = TableDdl(table, (), "delta", location=location).location_in(context.place.data)

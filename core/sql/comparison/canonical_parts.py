@@ -17,7 +17,7 @@ from core.sql.parsing.stream_clauses import StreamClauses
 from core.sql.parsing.table_names import NamedRead
 from core.sql.statement import SIMPLIFIED, Operator
 from core.sql.streaming.aggregation import aggregates_in, aggregating, group_keys
-from core.sql.tokens.data_types import quoted_name, quoted_string_literal
+from core.text.escaping import quoted_name, quoted_string_literal
 
 _HIDDEN = re.compile(r" AS \0([^\0]*)\0([^\0]*)\0")
 """An alias and the clauses that stand before it, which sqlglot cannot write there."""

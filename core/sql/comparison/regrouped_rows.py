@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.streaming.aggregation import aggregate_function, aggregates_in
-from core.sql.tokens.data_types import quoted_name
+from core.text.escaping import quoted_name
 
 _OVER_GROUPS = {
     "sum": "sum", "count": "sum", "count_if": "sum", "min": "min", "max": "max",

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from sqlglot import Token, TokenType
 
 from core.sql.tokens.lexer import SqlDiagnostic, is_word
+from core.text.escaping import quoted_name, quoted_string_literal
 
 _OPENING, _CLOSING = "<(", ">)"
 
@@ -217,14 +218,3 @@ def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
 def field_name(token: Token) -> str:
     """Return a column's or field's name as Spark would write it, back-quoted only where it must be."""
     return quoted_name(str(token.text))
-
-
-def quoted_name(name: str) -> str:
-    """Write a name, in back-ticks unless it is plain."""
-    plain = name.isascii() and name.replace("_", "a").isalnum() and not "0" <= name[:1] <= "9"
-    return name if plain else "`" + name.replace("`", "``") + "`"
-
-
-def quoted_string_literal(text: str) -> str:
-    """Write a string literal of Spark."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

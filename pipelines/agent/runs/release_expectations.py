@@ -13,7 +13,7 @@ from core.project.revision import RevisionTexts
 from core.run.model import StepState
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.sql.log_starts import read_log_start, words_of
-from core.sql.tokens.data_types import quoted_name
+from core.text.escaping import quoted_name
 from core.validation.expectations import (
     ComparedStatement,
     Expectation,
