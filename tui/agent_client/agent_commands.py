@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from core.model.act_outcomes import ActOutcome
 from core.model.errors import UsageError
 from core.plan.request import PlanRequest
-from state.ledger import LedgerReader
-from state.row_types import RunRow
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment
 
 if TYPE_CHECKING:
     from core.plan.confirmation import Confirmation
+    from state.ledger import LedgerReader
+    from state.row_types import RunRow
 
 
 class AgentCommands:
@@ -103,7 +103,7 @@ class AgentCommands:
         return str(self._client.call("status").get("actor", ""))
 
 
-def find_run(reader: LedgerReader, id_prefix: str) -> RunRow:
+def find_run(reader: "LedgerReader", id_prefix: str) -> "RunRow":
     """Find the one run whose id begins so; raises UsageError, also where it could be several."""
     # Every id begins with an empty text: an unset variable names no run.
     ids = reader.run_ids(id_prefix) if id_prefix else ()

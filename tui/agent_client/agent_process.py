@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from core.model.errors import (
     AgentUnreachable,
@@ -23,12 +24,13 @@ from core.model.errors import (
     TryAgain,
     VersionMismatch,
 )
-from state.ledger import LedgerReader
-from state.row_types import EnvironmentRow
 from tui.agent_client import os_processes
 from tui.agent_client.os_processes import OsProcess
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment
+
+if TYPE_CHECKING:
+    from state.row_types import EnvironmentRow
 
 
 def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
@@ -189,8 +191,10 @@ def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, sec
         time.sleep(0.2)
 
 
-def read_environment_row(place: SelectedEnvironment) -> EnvironmentRow | None:
+def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
     """Read the environment's own row; None while there is no ledger."""
+    from state.ledger import LedgerReader
+
     try:
         with LedgerReader(Path(place.where.ledger)) as reader:
             return reader.facts()

@@ -14,7 +14,6 @@ from typing import Any
 from core.ipc import framing
 from core.ipc.framing import PROGRAM_VERSION
 from core.model.errors import AgentUnreachable, HeadgateError, TryAgain, UsageError, VersionMismatch, error_from_json
-from state.audit_log import op_words
 
 CONNECT_S = 2.0
 CONNECT_AGAIN_S = 0.02
@@ -68,7 +67,7 @@ class AgentClient:
         try:
             request = framing.encode_frame({"id": 1, "op": op, "args": args or {}, "confirm": confirm, "line": line})
         except framing.BadFrame as error:
-            raise UsageError(f"{op_words(op)}: {error}", remedy="name fewer tables at a time") from error
+            raise UsageError(f"{_op_words(op)}: {error}", remedy="name fewer tables at a time") from error
         patience_s = DEADLINES_S.get(op, 30.0)
         ends_at = time.monotonic() + patience_s
         with self._connect() as connection:
@@ -79,12 +78,12 @@ class AgentClient:
                 answer = _receive(connection, ends_at)
             except TimeoutError as error:
                 raise TryAgain(
-                    f"the agent of {self._title} did not answer within {patience_s:.0f} s ({op_words(op)})",
+                    f"the agent of {self._title} did not answer within {patience_s:.0f} s ({_op_words(op)})",
                     remedy="the command may still complete: check headgate ls and headgate audit before trying again",
                 ) from error
             except (EOFError, OSError) as error:
                 raise AgentUnreachable(
-                    f"the agent of {self._title} stopped before it had answered ({op_words(op)})",
+                    f"the agent of {self._title} stopped before it had answered ({_op_words(op)})",
                     remedy="start it again: headgate up; it continues from its ledger",
                 ) from error
             except framing.BadFrame as error:
@@ -232,3 +231,9 @@ def _left(ends_at: float) -> float:
     if left <= 0:
         raise TimeoutError
     return left
+
+
+def _op_words(op: str) -> str:
+    from state.audit_log import op_words
+
+    return op_words(op)

@@ -10,11 +10,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from core.model.errors import HeadgateError, InvalidProject
 from core.text.escaping import JSON_ASTRAL, escape_control_characters, escape_in_document
-from tui.agent_client.agent_process import WaitProgress
+
+if TYPE_CHECKING:
+    from tui.agent_client.agent_process import WaitProgress
 
 EVERY_S = 10.0
 """Where nobody watches, a wait is mentioned this often."""
@@ -59,7 +61,7 @@ class CommandOutput:
             print(escape_in_document(text, astral=JSON_ASTRAL))
             sys.stdout.flush()
 
-    def progress(self, wait: WaitProgress) -> None:
+    def progress(self, wait: "WaitProgress") -> None:
         """Show a wait: what, elapsed, usual time; rewritten in place on a terminal."""
         usual = f" of about {wait.usual_s:.0f} s" if wait.usual_s else ""
         text = escape_control_characters(

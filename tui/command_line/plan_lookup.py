@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from core.model.errors import LedgerUnavailable, Refused
 from core.plan.model import Plan
-from state.plans import approvals_of_others
-from state.row_types import ApprovalRow, PlanRow
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import moment
 from tui.services import plan_files
@@ -19,6 +17,7 @@ from tui.services.plan_submission import find_plan_row, plan_of_row
 if TYPE_CHECKING:
     from core.plan.file import SavedPlan
     from core.plan.rendering import PlanStanding
+    from state.row_types import ApprovalRow, PlanRow
 
 _HASH = re.compile(r"[0-9a-f]*\Z")
 """What is a hash is never looked for as a file: `./7f3a` names one that is called so."""
@@ -29,10 +28,10 @@ class NamedPlan:
     """A plan with what is known of it beside itself."""
 
     plan: Plan
-    row: PlanRow | None
+    row: "PlanRow | None"
     """None while no agent has it."""
     saved: "SavedPlan | None"
-    approvals: tuple[ApprovalRow, ...] = ()
+    approvals: tuple["ApprovalRow", ...] = ()
 
     @property
     def author(self) -> str:
@@ -42,6 +41,8 @@ class NamedPlan:
     @property
     def approved(self) -> int:
         """How many others than its author approved it."""
+        from state.plans import approvals_of_others
+
         return len(approvals_of_others(self.row, self.approvals)) if self.row else 0
 
     @property
@@ -64,14 +65,14 @@ def find_plan(context: CommandContext, word: str) -> NamedPlan:
     return NamedPlan(saved.plan, there, saved, approvals)
 
 
-def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> PlanRow:
+def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> "PlanRow":
     """Return a saved plan to the agent, which refuses it unless it plans the same; one that it has is what it is."""
     if proposal.saved is not None:
         context.operations.submit_saved(proposal.saved)
     return with_edits(find_plan_row(context.operations.reader, proposal.plan.hash), context.place)
 
 
-def submitted_plan_row(proposal: NamedPlan) -> PlanRow:
+def submitted_plan_row(proposal: NamedPlan) -> "PlanRow":
     """Return the row of a plan that the agent has; raises Refused."""
     if proposal.row is None:
         raise Refused(
@@ -109,19 +110,19 @@ def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
     return PlanStanding(row.author, moment(row.expires_at, now), proposal.approved, closed)
 
 
-def superseded_words(row: PlanRow, now: float) -> str:
+def superseded_words(row: "PlanRow", now: float) -> str:
     """Describe what superseded a plan, and when; empty where nothing did."""
     if not row.superseded_by:
         return ""
     return f"superseded by {row.superseded_by}, {moment(row.superseded_at or row.created_at, now)}"
 
 
-def plan_status(row: PlanRow, now: float) -> str:
+def plan_status(row: "PlanRow", now: float) -> str:
     """Return whether a plan is open, applied, superseded, expired or refused."""
     return "expired" if row.status == "open" and row.expires_at < now else row.status
 
 
-def _row(context: CommandContext, plan_hash: str) -> PlanRow | None:
+def _row(context: CommandContext, plan_hash: str) -> "PlanRow | None":
     try:
         return context.operations.reader.plan(plan_hash)
     except LedgerUnavailable:

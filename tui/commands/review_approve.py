@@ -10,8 +10,6 @@ from core.model.errors import UsageError
 from core.plan.model import Plan
 from core.text.escaping import escape_control_characters
 from core.text.wording import counted
-from state.plans import refuse_closed
-from state.row_types import PlanRow
 from tui.command_line import plan_lookup
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import short_duration
@@ -19,6 +17,7 @@ from tui.services.edited_plans import with_edits
 
 if TYPE_CHECKING:
     from core.plan.rendering import PlanStanding
+    from state.row_types import PlanRow
 
 
 NAMED = 6
@@ -50,6 +49,7 @@ def review(context: CommandContext) -> int:
 def approve(context: CommandContext) -> int:
     """Approve a plan that the agent has, as this login."""
     from core.plan.confirmation import confirmation_for_act
+    from state.plans import refuse_closed
 
     voice, place = context.voice, context.place
     context.announce()
@@ -107,7 +107,7 @@ def _first(tables: Sequence[str]) -> str:
     return ", ".join(tables[:NAMED]) + (f" and {len(tables) - NAMED} more" if len(tables) > NAMED else "")
 
 
-def _row_as_json(row: PlanRow, now: float) -> dict[str, Any]:
+def _row_as_json(row: "PlanRow", now: float) -> dict[str, Any]:
     """Return a submitted plan as an object of `review --json`; `request` is null where its body cannot be read."""
     from core.plan.codec import request_as_json
     from tui.services.plan_submission import request_of_row

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from core.model.errors import LedgerUnavailable, UsageError
 from core.model.names import TableName, query_name
 from core.observed.table_statistics import TableStatistics
-from state.ledger import LedgerReader
-from state.ledger_snapshot import LedgerSnapshot, StatementDetails
-from state.registry import StatementLine
-from state.row_types import Deployment
-from state.table_records import read_table_records
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
 if TYPE_CHECKING:
     from core.project.model import Project
+    from state.ledger import LedgerReader
+    from state.ledger_snapshot import LedgerSnapshot, StatementDetails
+    from state.registry import StatementLine
+    from state.row_types import Deployment
     from tui.presentation.reports.table_history import HistoryEntry
 
 EVENTS = 50
@@ -43,23 +42,27 @@ class ProjectDrift:
         return tuple(sorted({*self.changed, *self.new, *self.gone}))
 
 
-def open_reader(place: SelectedEnvironment) -> LedgerReader:
+def open_reader(place: SelectedEnvironment) -> "LedgerReader":
     """Open the ledger for reading; raises LedgerUnavailable, with `headgate up` as remedy when there is none yet."""
     if not has_ledger(place):
         raise LedgerUnavailable(f"{place.title} has never been started on this machine", remedy="start it: headgate up")
+    from state.ledger import LedgerReader
+
     return LedgerReader(Path(place.where.ledger))
 
 
-def statement_details(reader: LedgerReader, table: TableName, *, since: float) -> StatementDetails:
+def statement_details(reader: "LedgerReader", table: TableName, *, since: float) -> "StatementDetails":
     """Read one statement, with samples from `since`, epoch seconds; without versions where it never was deployed."""
     with reader.frame():
         return _details(reader, table, since)
 
 
 def statement_among_all(
-    reader: LedgerReader, table: TableName, *, now: float, version: int | None = None
-) -> tuple[StatementDetails, LedgerSnapshot]:
+    reader: "LedgerReader", table: TableName, *, now: float, version: int | None = None
+) -> "tuple[StatementDetails, LedgerSnapshot]":
     """Read one statement, or one version of it, and the lines of all in one moment; raises UsageError for none."""
+    from state.ledger_snapshot import LedgerSnapshot
+
     with reader.frame():
         found = _details(reader, table, now, version)
         snapshot = LedgerSnapshot(read_at=now, statements=reader.statements())
@@ -71,8 +74,9 @@ def statement_among_all(
     return found, snapshot
 
 
-def history_of(reader: LedgerReader, table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
+def history_of(reader: "LedgerReader", table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
     """Return the newest entries of a table's timeline, oldest first; a plan that cannot be read back is passed over."""
+    from state.table_records import read_table_records
     from tui.presentation.reports.table_history import table_history
     from tui.services.plan_submission import plan_of_row
 
@@ -84,7 +88,9 @@ def history_of(reader: LedgerReader, table: TableName, limit: int) -> "tuple[His
     return table_history(records, plans, limit)
 
 
-def _details(reader: LedgerReader, table: TableName, since: float, version: int | None = None) -> StatementDetails:
+def _details(reader: "LedgerReader", table: TableName, since: float, version: int | None = None) -> "StatementDetails":
+    from state.ledger_snapshot import StatementDetails
+
     found = StatementDetails(table, reader.versions(table), asked=version)
     shown = found.shown
     if shown is None:
@@ -107,7 +113,7 @@ def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
     )
 
 
-def named_lines(lines: Iterable[StatementLine], names: Iterable[TableName]) -> list[StatementLine]:
+def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) -> list["StatementLine"]:
     """Return the lines of the tables that are named; all without a name. Raises UsageError."""
     found = list(lines)
     wanted = set(names)
@@ -116,7 +122,7 @@ def named_lines(lines: Iterable[StatementLine], names: Iterable[TableName]) -> l
     return [line for line in found if not wanted or line.table in wanted]
 
 
-def project_drift(project: "Project", deployments: Iterable[Deployment]) -> ProjectDrift:
+def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> ProjectDrift:
     """Compare declared revisions with the serving ones, by hash; `deployments` with those that were deleted.
 
     A table that was deleted is no difference while its files still say what they said then.

@@ -4,16 +4,19 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from core.model.names import TableName
-from state.row_types import PlanRow
 from tui.project_folder.declaring_files import read_text
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.project_folder.manifest_head import PROJECT_FILE
 from tui.services.plan_submission import request_of_row
 
+if TYPE_CHECKING:
+    from state.row_types import PlanRow
 
-def with_edits(row: PlanRow, place: SelectedEnvironment) -> PlanRow:
+
+def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
     """Return an open plan as superseded where a file of its tables says otherwise now than when it was made.
 
     Only in the folder that it was made in: another checkout has other files, and they prove nothing.

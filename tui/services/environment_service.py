@@ -8,19 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from core.model.actions import StepKind
 from core.model.errors import Refused, UsageError
 from core.model.names import TableName, parse_statement_name, parse_table_name, split_query
-from core.observed.serving import serving_versions
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, parse_retention
-from core.run.model import RunState, StepState
-from state.ledger import LedgerReader
-from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
-from state.migrations import SCHEMA_VERSION
-from state.row_types import RunRow
 from tui.agent_client import agent_commands, agent_process
 from tui.agent_client.agent_commands import AgentCommands
 from tui.agent_client.socket_client import AgentClient
@@ -37,7 +32,6 @@ from tui.services import (
 )
 from tui.services import plan_submission as planning
 from tui.services.deployed_statements import ProjectDrift
-from tui.services.releases import find_release
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
@@ -47,6 +41,9 @@ if TYPE_CHECKING:
     from core.project_files.git_comparison import GitComparison
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
+    from state.ledger import LedgerReader
+    from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
+    from state.row_types import RunRow
     from tui.presentation.reports.table_history import HistoryEntry
     from tui.project_folder.project_reader import ProjectDeclaration
     from tui.services import plan_undo
@@ -64,9 +61,6 @@ class EnvironmentService:
 
     def __init__(self, place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
         self.place = place
-        where = place.where
-        self.client = AgentClient(where.socket, ledger=SCHEMA_VERSION, title=place.title, owner=where.owner)
-        self.agent = AgentCommands(place, self.client)
         self._environ = dict(environ)
         self._projects = ProjectReader(place, environ)
         self._lock = threading.Lock()
@@ -74,29 +68,44 @@ class EnvironmentService:
         self._tracing = threading.Lock()
         self._tracer: tuple[Project, LineageTracer] | None = None
 
+    @cached_property
+    def client(self) -> AgentClient:
+        """The agent's socket; nothing is opened before it is asked."""
+        from state.migrations import SCHEMA_VERSION
+
+        where = self.place.where
+        return AgentClient(where.socket, ledger=SCHEMA_VERSION, title=self.place.title, owner=where.owner)
+
+    @cached_property
+    def agent(self) -> AgentCommands:
+        """The commands that the agent takes."""
+        return AgentCommands(self.place, self.client)
+
     # Looking: the ledger, read-only. All raise LedgerUnavailable (never started, unreadable) and VersionMismatch.
 
     @property
-    def reader(self) -> LedgerReader:
+    def reader(self) -> "LedgerReader":
         """The ledger's reader, opened on first use."""
         return self._opened()[0]
 
-    def _opened(self) -> tuple[LedgerReader, SnapshotCache]:
+    def _opened(self) -> "tuple[LedgerReader, SnapshotCache]":
+        from state.ledger_snapshot import SnapshotCache
+
         with self._lock:
             if self._cache is None:
                 reader = deployed_statements.open_reader(self.place)
                 self._cache = reader, SnapshotCache(reader)
             return self._cache
 
-    def snapshot(self) -> LedgerSnapshot:
+    def snapshot(self) -> "LedgerSnapshot":
         """Read one moment of the environment; the same object again while nothing is written."""
         return self._opened()[1].snapshot()
 
-    def detail(self, table: TableName) -> StatementDetails:
+    def detail(self, table: TableName) -> "StatementDetails":
         """Read one statement, with its last samples; without versions where it never was deployed."""
         return deployed_statements.statement_details(self.reader, table, since=time.time() - SAMPLES_S)
 
-    def statement(self, name: str) -> tuple[StatementDetails, LedgerSnapshot]:
+    def statement(self, name: str) -> "tuple[StatementDetails, LedgerSnapshot]":
         """Read one statement, or a version of it that is named `orders@v2`, and the lines of all, in one moment.
 
         Raises UsageError when it never was deployed.
@@ -109,7 +118,7 @@ class EnvironmentService:
         """Return the newest entries of a table's timeline, oldest first; none where it never was deployed."""
         return deployed_statements.history_of(self.reader, table, limit)
 
-    def run(self, id_prefix: str) -> RunRow:
+    def run(self, id_prefix: str) -> "RunRow":
         """Find a run; raises UsageError."""
         return agent_commands.find_run(self.reader, id_prefix)
 
@@ -141,6 +150,8 @@ class EnvironmentService:
         return normal_request(PlanRequest(verb=verb, tables=tuple(tables), retain_h=retain_h))
 
     def _served_by(self, id_prefix: str) -> tuple[TableName, ...]:
+        from core.run.model import RunState, StepState
+
         run = self.run(id_prefix)
         found = tuple(d.table for d in self.reader.deployments() if d.active and d.served_by == run.id)
         if not found and not any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps):
@@ -152,6 +163,8 @@ class EnvironmentService:
         return found
 
     def _replaced_by(self, id_prefix: str) -> tuple[TableName, ...]:
+        from tui.services.releases import find_release
+
         return tuple(pair.table for pair in find_release(self.reader, id_prefix, time.time()).pairs)
 
     # The project's files. All raise InvalidProject with every Problem, or UsageError when the folder is gone.
@@ -185,6 +198,7 @@ class EnvironmentService:
 
     def inventory(self) -> "tuple[InventoryEntry, ...]":
         """List every table that is declared or deployed, by name; before the first start nothing is deployed."""
+        from core.observed.serving import serving_versions
         from core.reports.inventory import inventory_of
 
         deployed = self.snapshot().statements if environment_selection.has_ledger(self.place) else ()

@@ -23,8 +23,6 @@ from core.plan.descriptions import about
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.request import PlanRequest
 from core.text.wording import counted
-from state.ledger import LedgerReader
-from state.row_types import PlanRow
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.agent_client.socket_client import AgentClient
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
     from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
     from core.project.model import Project
     from core.project_files.parse_cache import ParseCache
+    from state.ledger import LedgerReader
+    from state.row_types import PlanRow
     from tui.project_folder.project_reader import ProjectDeclaration
 
 SPARK_ANALYSIS_S = 15.0
@@ -118,7 +118,7 @@ def raise_refusals(plan: Plan) -> None:
         raise Refused(f"{about(first.table, first.summary)}{more}", remedy=first.remedy)
 
 
-def with_nonce(request: PlanRequest, reader: LedgerReader | None = None) -> PlanRequest:
+def with_nonce(request: PlanRequest, reader: "LedgerReader | None" = None) -> PlanRequest:
     """Make a request differ from all that were executed: a plan is named by its hash, and applied once.
 
     One that is open keeps its nonce when it is asked for again: with the same texts it is the same plan. The run that
@@ -140,7 +140,7 @@ def with_nonce(request: PlanRequest, reader: LedgerReader | None = None) -> Plan
 def submit(
     place: SelectedEnvironment,
     client: AgentClient,
-    reader: LedgerReader,
+    reader: "LedgerReader",
     request: PlanRequest,
     *,
     declared: "ProjectDeclaration",
@@ -223,7 +223,7 @@ def ask_spark(
     return answers, str(said.get("unanswered") or "")
 
 
-def find_plan_row(reader: LedgerReader, hash_prefix: str) -> PlanRow:
+def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
     """Find the row of the one submitted plan whose hash begins so; raises UsageError, also when it could be several."""
     # An unset variable in a script gives an empty text, and the newest plan is not what it meant.
     if len(hash_prefix) < _SHORTEST:
@@ -239,7 +239,7 @@ def find_plan_row(reader: LedgerReader, hash_prefix: str) -> PlanRow:
     return row
 
 
-def request_of_row(row: PlanRow) -> tuple[PlanRequest | None, tuple[str, ...]]:
+def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]:
     """Read what a plan was asked for and which tables it acts on, without the rest; None where it cannot be read."""
     from core.plan.codec import request_from_json
 
@@ -250,7 +250,7 @@ def request_of_row(row: PlanRow) -> tuple[PlanRequest | None, tuple[str, ...]]:
         return None, ()
 
 
-def plan_of_row(row: PlanRow) -> Plan:
+def plan_of_row(row: "PlanRow") -> Plan:
     """Read the plan's body; raises LedgerUnavailable when it cannot be read back."""
     from core.plan.codec import plan_from_json
 
@@ -291,7 +291,7 @@ def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
 
 def _look_closer(
     client: AgentClient,
-    reader: LedgerReader,
+    reader: "LedgerReader",
     plan: Plan,
     *,
     declared: "ProjectDeclaration",

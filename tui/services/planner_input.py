@@ -10,7 +10,6 @@ from core.model.names import TableName
 from core.model.states import State, WantedState
 from core.observed.deployment import ObservedDeployment, PlannerInput
 from core.text.wording import counted
-from state.ledger import LedgerReader
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.project_folder.user_named_files import read_text
@@ -18,6 +17,7 @@ from tui.project_folder.user_named_files import read_text
 if TYPE_CHECKING:
     from core.project.model import Project
     from core.project_files.parse_cache import ParseCache
+    from state.ledger import LedgerReader
 
 OBSERVED_S = 20.0
 """A first round takes a second or two once the pool answers."""
@@ -35,7 +35,7 @@ _MOST_OBSERVED_MB = 64
 """Of an observed document; one of 10,000 tables has about 4."""
 
 
-def planner_input(reader: LedgerReader) -> PlannerInput:
+def planner_input(reader: "LedgerReader") -> PlannerInput:
     """Read from the ledger what an agent computes a plan from."""
     return PlannerInput(
         observe(reader),
@@ -46,7 +46,7 @@ def planner_input(reader: LedgerReader) -> PlannerInput:
     )
 
 
-def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:
+def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
     """Observe the environment from its ledger by the same function as the agent."""
     from state.planner_input import observe as observe_deployments
 
@@ -61,7 +61,7 @@ def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:
 
 
 def wait_until_statements_observed(
-    place: SelectedEnvironment, reader: LedgerReader, progress: ProgressCallback, *, seconds: float = OBSERVED_S
+    place: SelectedEnvironment, reader: "LedgerReader", progress: ProgressCallback, *, seconds: float = OBSERVED_S
 ) -> None:
     """Wait until the agent has looked at every statement that it keeps running; raises TryAgain.
 

@@ -1,16 +1,20 @@
 """Releases as commands and console look at them: each a run that replaces versions."""
 
+from typing import TYPE_CHECKING
+
 from core.model.errors import Refused
 from core.run.release import Release
-from state.ledger import LedgerReader
 from state.releases import plan_of, release_of_run, releases
 from tui.agent_client.agent_commands import find_run
+
+if TYPE_CHECKING:
+    from state.ledger import LedgerReader
 
 NEWEST = 50
 """Runs that are looked at, besides those that made what serves."""
 
 
-def list_releases(reader: LedgerReader, now: float) -> tuple[Release, ...]:
+def list_releases(reader: "LedgerReader", now: float) -> tuple[Release, ...]:
     """Read the newest releases, and every one that still serves or has tickets; newest first."""
     with reader.frame():
         runs = {run.id: run for run in reader.runs(NEWEST)}
@@ -23,7 +27,7 @@ def list_releases(reader: LedgerReader, now: float) -> tuple[Release, ...]:
         return releases(reader, newest, now)
 
 
-def find_release(reader: LedgerReader, word: str, now: float) -> Release:
+def find_release(reader: "LedgerReader", word: str, now: float) -> Release:
     """Find a release by the start of its run's id; raises UsageError, and Refused for a run that replaces nothing."""
     run = find_run(reader, word)
     with reader.frame():

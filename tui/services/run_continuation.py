@@ -11,11 +11,11 @@ from core.model.names import TableName
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
-from state.row_types import PlanRow, RunRow
 from tui.services.plan_submission import SubmittedPlan
 
 if TYPE_CHECKING:
     from core.project.model import Project
+    from state.row_types import PlanRow, RunRow
 
 ENDED_BADLY = ("failed", "blocked")
 
@@ -46,12 +46,12 @@ class EditedTable:
 class RunContinuation:
     """The submitted plan that goes on from a failed run, with what was edited since that run was planned."""
 
-    run: RunRow
+    run: "RunRow"
     edits: tuple[EditedTable, ...]
     submitted: SubmittedPlan
 
 
-def same_files(row: PlanRow, texts: Mapping[str, str]) -> bool:
+def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
     """Return whether the project's files are, letter by letter, those that the plan was made from."""
     try:
         return bool(row.texts) and json.loads(row.texts) == dict(texts)
@@ -59,7 +59,7 @@ def same_files(row: PlanRow, texts: Mapping[str, str]) -> bool:
         return False
 
 
-def find_edits(plan: Plan, run: RunRow, project: "Project") -> tuple[EditedTable, ...]:
+def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTable, ...]:
     """List what was edited of the tables of failed and blocked steps, and of what they read inside the plan."""
     from core.project_files.revision_reader import revision_of
 
@@ -74,12 +74,12 @@ def find_edits(plan: Plan, run: RunRow, project: "Project") -> tuple[EditedTable
     return tuple(found)
 
 
-def request_of(plan: Plan, run: RunRow) -> PlanRequest:
+def request_of(plan: Plan, run: "RunRow") -> PlanRequest:
     """Return the request that goes on from a run; the run's id makes its plan another one each time, and only then."""
     return replace(plan.request, nonce="", continues=run.id)
 
 
-def refuse_running(run: RunRow) -> None:
+def refuse_running(run: "RunRow") -> None:
     """Raise Refused for a run that did not fail, or that another run goes on from."""
     if run.continued_by:
         raise Refused(
@@ -89,7 +89,7 @@ def refuse_running(run: RunRow) -> None:
         raise Refused(f"run {run.id} is {run.state}", remedy="make a new plan")
 
 
-def _concerned(plan: Plan, run: RunRow) -> set[TableName]:
+def _concerned(plan: Plan, run: "RunRow") -> set[TableName]:
     bad = {step.n for step in run.steps if step.state in ENDED_BADLY}
     waiting = [table for step in plan.steps if step.n in bad for table in (step.table, *step.tables)]
     parents = {node.table: [binding.parent for binding in node.bindings] for node in plan.nodes}

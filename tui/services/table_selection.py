@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 from core.model.errors import InvalidProject, UsageError
 from core.model.names import TableName, parse_table_name
-from state.registry import StatementLine
 
 if TYPE_CHECKING:
     from core.lineage.selectors import SelectableTables
     from core.project.model import Project
+    from state.registry import StatementLine
 
 
 def selected(
-    words: Iterable[str], lines: Callable[[], Iterable[StatementLine]], project: "Callable[[], Project]"
+    words: Iterable[str], lines: Callable[[], Iterable["StatementLine"]], project: "Callable[[], Project]"
 ) -> tuple[TableName, ...]:
     """Return the tables that words mean; files and ledger are read only where a word is more than a name.
 
@@ -28,7 +28,7 @@ def selected(
     return select_tables(asked, _among(list(lines()), project))
 
 
-def _among(lines: list[StatementLine], project: "Callable[[], Project]") -> "SelectableTables":
+def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "SelectableTables":
     from core.lineage.selectors import SelectableTables
     from core.lineage.table_graph import TableEdge, TableGraph, edges_of
 

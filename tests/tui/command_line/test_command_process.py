@@ -72,6 +72,13 @@ def test_what_reads_the_ledger_alone_loads_neither_parser_nor_graph_nor_screens(
     assert not modules & set(HEAVY)
 
 
+def test_a_plan_of_known_texts_loads_neither_parser_nor_ledger(folder: Path) -> None:
+    loaded(["plan", "--all", "--offline"], folder)
+    modules = loaded(["plan", "--all", "--offline"], folder)
+    assert "core.planning.planner" in modules
+    assert not modules & {"textual", "sqlglot", "networkx", "state.ledger"}
+
+
 def test_nothing_in_tui_state_or_core_loads_pyspark(tmp_path: Path) -> None:
     program = (
         "import importlib, pkgutil, sys, core, state, tui\n"
