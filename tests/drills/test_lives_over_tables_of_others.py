@@ -85,7 +85,7 @@ def test_it_is_read_as_a_stream_and_as_a_static_side_and_shown_as_its_log_has_it
         assert '"rows"' in life.tiny.done("peek", "landed", "--limit", "3", "--json")
         until(lambda: life.tiny.statements()["landed"]["rows"] == 30, 60, "its rows are listed")
     shown = life.tiny.done("show", "landed")
-    assert "holds       30 rows, " in shown and "version     3, committed " in shown, shown
+    assert "holds       30 rows  " in shown and "version     3, committed " in shown, shown
 
 
 @pytest.mark.parametrize("by", ["version", "time"])

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from core.text.wording import counted
-from tui.presentation.screen_content.table_rows import row_lines
+from tui.presentation.screen_content.statement_detail import row_lines
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.console_state import ConsoleState
 from tui.screens.text_screen import TextScreen

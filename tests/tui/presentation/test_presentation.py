@@ -264,17 +264,20 @@ def test_the_detail_of_a_delta_table_tells_small_files_and_the_log_where_they_ar
     figures = TableStatistics(LOOK.now - 59, 9, True, 20_000_000, 400, small_files=399, log_entries=7, log_bytes=8_000)
 
     def told(statistics: TableStatistics) -> list[str]:
-        facts = StatementDetails(statement.table, statistics=statistics)
-        shown = (plain(row) for row in tab_lines("overview", statement, facts, VIEW, look=LOOK, width=80))
-        return [row.rstrip() for row in shown if row.startswith((" files", " log"))]
+        facts = replace(FakeBackend().detail("crm_orders"), statistics=statistics, measurement=None)
+        shown = (plain(row) for row in tab_lines("overview", statement, facts, VIEW, look=LOOK, width=120))
+        return [row.rstrip() for row in shown if row.startswith((" holds", " log"))]
 
     assert told(figures) == [
-        " files  20 MB in 400 files, 399 below 16 MB",
-        " log    7 versions since its checkpoint, 8 kB",
+        " holds      182k rows  20 MB in 400 files, 399 below 16 MB",
+        " log        7 versions since its checkpoint, 8 kB",
     ]
     older = told(replace(figures, at=LOOK.now - 300))
     assert older[0].endswith("399 below 16 MB  as of 5m ago") and older[1].endswith("checkpoint, 8 kB  as of 5m ago")
-    assert told(TableStatistics()) == [" files  not measured yet"]
+    unmeasured = replace(statement, line=statement.line._replace(at=None))
+    facts = replace(FakeBackend().detail("crm_orders"), measurement=None)
+    shown = tab_lines("overview", unmeasured, facts, VIEW, look=LOOK, width=80)
+    assert " holds      not measured" in [plain(row).rstrip() for row in shown]
 
 
 def test_what_is_stolen_from_a_terminal_s_own_language_is_drawn_as_blanks() -> None:

@@ -4,92 +4,36 @@ from core.model.states import State
 from core.text.wording import counted
 from state.audit_log import op_words
 from state.ledger_snapshot import StatementDetails
-from state.row_types import Measurement
 from tui.presentation.reports.releases import state_words
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
-from tui.presentation.screen_content.external_inputs import input_lines
 from tui.presentation.screen_content.statement_advice import advise, error_text
-from tui.presentation.screen_content.statement_rows import RowContext, age_words
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.screen_content.statement_sheet import sheet_lines, statement_sheet
 from tui.presentation.styling.diff_highlighting import colour_sql
-from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES
+from tui.presentation.styling.glyphs import STATE_TONES
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line, shorten, wrap
-from tui.presentation.styling.value_formatting import batch_took, long_duration, long_number, moment, rate, short_size
-from tui.presentation.view.ledger_view import LedgerView, StatementView
+from tui.presentation.styling.value_formatting import moment
+from tui.presentation.view.ledger_view import LedgerView
 from tui.presentation.view.statement_tree import TreeRow, tables_of
+
+SQL_LINES = 16
+"""Lines of a statement's SQL below its sheet."""
 
 
 def inspector_lines(
     entry: TreeRow | None, details: StatementDetails | None, view: LedgerView, look: RowContext, width: int
 ) -> tuple[Line, ...]:
-    """Write the inspector for the row under the cursor; `details` are of one statement, maybe of another."""
+    """Write the sheet of the row under the cursor, and its SQL; `details` are of one statement, maybe of another."""
     if entry is None:
         return ()
     if entry.statement is None:
         return branch_lines(entry, view, look, width)
     statement = entry.statement
-    row, deployed = statement.line, details.serving if details else None
-    read = deployed is not None and (deployed.table, deployed.version) == (row.table, row.version)
-    known = details.measurement if details and read else row.measurement
-    glyphs = look.glyphs
-    version = "" if statement.external else f"  v{statement.version}"
-    lines: list[Line] = [line((f" {statement.table}", Tone.TITLE), (version, Tone.DIM)), EMPTY]
-    if statement.external:
-        lines.append(line((" external input: Headgate only reads it", Tone.DIM)))
-        if details is not None and read:
-            lines.extend(input_lines(details, look, width))
-    else:
-        state = f" {glyphs.states[statement.state]} {statement.state} {long_duration(look.now - statement.since)}"
-        lines.append(line((state, STATE_TONES[statement.state]), (f"   restarts {row.restarts}", Tone.DIM)))
-        words, tone = advise(statement, known, view, look)
-        lines.extend(wrap(words, width - 2, tone, " "))
-    if row.error:
-        lines.append(EMPTY)
-        lines.extend(wrap(error_text(row), width - 2, Tone.BAD, " ")[:6])
-    if known is not None and not statement.external:
-        lines.append(EMPTY)
-        lines.extend(_measurement_lines(statement, known, look))
-    lines.append(EMPTY)
-    for binding in statement.parents:
-        how = "streams" if binding.streamed else "joins"
-        version = f"  v{binding.version}" if binding.version else "  external"
-        lines.append(line((f" {how:9}", Tone.DIM), binding.parent, (version, Tone.DIM)))
-    for reader in statement.readers:
-        lines.append(line((" read by  ", Tone.DIM), reader))
-    lines.append(EMPTY)
-    lines.extend(colour_sql(deployed.texts.dml, " ")[:16] if deployed and read else ())
-    return tuple(lines)
-
-
-def _measurement_lines(statement: StatementView, measurement: Measurement, look: RowContext) -> tuple[Line, ...]:
-    words = statement.trend_words(measurement)
-    trend = f"   {look.glyphs.trends[statement.trend]} {words}"
-    state = "none" if measurement.state_rows is None else f"{long_number(measurement.state_rows)} rows"
-    lines = [
-        line(
-            (" behind   ", Tone.DIM),
-            long_duration(measurement.behind_s),
-            (f"  {long_number(measurement.lag_rows)} rows", Tone.DIM),
-            (trend, TREND_TONES[statement.trend]),
-            (age_words(measurement, look.now), Tone.DIM),
-        ),
-        line(
-            (" in       ", Tone.DIM), rate(measurement.in_rows_s), ("   out ", Tone.DIM), rate(measurement.out_rows_s)
-        ),
-        line(
-            (" batch    ", Tone.DIM),
-            batch_took(measurement.batch_ms),
-            (f" of a {statement.line.trigger} trigger", Tone.DIM),
-        ),
-        line(
-            (" state    ", Tone.DIM),
-            state,
-            (f"  {short_size(measurement.state_bytes)}" if measurement.state_bytes else "", Tone.DIM),
-        ),
-        line((" table    ", Tone.DIM), f"{long_number(measurement.rows_total)} rows"),
-    ]
-    if measurement.watermark:
-        lines.append(line((" mark     ", Tone.DIM), measurement.watermark[11:19] or measurement.watermark))
-    return tuple(lines)
+    deployed = details.shown if details else None
+    read = deployed is not None and (deployed.table, deployed.version) == (statement.table, statement.version)
+    known = details if details is not None and read else StatementDetails(statement.table)
+    sql = colour_sql(known.shown.texts.dml, " ")[:SQL_LINES] if known.shown is not None else ()
+    return (*sheet_lines(statement_sheet(statement, known, view, look), look, width), EMPTY, *sql)
 
 
 def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:

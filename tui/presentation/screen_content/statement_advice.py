@@ -2,7 +2,6 @@
 
 from urllib.parse import urlsplit
 
-from core.lag.trend import keeps_up_s
 from core.model.states import Fault, State, Trend
 from core.model.triggers import trigger_s
 from core.project.model import Pool
@@ -16,9 +15,14 @@ from tui.presentation.view.ledger_view import LedgerView, StatementView, uncommi
 
 
 def advise(
-    statement: StatementView, measurement: Measurement | None, view: LedgerView, look: RowContext
+    statement: StatementView,
+    measurement: Measurement | None,
+    view: LedgerView,
+    look: RowContext,
+    *,
+    by_key: bool = True,
 ) -> tuple[str, Tone]:
-    """Return a sentence or two on the state of the statement and what to do."""
+    """Return a sentence or two on the state of the statement and what to do: which key, or which command."""
     bad = [
         f"{one.parent} is {parent.state}"
         for one in statement.parents
@@ -26,15 +30,19 @@ def advise(
         and not parent.external
         and str(parent.state) in ("failed", "stopped", "absent")
     ]
-    if str(statement.state) == "failed":
+    table = statement.table
+    if statement.state is State.FAILED:
+        restart = "press R" if by_key else f"run headgate restart {table}"
+        deploy = "stage it with D and make a new plan" if by_key else f"then run headgate plan deploy {table}"
         return (
-            f"It failed {long_duration(look.now - statement.since)} ago and does not run. "
-            "If the cause is outside the SQL, fix it, then press R. If it is in the SQL, correct the file, "
-            "stage it with D and make a new plan.",
+            f"It failed {long_duration(look.now - statement.since)} ago and does not run. If the cause is outside "
+            f"the SQL, fix it, then {restart}. If it is in the SQL, correct the file, {deploy}.",
             Tone.BAD,
         )
-    if str(statement.state) == "stopped":
-        return "It was stopped on purpose; table and checkpoint are kept. S starts it where it left off.", Tone.PLAIN
+    if statement.state is State.STOPPED:
+        start = "S" if by_key else f"headgate start {table}"
+        words = f"It was stopped on purpose; table and checkpoint are kept. {start} starts it where it left off."
+        return words, Tone.PLAIN
     if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
         return f"It is running but gets no rows, because {' and '.join(bad)}.", Tone.BAD
     late = ""
@@ -117,6 +125,8 @@ def _by_trend(statement: StatementView, measurement: Measurement | None) -> tupl
 
 def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[str, Tone]:
     """Return what steady means: by time up to a bound, beyond it a backlog that neither falls nor rises."""
+    from core.lag.trend import keeps_up_s
+
     bound_s, behind_s = keeps_up_s(trigger_s(statement.line.trigger)), statement.line.behind_s
     if statement.line.fault_word or behind_s is None or behind_s > bound_s:
         return f"Its input waits, and the backlog neither falls nor rises.{_limit(statement, measurement)}", Tone.PLAIN

@@ -1,46 +1,37 @@
 """The detail of one statement: a tab is a list of lines.
 
-Figures come from the newest batch, curves from the ring of samples.
+The first tab is the sheet of the statement.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from core.model.states import Trend
-from core.model.table_formats import table_format
-from core.observed.batch_time import batch_shares, slowest_part
 from core.text.secrets import mask_secrets
 from core.text.wording import counted
+from state.audit_log import op_words
 from state.ledger_snapshot import StatementDetails
-from state.registry import StatementLine
-from state.row_types import Deployment, Measurement
-from tui.presentation.reports.table_history import HistoryEntry
+from tui.presentation.reports.table_history import HistoryEntry, entry_words
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
-from tui.presentation.screen_content.external_inputs import input_overview_lines
 from tui.presentation.screen_content.lineage_tab import ColumnDetails, column_lines, lineage_lines
-from tui.presentation.screen_content.statement_advice import advise, error_text, spark_ui_words
 from tui.presentation.screen_content.statement_log import log_lines
-from tui.presentation.screen_content.statement_rows import RowContext, age_words
-from tui.presentation.screen_content.table_timeline import timeline_lines
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.screen_content.statement_sheet import sheet_lines, statement_sheet
 from tui.presentation.styling.diff_highlighting import colour_sql, difference
-from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, parse_state, sparkline
-from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
+from tui.presentation.styling.glyphs import STATE_TONES, parse_state
+from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, right, width_of, wrap
 from tui.presentation.styling.value_formatting import (
-    batch_took,
-    clock,
-    long_duration,
     long_number,
     moment,
-    rate,
     short_duration,
-    short_number,
     short_size,
 )
 from tui.presentation.view.ledger_view import LedgerView, StatementView
-from tui.presentation.view.table_files import file_words, log_words, looked_at_words, written_as
 
 TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions", "history")
-SPARK_WIDTH = 32
+INDENT = " " * 24
+_KIND_TONES = {"deploy": Tone.ACCENT, "serves": Tone.ACCENT, "schema": Tone.CHANGING, "stop": Tone.CHANGING}
+CELL = 40
+"""Cells that one value takes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,155 +90,7 @@ def tab_lines(
         case "history":
             return timeline_lines(history, look, width)
         case _:
-            return overview_lines(statement, facts, view, look, width)
-
-
-def overview_lines(
-    statement: StatementView, facts: StatementDetails, view: LedgerView, look: RowContext, width: int
-) -> tuple[Line, ...]:
-    """Write the first tab: is it well, is it behind, what is it bound by."""
-    row, deployed = statement.line, facts.serving
-    lines: list[Line] = []
-    reads = ", ".join(
-        f"{one.parent}{f'__v{one.version}' if one.version else ''} ({'stream' if one.streamed else 'static'})"
-        for one in statement.parents
-    )
-    if statement.external:
-        return input_overview_lines(statement, facts, look, width)
-    head = f" {look.glyphs.states[statement.state]} {statement.state} {long_duration(look.now - statement.since)}"
-    lines.append(
-        line(
-            (head, STATE_TONES[statement.state]),
-            (f"   restarts {row.restarts}", Tone.DIM),
-            ("   reads ", Tone.DIM),
-            reads,
-        )
-    )
-    measurement = facts.measurement or statement.line.measurement
-    rows = (
-        f", {short_number(measurement.rows_total)} rows" if measurement and measurement.rows_total is not None else ""
-    )
-    pointer = f"pointer {statement.table} {look.glyphs.arrow} v{statement.version}" if row.active else "not serving yet"
-    lines.append(
-        line(
-            (" writes ", Tone.DIM),
-            f"{statement.table}__v{statement.version}",
-            (f"  {written_as(row.format, deployed.mode) if deployed else row.format}{rows}", Tone.DIM),
-            (f"   {pointer}", Tone.DIM),
-        )
-    )
-    if table_format(row.format).transaction_log:
-        held, log = file_words(facts.statistics), log_words(facts.statistics, look.now)
-        held = "  ".join(filter(None, (held, looked_at_words(facts.statistics, look.now))))
-        lines.append(line((" files  ", Tone.DIM), held or "not measured yet"))
-        lines.extend([line((" log    ", Tone.DIM), log)] if log else [])
-    if measurement is not None:
-        lines.extend(_measurement_lines(statement, measurement, facts, look, width))
-    lines.extend(_owner_lines(row, deployed))
-    lines.append(EMPTY)
-    verdict_text, tone = advise(statement, measurement, view, look)
-    lines.append(line((" VERDICT  ", Tone.TITLE)))
-    lines.extend(wrap(verdict_text, width - 2, tone, " "))
-    if row.error:
-        lines.append(EMPTY)
-        lines.extend(wrap(error_text(row), width - 2, Tone.BAD, " "))
-    return tuple(lines)
-
-
-def _owner_lines(row: StatementLine, deployed: Deployment | None) -> Iterator[Line]:
-    about = (("   trigger ", Tone.DIM), row.trigger, ("   revision ", Tone.DIM), row.revision[:8])
-    yield line((" owner  ", Tone.DIM), row.owner or "-", *about)
-    if deployed is not None and deployed.pool is not None:
-        pool = deployed.pool
-        yield line((" pool   ", Tone.DIM), pool.name, (f"   {spark_ui_words(pool)}", Tone.DIM))
-
-
-def _measurement_lines(
-    statement: StatementView, measurement: Measurement, facts: StatementDetails, look: RowContext, width: int
-) -> tuple[Line, ...]:
-    levels = look.glyphs.levels
-    room = SPARK_WIDTH if width < 120 else min(width - 60, 64)
-    lags = [None if one.lag_rows is None else float(one.lag_rows) for one in facts.samples]
-    top = max((value for value in lags if value is not None), default=None)
-    words = statement.trend_words(measurement)
-    since = (
-        f"last {short_duration(look.now - facts.samples[0].at)}, most {short_number(top)}"
-        if facts.samples
-        else "no samples yet"
-    )
-    exact = "" if measurement.exact else " (estimate)"
-    lines = [
-        line(
-            (" behind ", Tone.DIM),
-            left(long_duration(measurement.behind_s), 7),
-            (
-                f"  {long_number(measurement.lag_rows)} rows{exact}  {long_number(measurement.lag_files)} files",
-                Tone.DIM,
-            ),
-            (f"   {look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]),
-            (age_words(measurement, look.now), Tone.DIM),
-        ),
-        line(
-            ("        ", Tone.DIM),
-            (
-                sparkline(lags, room, levels),
-                TREND_TONES[statement.trend] if statement.trend is not Trend.IDLE else Tone.DIM,
-            ),
-            (f"  {since}", Tone.DIM),
-        ),
-        line(
-            (" in     ", Tone.DIM),
-            left(rate(measurement.in_rows_s), 7),
-            (sparkline([one.in_rows_s for one in facts.samples], room - 8, levels), Tone.ACCENT),
-            ("  out ", Tone.DIM),
-            rate(measurement.out_rows_s),
-        ),
-    ]
-    lines.append(_batch_line(statement, measurement, facts, look, room))
-    lines.append(_state_line(statement, measurement))
-    if slowest_part(measurement.durations):
-        lines.append(_time_line(measurement))
-    lines.append(
-        line(
-            (" checkpoint  ", Tone.DIM),
-            "no batch committed yet"
-            if measurement.batch is None
-            else f"batch {long_number(measurement.batch)}  {clock(measurement.committed_at)}",
-            (f"  id {(facts.serving.checkpoint_id[:8] if facts.serving else '') or '-'}", Tone.DIM),
-        )
-    )
-    return tuple(lines)
-
-
-def _batch_line(
-    statement: StatementView, measurement: Measurement, facts: StatementDetails, look: RowContext, room: int
-) -> Line:
-    batches = [None if one.batch_ms is None else float(one.batch_ms) for one in facts.samples]
-    return line(
-        (" batch  ", Tone.DIM),
-        left(batch_took(measurement.batch_ms), 7),
-        (sparkline(batches, room - 8, look.glyphs.levels), Tone.ACCENT),
-        (f"  trigger {statement.line.trigger}", Tone.DIM),
-    )
-
-
-def _state_line(statement: StatementView, measurement: Measurement) -> Line:
-    mark = measurement.watermark[11:19] if len(measurement.watermark) >= 19 else measurement.watermark or "none"
-    dropped = "-" if measurement.dropped_by_watermark is None else str(measurement.dropped_by_watermark)
-    held = f"{long_number(measurement.state_rows)} rows  {short_size(measurement.state_bytes)}"
-    return line(
-        (" state  ", Tone.DIM),
-        held if measurement.state_rows is not None or statement.line.stateful else "none, it is stateless",
-        ("   watermark ", Tone.DIM),
-        mark,
-        ("   dropped rows ", Tone.DIM),
-        dropped,
-    )
-
-
-def _time_line(measurement: Measurement) -> Line:
-    shares = "  ".join(f"{part} {round(100 * share)}%" for part, share in batch_shares(measurement.durations).items())
-    return line((" time   ", Tone.DIM), shares, (f"   bound by {slowest_part(measurement.durations)}", Tone.DIM))
+            return sheet_lines(statement_sheet(statement, facts, view, look), look, width)
 
 
 def sources_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
@@ -397,3 +240,33 @@ def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]
 def _version_mark(version: int) -> str:
     """Write a version behind what it is of; an input has none."""
     return f" v{version}" if version else ""
+
+
+def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, width: int) -> tuple[Line, ...]:
+    """Write a timeline, newest first, each entry with what explains it below; None is not read yet."""
+    if history is None:
+        return (line((" reading", Tone.DIM)),)
+    lines: list[Line] = []
+    for entry in reversed(history):
+        tone = Tone.BAD if entry.bad else Tone.PLAIN
+        kind_tone = Tone.BAD if entry.bad else _KIND_TONES.get(entry.kind, Tone.PLAIN)
+        first, *more = wrap(entry_words(entry), width - len(INDENT) - 1, tone)
+        when = line((f" {left(moment(entry.at, look.now), 13)}", Tone.DIM), (left(op_words(entry.kind), 10), kind_tone))
+        lines.append((*when, *first))
+        lines += [(*line(INDENT), *rest) for rest in more]
+        for words in entry.detail.splitlines()[:1]:
+            lines += wrap(words, width - 1, Tone.DIM, INDENT)[:2]
+    return tuple(lines) or (line((" nothing has changed since it was registered", Tone.DIM)),)
+
+
+def row_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[Line, ...]:
+    """Write a heading and the rows; what has no value is null."""
+    if not rows:
+        return (line((" no rows yet", Tone.DIM)),)
+    cells = [["null" if one is None else str(one).replace("\n", " ") for one in row] for row in rows]
+    widths = [min(max(width_of(row[at]) for row in (columns, *cells)), CELL) for at in range(len(columns))]
+
+    def written(row: Sequence[str]) -> str:
+        return " " + "  ".join(left(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+    return (line((written(columns), Tone.DIM)), *(line(written(row)) for row in cells))

@@ -123,7 +123,7 @@ def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = Non
     for table, line in serving.items():
         reading = tuple(sorted(readers.get(table, ())))
         products = len({serving[reader].product for reader in reading})
-        statements[table] = _statement(line, parents[table], reading, products, staged.get(table, ()))
+        statements[table] = statement_view(line, parents[table], reading, products, staged.get(table, ()))
     faults = sum(one.faulty for one in statements.values())
     return LedgerView(snapshot, statements, others, faults, _families(statements.values()))
 
@@ -162,20 +162,23 @@ def _with_figures(
     for line, newer in changed:
         old = statements[line.table]
         if line is old.line:
-            new = statements[line.table] = _statement(newer, old.parents, old.readers, old.reader_products, old.staged)
+            new = statements[line.table] = statement_view(
+                newer, old.parents, old.readers, old.reader_products, old.staged
+            )
             faults += new.faulty - old.faulty
         elif line.table in others:
             others[line.table] = tuple(newer if one is line else one for one in others[line.table])
     return LedgerView(snapshot, statements, others, faults, previous.families)
 
 
-def _statement(
+def statement_view(
     line: StatementLine,
     parents: tuple[Binding, ...],
-    readers: tuple[TableName, ...],
-    reader_products: int,
-    staged: tuple[StagedRow, ...],
+    readers: tuple[TableName, ...] = (),
+    reader_products: int = 0,
+    staged: tuple[StagedRow, ...] = (),
 ) -> StatementView:
+    """Join a line with what it reads, who reads it and what is staged."""
     state, starting = parse_state(line.state), is_starting(line)
     trend = Trend.IDLE if line.external else parse_trend(line.trend or "unknown")
     return StatementView(

@@ -1,4 +1,4 @@
-"""What is shown of a table that others write: lists, tree, inspector, detail; of what is not known nothing is said."""
+"""The sheet of a statement in its three widths, and what is shown of a table that others write."""
 
 from dataclasses import replace
 
@@ -11,12 +11,17 @@ from state.row_types import EventRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tui.presentation.screen_content.audit_log_events import event_row
-from tui.presentation.screen_content.external_inputs import input_overview_lines
 from tui.presentation.screen_content.inspector import branch_lines, event_lines, inspector_lines
 from tui.presentation.screen_content.statement_detail import TABS, tab_lines
 from tui.presentation.screen_content.statement_rows import RowContext, columns_for, statement_row, tree_row
+from tui.presentation.screen_content.statement_sheet import (
+    WORDS_ALONE,
+    sheet_lines,
+    sheet_text,
+    statement_sheet,
+)
 from tui.presentation.styling.glyphs import UNICODE
-from tui.presentation.styling.styled_text import Tone, plain
+from tui.presentation.styling.styled_text import Tone, line_width, plain
 from tui.presentation.view.ledger_view import make_ledger_view
 from tui.presentation.view.statement_tree import by_product
 
@@ -38,28 +43,48 @@ def overview(facts: StatementDetails, error: str = "", width: int = 80) -> list[
     backend = FakeBackend()
     backend.change("pizzas", error=error)
     view = make_ledger_view(backend.current)
-    return [plain(each).rstrip() for each in input_overview_lines(view.statements["pizzas"], facts, LOOK, width)]
+    sheet = statement_sheet(view.statements["pizzas"], facts, view, LOOK)
+    return [plain(each).rstrip() for each in sheet_lines(sheet, LOOK, width)]
 
 
 def test_an_input_shows_where_it_lies_what_it_holds_and_how_old_its_newest_version_is() -> None:
     assert overview(known(FIGURES)) == [
-        " external  an external input: Headgate only reads it",
-        " lies in  /lake/pizzas",
-        " format   delta",
-        " holds    1.2M rows, 12 MB in 14 files, 14 below 16 MB, oldest 2h",
-        " version  12, committed 3m 20s ago, the log begins with 3",
-        " log      2 versions since its checkpoint, 2 kB",
-        " id       id-1",
-        " read by  menu_sales, oven_load",
+        " table      pizzas  external: others write it, and Headgate only reads it",
+        " product    sales  dimension  owner sales-team",
+        " read by    menu_sales@v1  oven_load@v4",
+        " lies in    /lake/pizzas",
+        " format     delta",
+        " holds      1.2M rows  12 MB in 14 files, 14 below 16 MB  oldest 2h",
+        " version    12, committed 3m 20s ago  the log begins with 3",
+        " log        2 versions since its checkpoint, 2 kB",
+        " id         id-1",
     ]
+
+
+@pytest.mark.parametrize("table", ["oven_load", "orders_paid", "crm_orders", "pizzas"])
+def test_inspector_console_and_terminal_have_the_same_facts(table: str) -> None:
+    view = make_ledger_view(FakeBackend().current)
+    facts = FakeBackend().detail(table)
+    drawn = statement_sheet(view.statements[table], facts, view, LOOK)
+    names = [fact.name for fact in drawn]
+    for width in (58, 80, 200):
+        lines = sheet_lines(drawn, LOOK, width)
+        assert all(line_width(each) <= width for each in lines)
+        assert [name for each in lines if (name := plain(each)[1:12].strip())] == names
+        text = "".join("".join(map(plain, lines)).split())
+        for fact in drawn:
+            assert all("".join(part.text.split()) in text for part in fact.parts), fact.name
+    words = RowContext(WORDS_ALONE, NOW)
+    printed = sheet_text(statement_sheet(view.statements[table], facts, view, words, by_key=False))
+    assert [each[:12].strip() for each in printed] == names
 
 
 @pytest.mark.parametrize(
     ("figures", "holds"),
-    [(TableStatistics(), " holds    not measured"),
-     (TableStatistics(at=NOW - 20, exact=False), " holds    not known: no table was there 20s ago"),
+    [(TableStatistics(), " holds      not measured"),
+     (TableStatistics(at=NOW - 20, exact=False), " holds      not known: no table was there 20s ago"),
      (replace(FIGURES, rows=None, exact=False, earliest=None, small_files=0),
-      " holds    ? rows, 12 MB in 14 files")],
+      " holds      ? rows  12 MB in 14 files")],
     ids=["never looked at", "gone", "no statistics"],
 )  # fmt: skip
 def test_a_figure_that_is_not_known_is_said_to_be_so(figures: TableStatistics, holds: str) -> None:
@@ -72,9 +97,9 @@ def test_figures_of_another_time_have_their_age() -> None:
 
 
 def test_what_is_wrong_with_an_input_stands_below_it_and_in_the_inspector() -> None:
-    assert overview(known(TableStatistics()), GONE)[-2:] == [
-        " pizzas has no table: /lake/pizzas has no _delta_log; correct LOCATION in",
-        " ddl.pizzas.sql",
+    assert overview(known(TableStatistics()), GONE)[1:3] == [
+        " error      pizzas has no table: /lake/pizzas has no _delta_log; correct",
+        "            LOCATION in ddl.pizzas.sql",
     ]
     backend = FakeBackend()
     backend.change("pizzas", error=GONE)

@@ -1,0 +1,283 @@
+"""The sheet of one statement: what is known of it, fact by fact.
+
+Inspector, console and `headgate show` draw the same facts in the width that each has.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from core.model.states import Trend
+from core.observed.batch_time import batch_shares
+from core.observed.log_history import history_of
+from core.observed.table_statistics import SMALL_FILE, TableStatistics
+from core.sql.log_starts import words_of
+from core.text.wording import counted
+from state.ledger_snapshot import StatementDetails
+from state.row_types import Deployment, Measurement
+from tui.presentation.screen_content.statement_advice import advise, error_text, spark_ui_words
+from tui.presentation.screen_content.statement_rows import RowContext, age_words
+from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, UNICODE, sparkline
+from tui.presentation.styling.styled_text import Line, Span, Tone, fold, left, width_of, wrap
+from tui.presentation.styling.value_formatting import (
+    batch_took,
+    clock,
+    long_duration,
+    long_number,
+    rate,
+    short_duration,
+    short_number,
+    short_size,
+)
+from tui.presentation.view.ledger_view import LedgerView, StatementView
+
+WORDS_ALONE = replace(UNICODE, states=dict.fromkeys(UNICODE.states, ""), trends=dict.fromkeys(UNICODE.trends, ""))
+"""For a terminal whose output is read by programs as well."""
+FRESH_S = 60.0
+"""Age from which figures of a table are shown with it."""
+LABEL = 12
+"""Cells of a name and the space around it."""
+CURVE, LONGEST_CURVE = 16, 64
+
+
+@dataclass(frozen=True, slots=True)
+class SheetFact:
+    """One labelled line of a sheet."""
+
+    name: str
+    parts: tuple[Span, ...]
+    """The most important first; a part is torn only where it is longer than a line."""
+    curve: tuple[float | None, ...] = ()
+    """Samples behind its first part, oldest first; a plain text has none."""
+    curve_tone: Tone = Tone.ACCENT
+
+
+def sheet_text(facts: Iterable[SheetFact]) -> list[str]:
+    """Write each fact as one line, however long."""
+    return [f"{fact.name:<{LABEL}}{'  '.join(filter(None, (part.text for part in fact.parts)))}" for fact in facts]
+
+
+def sheet_lines(facts: Iterable[SheetFact], look: RowContext, width: int) -> tuple[Line, ...]:
+    """Write facts in lines of `width` cells; what does not fit goes on below."""
+    lines: list[Line] = []
+    for fact in facts:
+        name = Span(f" {left(fact.name, LABEL - 1)}", Tone.TITLE if fact.name.isupper() else Tone.DIM)
+        for row in _rows(fact, look, width - LABEL):
+            lines.append((name, *row))
+            name = Span(" " * LABEL)
+    return tuple(lines)
+
+
+def _rows(fact: SheetFact, look: RowContext, width: int) -> Iterator[Line]:
+    parts = [part for part in fact.parts if part.text]
+    if fact.curve:
+        cells = max(CURVE, min(width - 52, LONGEST_CURVE))
+        curve = Span(sparkline(fact.curve, cells, look.glyphs.levels), fact.curve_tone)
+        parts[0] = Span(left(parts[0].text, max(8, width_of(parts[0].text))), parts[0].tone)
+        parts.insert(1, curve)
+    row: list[Span] = []
+    for part in parts:
+        if row and sum(width_of(span.text) for span in row) + 2 + width_of(part.text) <= width:
+            row += [Span("  "), part]
+            continue
+        if row:
+            yield tuple(row)
+        torn = any(width_of(word) > width for word in part.text.split())
+        *whole, last = fold((part,), width) if torn else wrap(part.text, width, part.tone)
+        yield from whole
+        row = list(last) if whole else [part]
+    if row:
+        yield tuple(row)
+
+
+def statement_sheet(
+    statement: StatementView,
+    details: StatementDetails,
+    view: LedgerView,
+    look: RowContext,
+    *,
+    readers: Sequence[tuple[str, int]] | None = None,
+    by_key: bool = True,
+) -> tuple[SheetFact, ...]:
+    """Return all that is known of one version of a table; `details` may not have been read yet.
+
+    `readers` are (table, version), those of the view where none are given. `by_key`: a remedy is a key of the console,
+    else a command.
+    """
+    row, deployed = statement.line, details.shown
+    known = details.measurement or row.measurement
+    if readers is None:
+        readers = [(name, view.statements[name].version) for name in statement.readers if view.statement(name)]
+    read_by = [Span(f"{table}@v{version}" if version else table) for table, version in readers]
+    facts = [
+        _head(statement, look),
+        SheetFact("error", (Span(error_text(row), Tone.BAD),)) if row.error else None,
+        SheetFact("product", _about(statement)),
+        SheetFact("read by", tuple(read_by) or (Span("nothing here", Tone.DIM),)),
+    ]
+    if not statement.external:
+        verdict, tone = advise(statement, known, view, look, by_key=by_key)
+        facts.insert(1, SheetFact("VERDICT", (Span(verdict, tone),)))
+        facts.insert(4, SheetFact("reads", _reads(statement, deployed)))
+        facts.append(SheetFact("writes", _writes(statement, deployed, look)))
+    facts += _holds(details, known, look.now) if deployed is not None else ()
+    if not statement.external:
+        facts += _measured(statement, known, details, look) if known is not None else ()
+        facts += _kept(deployed, details.versions) if deployed is not None else ()
+    return tuple(fact for fact in facts if fact is not None and any(part.text for part in fact.parts))
+
+
+def _head(statement: StatementView, look: RowContext) -> SheetFact:
+    if statement.external:
+        words = Span("external: others write it, and Headgate only reads it", Tone.DIM)
+        return SheetFact("table", (Span(statement.table, Tone.TITLE), words))
+    since = f"{statement.state} {long_duration(look.now - statement.since)}"
+    state = Span(f"{look.glyphs.states[statement.state]} {since}".strip(), STATE_TONES[statement.state])
+    wanted = Span(f"wanted {statement.line.wanted}", Tone.DIM)
+    restarts = Span(f"restarts {statement.line.restarts}", Tone.DIM)
+    return SheetFact("table", (Span(f"{statement.table} v{statement.version}", Tone.TITLE), state, wanted, restarts))
+
+
+def _about(statement: StatementView) -> tuple[Span, ...]:
+    owner = Span(f"owner {statement.owner}" if statement.owner else "")
+    revision = "" if statement.external else f"revision {statement.line.revision[:8]}"
+    return (Span(statement.product), Span(statement.layer), owner, Span(revision, Tone.DIM))
+
+
+def _reads(statement: StatementView, deployed: Deployment | None) -> tuple[Span, ...]:
+    bound = deployed.bindings if deployed is not None else statement.parents
+    parents = [
+        Span(f"{one.parent}{f'__v{one.version}' if one.version else ''} ({'stream' if one.streamed else 'static'})")
+        for one in bound
+    ]
+    begins = [Span(f"only {words_of(where)}") for where in (deployed.begins_where if deployed is not None else ())]
+    return (*(parents or [Span("nothing", Tone.DIM)]), *begins)
+
+
+def _writes(statement: StatementView, deployed: Deployment | None, look: RowContext) -> tuple[Span, ...]:
+    serves = f"pointer {statement.table} {look.glyphs.arrow} v{statement.version}"
+    pointer = Span(serves if statement.line.active else "not serving yet", Tone.DIM)
+    name = Span(f"{statement.table}__v{statement.version}")
+    if deployed is None:
+        return (name, Span(statement.line.format, Tone.DIM), pointer)
+    # A keyed mode has the number of its writer.
+    how = f"{deployed.format}, {'keyed' if deployed.mode.startswith('upsert') else deployed.mode}"
+    clone = f"a clone of v{deployed.clone_of}" if deployed.clone_of else ""
+    return (name, Span(how, Tone.DIM), Span(clone), pointer, Span(deployed.folder, Tone.DIM))
+
+
+def _holds(details: StatementDetails, known: Measurement | None, now: float) -> Iterator[SheetFact]:
+    """Return what is known of a table's files and log; what is not known of a table of others is left out."""
+    deployed, figures = details.shown, details.statistics
+    assert deployed is not None, "what holds something is deployed"
+    if deployed.external:
+        yield SheetFact("lies in", (Span(deployed.folder),))
+        yield SheetFact("format", (Span(deployed.format),))
+    rows = known.rows_total if known is not None else None
+    yield SheetFact("holds", tuple(map(Span, held_parts(figures, rows, now))))
+    if deployed.external:
+        yield SheetFact("version", tuple(map(Span, _newest_version(figures, now))))
+    if figures.log_entries is not None:
+        size = "size not known" if figures.log_bytes is None else short_size(figures.log_bytes)
+        length = f"{counted(figures.log_entries, 'version')} since its checkpoint, {size}"
+        yield SheetFact("log", (Span(length), Span(_looked_at(figures, now))))
+    if deployed.external:
+        yield SheetFact("id", (Span(deployed.table_id),))
+
+
+def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> tuple[str, ...]:
+    """Describe what a table holds, and what its statement could not read again; its rows as every list has them."""
+    if figures.files is None and rows_total is None:
+        gone = "" if figures.at is None else long_duration(now - figures.at)
+        return (f"not known: no table was there {gone} ago" if gone else "not measured",)
+    rows = figures.rows if rows_total is None else rows_total
+    mark = "" if rows is None or rows_total is not None or figures.exact else "~"
+    parts = [f"{mark}{'?' if rows is None else short_number(rows)} {'row' if rows == 1 else 'rows'}"]
+    if figures.files is not None:
+        small = f", {figures.small_files:,} below {short_size(SMALL_FILE)}" if figures.small_files else ""
+        parts.append(f"{short_size(figures.bytes or 0)} in {counted(figures.files, 'file')}{small}")
+    if figures.earliest is not None:
+        parts.append(f"oldest {long_duration(now - figures.earliest)}")
+    if figures.gone:
+        parts.append(f"{counted(figures.gone, 'file')} it has read no longer exist")
+    return (*parts, _looked_at(figures, now))
+
+
+def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
+    """Return the newest version of a table's log, how old it is, and where its log begins; empty without a log."""
+    found = history_of(figures.log)
+    if found is None:
+        return ()
+    begins = f"the log begins with {found.first}" if found.first else ""
+    return (f"{found.last}, committed {long_duration(now - found.last_at)} ago", begins, _looked_at(figures, now))
+
+
+def _looked_at(figures: TableStatistics, now: float) -> str:
+    """Return when a table was looked at, where that is longer ago than a glance; empty where it never was."""
+    age_s = 0.0 if figures.at is None else now - figures.at
+    return f"as of {long_duration(age_s)} ago" if age_s >= FRESH_S else ""
+
+
+def _measured(
+    statement: StatementView, known: Measurement, details: StatementDetails, look: RowContext
+) -> Iterator[SheetFact]:
+    """Return lag, rates, batch and state, with how they went where that was read."""
+    samples, dim = details.samples, Tone.DIM
+    lags = tuple(None if one.lag_rows is None else float(one.lag_rows) for one in samples)
+    most = max((value for value in lags if value is not None), default=None)
+    trend, tone = statement.trend_words(known), TREND_TONES[statement.trend]
+    trend = trend if trend.startswith((str(statement.trend), "starting")) else f"{statement.trend}, {trend}"
+    behind = (
+        Span(long_duration(known.behind_s)),
+        Span(f"{long_number(known.lag_rows)} rows{'' if known.exact else ' (estimate)'}", dim),
+        Span(f"{long_number(known.lag_files)} files", dim),
+        Span(f"{look.glyphs.trends[statement.trend]} {trend}".strip(), tone),
+        Span(age_words(known, look.now).strip(), dim),
+        Span(f"most {short_number(most)} in {short_duration(look.now - samples[0].at)}" if samples else "", dim),
+    )
+    yield SheetFact("behind", behind, lags, dim if statement.trend is Trend.IDLE else tone)
+    rates = (Span(f"in {rate(known.in_rows_s)}"), Span(f"out {rate(known.out_rows_s)}"))
+    yield SheetFact("rates", rates, tuple(one.in_rows_s for one in samples))
+    yield SheetFact("batch", _batch(statement, known), tuple(_float(one.batch_ms) for one in samples))
+    held = known.state_rows is not None or statement.line.stateful
+    dropped = known.dropped_by_watermark
+    yield SheetFact(
+        "state",
+        (
+            Span(f"{long_number(known.state_rows)} rows" if held else "none, it is stateless"),
+            Span(short_size(known.state_bytes) if held else ""),
+            Span(f"watermark {known.watermark[:19] or 'none'}" if held or known.watermark else "", dim),
+            Span(f"dropped rows {'-' if dropped is None else dropped}" if held or dropped else "", dim),
+        ),
+    )
+    shares = sorted(batch_shares(known.durations).items(), key=lambda one: -one[1])
+    yield SheetFact("bound by", tuple(Span(f"{part} {round(100 * share)}%") for part, share in shares))
+
+
+def _batch(statement: StatementView, known: Measurement) -> tuple[Span, ...]:
+    """Return the newest committed batch and how long it took, which is not known before the first since a start."""
+    trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
+    if known.batch is None:
+        return (Span(batch_took(known.batch_ms) if known.batch_ms else "none committed yet"), trigger)
+    took = "its duration is known from the next one on" if known.batch_ms is None else batch_took(known.batch_ms)
+    number = f"#{long_number(known.batch)}{f' at {clock(known.committed_at)}' if known.committed_at else ''}"
+    return (Span(took), Span(number, Tone.DIM), trigger)
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _kept(deployed: Deployment, versions: Iterable[Deployment]) -> Iterator[SheetFact]:
+    yield SheetFact("checkpoint", (Span(f"id {deployed.checkpoint_id or '-'}"), Span(deployed.checkpoint, Tone.DIM)))
+    if deployed.pool is not None:
+        yield SheetFact("pool", (Span(deployed.pool.name), Span(spark_ui_words(deployed.pool), Tone.DIM)))
+    yield SheetFact(
+        "versions",
+        tuple(
+            Span(
+                f"v{one.version} {one.state}{' serves' if one.active else ''}"
+                f"{' deleted' if one.drop_after is not None else ''}"
+            )
+            for one in versions
+        ),
+    )
