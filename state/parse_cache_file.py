@@ -10,11 +10,12 @@ import sqlite3
 import sys
 import time
 import zlib
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from importlib.util import find_spec
 from pathlib import Path
 
 from core.project_files.parse_cache import ParseCache
+from core.project_files.project_copy import ReadProject, digest_of, pack_project, unpack_project
 
 READER_VERSIONS_KEPT = 3
 """Readers whose facts are kept side by side: two checkouts used in turns do not push each other out."""
@@ -26,6 +27,8 @@ _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS reader (version TEXT PRIMARY KEY, used_at REAL NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS fact (version TEXT NOT NULL, key BLOB NOT NULL, crc INTEGER NOT NULL,"
     " body TEXT NOT NULL, PRIMARY KEY (version, key)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS project (version TEXT PRIMARY KEY, key BLOB NOT NULL, crc INTEGER NOT NULL,"
+    " body BLOB NOT NULL)",
 )
 
 
@@ -50,19 +53,30 @@ class ParseCacheFile:
     def save(self, facts: ParseCache) -> bool:
         """Add what was read newly; says whether anything was written."""
         fresh = facts.take_fresh()
-        if not fresh or not self._version or not self._path:
-            return False
+        return bool(fresh) and self._written(lambda database: self._add(database, fresh, facts.keys()))
+
+    def load_project(self, texts: Mapping[str, str]) -> ReadProject | None:
+        """Return what the same texts were read as; None where that is not known."""
+        if not self._version or not _is_ours(self._path):
+            return None
         try:
-            os.makedirs(os.path.dirname(self._path), mode=0o2750, exist_ok=True)
-            if os.path.lexists(self._path) and not _is_ours(self._path):
-                return False
-            self._write(fresh, facts.keys())
+            database = _open(self._path, "ro")
+            try:
+                found = "SELECT crc, body FROM project WHERE version = ? AND key = ?"
+                crc, body = database.execute(found, (self._version, digest_of(texts))).fetchone() or (0, None)
+            finally:
+                database.close()
         except sqlite3.Error as error:
             self._heal(error)
-            return False
-        except OSError:
-            return False
-        return True
+            return None
+        return unpack_project(body, texts) if isinstance(body, bytes) and zlib.crc32(body) == crc else None
+
+    def save_project(self, texts: Mapping[str, str], found: ReadProject) -> bool:
+        """Keep what the texts were read as, in place of what others were; says whether anything was written."""
+        body = pack_project(found, texts)
+        row = (self._version, digest_of(texts), zlib.crc32(body), body)
+        put = "INSERT OR REPLACE INTO project VALUES (?, ?, ?, ?)"
+        return self._written(lambda database: database.execute(put, row))
 
     def _read(self) -> dict[bytes, str]:
         database = _open(self._path, "ro")
@@ -72,7 +86,23 @@ class ParseCacheFile:
             database.close()
         return {key: body for key, crc, body in rows if isinstance(body, str) and _crc(body) == crc}
 
-    def _write(self, fresh: Mapping[bytes, str], used: Set[bytes]) -> None:
+    def _written(self, write: Callable[[sqlite3.Connection], object]) -> bool:
+        """Write in one transaction; says whether that was possible."""
+        if not self._version or not self._path:
+            return False
+        try:
+            os.makedirs(os.path.dirname(self._path), mode=0o2750, exist_ok=True)
+            if os.path.lexists(self._path) and not _is_ours(self._path):
+                return False
+            self._write(write)
+        except sqlite3.Error as error:
+            self._heal(error)
+            return False
+        except OSError:
+            return False
+        return True
+
+    def _write(self, write: Callable[[sqlite3.Connection], object]) -> None:
         database = _open(self._path, "rwc")
         try:
             os.chmod(self._path, 0o600)
@@ -82,17 +112,20 @@ class ParseCacheFile:
             for statement in _SCHEMA:
                 database.execute(statement)
             database.execute("INSERT OR REPLACE INTO reader VALUES (?, ?)", (self._version, time.time()))
-            rows = ((self._version, key, _crc(body), body) for key, body in fresh.items())
-            database.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?)", rows)
-            self._forget(database, used)
+            write(database)
             database.execute("COMMIT")
         finally:
             database.close()
 
+    def _add(self, database: sqlite3.Connection, fresh: Mapping[bytes, str], used: Set[bytes]) -> None:
+        rows = ((self._version, key, _crc(body), body) for key, body in fresh.items())
+        database.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?)", rows)
+        self._forget(database, used)
+
     def _forget(self, database: sqlite3.Connection, used: Set[bytes]) -> None:
         """Drop readers that are long gone, and texts of the past once they are more than those of today."""
         stale = "version NOT IN (SELECT version FROM reader ORDER BY used_at DESC LIMIT ?)"
-        for table in ("fact", "reader"):
+        for table in ("fact", "project", "reader"):
             database.execute(f"DELETE FROM {table} WHERE {stale}", (READER_VERSIONS_KEPT,))
         mine = (self._version,)
         (count,) = database.execute("SELECT count(*) FROM fact WHERE version = ?", mine).fetchone()

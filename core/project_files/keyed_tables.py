@@ -62,6 +62,8 @@ def _with_changes(table: Table, among: Mapping[TableName, Table]) -> Table:
         if _replaces(parent) or (parent.external and table.settings.reads == CHANGES and _records_changes(parent))
         if table.settings.reads != ROWS and not any(name.lower() in _SAYS for name, _ in read.options)
     }
+    if not implied and not table.settings.changes_of:
+        return table
     settings = replace(table.settings, changes_of=tuple(sorted(implied)))
     return replace(table, settings=settings, parsed=taking_changes(table.parsed, implied))
 

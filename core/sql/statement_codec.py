@@ -6,6 +6,7 @@ The spans of a statement are kept relative to its file's text, which the reader 
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from core.model.problems import Problem, Severity, Where
@@ -13,6 +14,8 @@ from core.sql.statement import Column, Operator, ParsedStatement, TableDdl, Tabl
 
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _load = json.JSONDecoder().raw_decode
+_column = lru_cache(4096)(Column)
+"""Most columns of a project stand in several of its tables."""
 
 
 def encode_statements(statements: Sequence[ParsedStatement], problems: Sequence[Problem], text: str) -> str:
@@ -63,7 +66,7 @@ def _statement_in(packed: list[Any], text: str) -> ParsedStatement:
         writes,
         select if isinstance(select, str) else text[select[0] : select[1]],
         tuple([_read_in(*read) for read in reads]),
-        tuple([Column(*column) for column in columns]),
+        tuple([_column(*column) for column in columns]),
         tuple([Operator(kind, tuple(keys), detail) for kind, keys, detail in operators]),
         canonical,
         state,
@@ -118,7 +121,7 @@ def _ddl_in(packed: list[Any]) -> TableDdl:
     table, columns, kind, partitioning, location, properties, options, comment, line = packed
     return TableDdl(
         table,
-        tuple([Column(*column) for column in columns]),
+        tuple([_column(*column) for column in columns]),
         kind,
         tuple(partitioning),
         location,

@@ -25,6 +25,7 @@ ONE_PROCESS = "from tui.project_folder import parsing_performance as p; p.MANY =
 USUAL_COLLECTION = (
     "import gc; from tui.project_folder import parsing_performance as p; p._SELDOM = gc.get_threshold(); "
 )
+NO_COPY = "from state.parse_cache_file import ParseCacheFile as c; c.load_project = c.save_project = lambda *_: None; "
 NO_PICTURE = "from tui.terminal.first_picture import FirstPicture as f; f.draw = lambda *_: None; "
 TELL = (
     "import atexit, resource, sys; atexit.register(lambda: print(*(sum(resource.getrusage(whose)[:2]) "
@@ -53,8 +54,9 @@ def _rows(folder: Path, runs: int) -> Iterator[str]:
     yield from _first_pictures(folder, runs)
     for tables in (1_000, 3_000):
         yield from _plans(folder, tables, runs, "two processes")
-    for tables in (3_000, 10_000):
-        yield from _plans(folder, tables, runs, "rare collection")
+    for trick in ("rare collection", "project copy"):
+        for tables in (3_000, 10_000):
+            yield from _plans(folder, tables, runs, trick)
 
 
 def _first_pictures(folder: Path, runs: int) -> Iterator[str]:
@@ -72,7 +74,7 @@ def _first_pictures(folder: Path, runs: int) -> Iterator[str]:
 
 
 def _plans(folder: Path, tables: int, runs: int, trick: str) -> Iterator[str]:
-    """Plan the whole: without a parse cache for two processes, with one for the collector."""
+    """Plan the whole: without a parse cache for two processes, with one for the others."""
     project, home = folder / f"of-{tables}", folder / f"home-{tables}"
     write(project_texts(tables), project)
     environ = _environ(home)
@@ -87,7 +89,9 @@ def _plans(folder: Path, tables: int, runs: int, trick: str) -> Iterator[str]:
         done = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, check=True)
         return max(map(float, done.stderr.split()[-2:]))
 
-    without = ONE_PROCESS if cold else USUAL_COLLECTION
+    if not cold:
+        planned(WITH)
+    without = {"two processes": ONE_PROCESS, "rare collection": USUAL_COLLECTION, "project copy": NO_COPY}[trick]
     what = f"{tables:,} tables: plan the whole, {'cold' if cold else 'nothing changed'}"
     yield _row(trick, what, "CPU of the busiest process", without, planned, runs)
 

@@ -12,6 +12,7 @@ import pytest
 
 from core.project_files.loader import read_project
 from core.project_files.parse_cache import ParseCache
+from core.project_files.project_copy import ReadProject
 from state.parse_cache_file import READER_VERSIONS_KEPT, ParseCacheFile, _sources, readers_version
 from tests.support.small_project import texts
 
@@ -207,3 +208,44 @@ def test_the_version_changes_with_any_reader(tmp_path: Path, monkeypatch: pytest
     assert len({before, readers_version(), ""}) == 3
     reader.unlink()
     assert readers_version() == ""
+
+
+def test_a_project_is_known_by_all_of_its_texts(path: Path) -> None:
+    cache, found = ParseCacheFile(str(path)), read_whole(texts())
+    assert cache.load_project(texts()) is None
+    assert cache.save_project(texts(), found)
+    assert ParseCacheFile(str(path)).load_project(texts()) == found
+    assert cache.load_project(texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")) is None
+    assert ParseCacheFile(str(path), "of other readers").load_project(texts()) is None
+
+
+def test_a_project_takes_the_place_of_the_one_before(path: Path) -> None:
+    cache, other = ParseCacheFile(str(path)), texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
+    cache.save_project(texts(), read_whole(texts()))
+    cache.save_project(other, read_whole(other))
+    assert (cache.load_project(texts()), cache.load_project(other)) == (None, read_whole(other))
+
+
+def test_a_project_that_was_altered_in_the_file_is_not_known(path: Path) -> None:
+    cache = ParseCacheFile(str(path))
+    cache.save_project(texts(), read_whole(texts()))
+    with sqlite3.connect(path) as database:
+        (body,) = database.execute("SELECT body FROM project").fetchone()
+        database.execute("UPDATE project SET body = ?", (body.replace(b"landed", b"lander"),))
+    assert cache.load_project(texts()) is None
+
+
+def test_a_file_without_projects_is_read_and_filled(path: Path) -> None:
+    cache = ParseCacheFile(str(path))
+    read(cache, texts())
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TABLE project")
+    assert cache.load_project(texts()) is None
+    assert read(cache, texts()) == 0
+    assert cache.save_project(texts(), read_whole(texts()))
+
+
+def read_whole(files: dict[str, str]) -> ReadProject:
+    project, problems = read_project(files)
+    assert project is not None
+    return project, problems

@@ -132,6 +132,8 @@ def _read(place: str) -> tuple[str, FileStamp]:
         while left > 0 and (part := os.read(file, min(left, found.st_size + 1))):
             parts.append(part)
             left -= len(part)
+            if len(part) == found.st_size:
+                break
     finally:
         os.close(file)
     data = b"".join(parts)

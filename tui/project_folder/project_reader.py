@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from core.project.model import Project
     from core.project_files.git_comparison import GitComparison
     from core.project_files.parse_cache import ParseCache
+    from core.project_files.project_copy import ReadProject
     from state.parse_cache_file import ParseCacheFile
 
 
@@ -41,8 +42,7 @@ def parse(
     from core.project_files.loader import read_project
     from core.text.wording import counted
 
-    if not os.path.isdir(os.path.join(place.folder, FOLDER)):
-        raise _without_tables(place.folder)
+    _refuse_without_tables(place)
     project, problems = read_project(texts, facts)
     errors = [problem for problem in problems if problem.severity.value == "error"]
     if project is None or errors:
@@ -51,16 +51,23 @@ def parse(
             remedy="correct what is listed; `headgate plan` checks again",
             problems=tuple(problem.as_json() for problem in problems),
         )
+    _refuse_other_project(place, project)
+    return project, problems
+
+
+def _refuse_other_project(place: SelectedEnvironment, project: "Project") -> None:
     if project.id != place.project_id or place.environment not in project.environments:
         raise InvalidProject(
             f"{PROJECT_FILE} changed while it was read: it has another id, or no {place.environment} any more",
             remedy="run the command again",
         )
-    return project, problems
 
 
-def _without_tables(folder: str) -> InvalidProject:
+def _refuse_without_tables(place: SelectedEnvironment) -> None:
     """Report that the folder of all tables is gone: an empty one may be meant, an absent one hides a whole project."""
+    folder = place.folder
+    if os.path.isdir(os.path.join(folder, FOLDER)):
+        return
     from core.model.problems import Problem, Where
 
     problem = Problem(
@@ -69,7 +76,7 @@ def _without_tables(folder: str) -> InvalidProject:
         Where(FOLDER),
         FOLDER,
     )
-    return InvalidProject(
+    raise InvalidProject(
         f"the project {folder} has 1 problem", remedy="correct what is listed", problems=(problem.as_json(),)
     )
 
@@ -143,16 +150,8 @@ class ProjectReader:
             files = read_files(self._place.folder, self._files)
             if self._kept is None or files is not self._files:
                 self._files = files
-                if self._kept is None:
-                    self._read_ahead(files.texts)
-                try:
-                    project, warnings = parse(self._place, files.texts, self.facts)
-                    self._kept = ProjectDeclaration(files.texts, project, warnings)
-                except InvalidProject:
-                    self._kept = None
-                    raise
-                finally:
-                    self.save_facts()
+                first, self._kept = self._kept is None, None
+                self._kept = ProjectDeclaration(files.texts, *self._read(files.texts, first=first))
             return self._kept
 
     def since(self, reference: str) -> "GitComparison":
@@ -169,19 +168,36 @@ class ProjectReader:
         self.save_facts()
         return found
 
-    def _read_ahead(self, texts: Mapping[str, str]) -> None:
-        from tui.project_folder.parsing_performance import parse_in_two_processes
+    def _read(self, texts: Mapping[str, str], *, first: bool) -> "ReadProject":
+        """Read a project; the `first` time in this process as another has read the same texts.
 
-        parse_in_two_processes(texts, self.facts)
+        What was read of texts that were all known is kept for the next process: texts that were just edited are likely
+        to be edited again.
+        """
+        if first:
+            _refuse_without_tables(self._place)
+            if known := self._cache.load_project(texts):
+                _refuse_other_project(self._place, known[0])
+                return known
+            from tui.project_folder.parsing_performance import parse_in_two_processes
+
+            parse_in_two_processes(texts, self.facts)
+        try:
+            found = parse(self._place, texts, self.facts)
+        finally:
+            new = self.save_facts()
+        if first and not new:
+            self._cache.save_project(texts, found)
+        return found
 
     @cached_property
     def facts(self) -> "ParseCache":
         """What is known of SQL texts, this project's own and deployed ones."""
         return self._cache.load()
 
-    def save_facts(self) -> None:
-        """Save newly parsed statements for the next process."""
-        self._cache.save(self.facts)
+    def save_facts(self) -> bool:
+        """Save newly parsed statements for the next process; says whether there were any."""
+        return self._cache.save(self.facts)
 
     @cached_property
     def _cache(self) -> "ParseCacheFile":

@@ -1,0 +1,80 @@
+"""A project as bytes beside the digest of its texts: what was read and checked whole is not read again.
+
+The texts themselves are left out: who unpacks a copy has them, or the digest would be another.
+"""
+
+import hashlib
+import io
+import pickle
+from array import array
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from core.model.problems import Problem
+from core.project.model import Project
+
+ReadProject = tuple[Project, tuple[Problem, ...]]
+"""A project with its warnings."""
+
+_OURS = ("core.model.", "core.policy.", "core.project.", "core.sql.statement")
+"""Modules whose values a copy holds; nothing else is made of its bytes."""
+
+_BROKEN = (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError, ImportError)
+"""What unpickling raises for bytes that are no copy."""
+
+
+def digest_of(texts: Mapping[str, str]) -> bytes:
+    """Return what a project's texts are known by: all of their paths and contents, in order."""
+    parts = [*texts, *texts.values()]
+    digest = hashlib.sha256(array("Q", [len(texts), *map(len, parts)]))
+    digest.update("".join(parts).encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+def pack_project(found: ReadProject, texts: Mapping[str, str]) -> bytes:
+    """Write what was read of the texts."""
+    packed = io.BytesIO()
+    _Packer(packed, texts).dump(found)
+    return packed.getvalue()
+
+
+def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | None:
+    """Read back what was read of the same texts; None for bytes that are no copy."""
+    try:
+        project, problems = _Unpacker(packed, texts).load()
+    except _BROKEN:
+        return None
+    return (project, problems) if isinstance(project, Project) else None
+
+
+class _Packer(pickle.Pickler):
+    """Writes a value as its class and its fields in order, and a file's text as the file's path."""
+
+    def __init__(self, packed: io.BytesIO, texts: Mapping[str, str]) -> None:
+        super().__init__(packed, 5)
+        self._paths = {text: path for path, text in texts.items() if text}
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return self._paths.get(obj) if type(obj) is str else None
+
+    def reducer_override(self, obj: Any) -> Any:
+        if is_dataclass(obj) and not isinstance(obj, type):
+            return type(obj), tuple(getattr(obj, field.name) for field in fields(obj))
+        return NotImplemented
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, packed: bytes, texts: Mapping[str, str]) -> None:
+        super().__init__(io.BytesIO(packed))
+        self._texts = texts
+
+    def persistent_load(self, pid: Any) -> str:
+        return self._texts[pid]
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        found = super().find_class(module_name, global_name) if module_name.startswith(_OURS) else None
+        if is_dataclass(found) or (isinstance(found, type) and issubclass(found, Enum)):
+            return found
+        raise pickle.UnpicklingError(f"{module_name}.{global_name}")

@@ -1,0 +1,49 @@
+"""Reading a project anew, from known texts and from a copy: the answer is the same, and so is what commands print."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import InvalidProject
+from core.project_files import loader
+from tests.tui.conftest import FILES
+from tui.command_line import exit_codes
+from tui.project_folder.environment_selection import select_environment
+from tui.project_folder.project_reader import ProjectReader
+
+
+def reader(folder: Path) -> ProjectReader:
+    return ProjectReader(select_environment(os.environ, str(folder)), os.environ)
+
+
+def test_each_way_of_reading_gives_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    anew = reader(folder).read()
+    known_texts = reader(folder).read()
+    monkeypatch.setattr(loader, "read_project", None)
+    copied = reader(folder).read()
+    assert anew == known_texts == copied
+
+
+def test_an_edit_is_seen_behind_a_copy(folder: Path) -> None:
+    for _ in range(2):
+        before = reader(folder).read()
+    path = next(path for path in FILES if "/dml." in path)
+    (folder / path).write_text((folder / path).read_text() + "-- edited\n")
+    assert reader(folder).read().texts != before.texts
+    (folder / path).write_text("SELECT")
+    with pytest.raises(InvalidProject):
+        reader(folder).read()
+    (folder / path).write_text(FILES[path])
+    assert reader(folder).read() == before
+
+
+@pytest.mark.parametrize("words", ["plan --all --offline --json", "inventory --json", "plan --all"])
+def test_commands_print_the_same_however_they_read(
+    words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = []
+    for _ in range(3):
+        exit_codes.run_command_line(words.split())
+        printed.append(capsys.readouterr().out)
+    assert printed[0] and printed == [printed[0]] * 3
