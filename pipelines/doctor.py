@@ -23,7 +23,7 @@ from core.project_files.manifest import MANIFEST_PATH, read_manifest
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
 from core.text.wording import counted
-from pipelines.formats.tables_of_others import Unlike, why_not_there, why_unlike
+from pipelines.formats.external_tables import Unlike, why_not_there, why_unlike
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_check import OLDEST_JAVA, find_java
 

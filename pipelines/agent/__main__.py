@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from contextlib import suppress
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import IO
 
@@ -19,14 +20,35 @@ from core.model.problems import Problem
 from core.project.model import Environment
 from core.project_files.manifest import MANIFEST_PATH, Manifest, read_manifest
 from core.text.escaping import escape_control_characters, escape_surrogates
-from pipelines.agent.agent_log import AgentLog
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.requests.policy_enforcement import record_first
 from pipelines.formats.checkpoints import TableCheckpoints
-from pipelines.storage.world_mark import machine_id
+from pipelines.storage.data_folder_records import machine_id
 from state.ledger import create_or_open
 from state.row_types import EnvironmentRow
+
+MOST_BYTES = 8 << 20
+KEPT = 3
+"""Earlier files beside it: `agent.log.1`, the newest, to `agent.log.3`."""
+
+
+class AgentLog(RotatingFileHandler):
+    """Rotates by renaming, which a full disk takes too."""
+
+    def __init__(self, path: str, *, most_bytes: int = MOST_BYTES) -> None:
+        """Append to a log; `most_bytes` is the size at which a new file is begun."""
+        super().__init__(path, maxBytes=most_bytes, backupCount=KEPT, encoding="utf-8")
+
+    def doRollover(self) -> None:  # The name is logging's.
+        """Begin a new file; standard output and errors, where whoever started the agent has put them here, follow."""
+        # Not by its name, under which it may have been deleted.
+        before = os.fstat(self.stream.fileno()) if self.stream is not None else None
+        super().doRollover()
+        for descriptor in (1, 2):
+            if self.stream is not None and before is not None and os.path.samestat(os.fstat(descriptor), before):
+                os.dup2(self.stream.fileno(), descriptor)
+
 
 log = logging.getLogger("headgate.agent")
 

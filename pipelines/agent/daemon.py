@@ -16,27 +16,27 @@ from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
 from core.project_files.manifest import Manifest
 from core.text.wording import without_numbers
-from pipelines.agent import compared_pointers, replaced_tables
 from pipelines.agent.checked_clock import forgetting_time
-from pipelines.agent.compared_pointers import ComparedPointers
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.fault_points import FaultPoints
+from pipelines.agent.housekeeping.after_release import stop_soaked, tell_overdue
+from pipelines.agent.housekeeping.trash_purge import checked_now, purge_trash
+from pipelines.agent.identity.environment_identity import MARK_S, EnvironmentIdentity
+from pipelines.agent.identity.registry_records import RegistryRecords, recorded_session
 from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, LagCollector
 from pipelines.agent.measurements.table_statistics_collector import TICK_S, TableStatisticsCollector
-from pipelines.agent.overdue_tickets import tell_overdue
-from pipelines.agent.pool_events import UNKNOWN_S
-from pipelines.agent.pool_supervisor import PoolSupervisor
+from pipelines.agent.pool import pointer_check
+from pipelines.agent.pool.pointer_check import PointerCheck
+from pipelines.agent.pool.pool_events import UNKNOWN_S
+from pipelines.agent.pool.pool_supervisor import PoolSupervisor
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.registry_records import RegistryRecords, recorded_session
-from pipelines.agent.replaced_tables import ReplacedTables
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer
-from pipelines.agent.runs.run_lane import RunLane
-from pipelines.agent.soaked_versions import stop_soaked
-from pipelines.agent.trash_purge import checked_now, purge_trash
-from pipelines.agent.world_identity import MARK_S, WorldIdentity
+from pipelines.agent.runs.run_driver import OpenRuns
+from pipelines.agent.statements import changed_tables
+from pipelines.agent.statements.changed_tables import ChangedTables
+from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
 from state.measurements import SAMPLES_S
@@ -68,7 +68,7 @@ class Agent:
     ) -> None:
         self._places = places
         self._ledger = ledger
-        self._identity = WorldIdentity(
+        self._identity = EnvironmentIdentity(
             ledger,
             data=layout.data,
             home=places.home,
@@ -101,8 +101,8 @@ class Agent:
             connectors=lambda: self._keeper.connectors(),
         )
         emergency = EmergencyJournal(Path(places.emergency))
-        self._acts = FastLane(self._world, emergency)
-        self._runs = RunLane(self._world)
+        self._acts = StatementControl(self._world, emergency)
+        self._runs = OpenRuns(self._world)
         self._reconciler = Reconciler(self._world, emergency)
         self._records = RegistryRecords(self._world)
         self._measurer = LagCollector(self._world)
@@ -170,8 +170,8 @@ class Agent:
                 ("table statistics", TICK_S, self._measure_tables),
                 # Apart as well, for the same reason as the identity.
                 ("records", ROUND_S, self._records.round),
-                ("replaced tables", replaced_tables.EVERY_S, ReplacedTables(self._world).round),
-                ("pointers", compared_pointers.EVERY_S, ComparedPointers(self._world).round),
+                ("replaced tables", changed_tables.EVERY_S, ChangedTables(self._world).round),
+                ("pointers", pointer_check.EVERY_S, PointerCheck(self._world).round),
             )
         ]
         # What frees a disk comes first, and none of them waits for another: each is tried whatever fails before it.

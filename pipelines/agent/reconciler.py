@@ -19,12 +19,14 @@ from core.model.errors import (
 from core.model.names import TableName, query_name, split_query
 from core.model.states import ALIVE, State, WantedState
 from core.ports.spark import ReportedQuery
-from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import AgentContext, PoolConnection
-from pipelines.agent.deleted_keys import keep_deleted_keys
 from pipelines.agent.deployment_compiler import upserts
-from pipelines.agent.deployment_lifecycle import (
+from pipelines.agent.pool.pool_catalog import ACTS_AT_ONCE, PoolCatalog
+from pipelines.agent.statement_locks import stops_of
+from pipelines.agent.statements.changed_tables import why_ended
+from pipelines.agent.statements.deployment_lifecycle import (
     fail,
+    goes_on,
     mark_stopped,
     refuse_other_checkpoint,
     say_why,
@@ -32,15 +34,16 @@ from pipelines.agent.deployment_lifecycle import (
     state_change,
     stop,
 )
-from pipelines.agent.full_disks import has_space
-from pipelines.agent.journalled_stops import apply_journal
-from pipelines.agent.kept_catalog import ACTS_AT_ONCE, KeptCatalog
-from pipelines.agent.late_queries import readable, waits, why_late
-from pipelines.agent.passing_ends import PassingEnds
-from pipelines.agent.replaced_tables import why_ended
-from pipelines.agent.schema_tracking import goes_on
-from pipelines.agent.statement_locks import stops_of
-from pipelines.agent.table_identities import NotInCatalog, refuse_other_tables, why_folder_gone
+from pipelines.agent.statements.journalled_stops import apply_journal
+from pipelines.agent.statements.query_liveness import readable, waits, why_late
+from pipelines.agent.statements.transient_failures import TransientFailures, has_space
+from pipelines.agent.tables.table_identities import (
+    NotInCatalog,
+    keep_deleted_keys,
+    refuse_other_tables,
+    why_folder_gone,
+)
+from pipelines.spark.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
 
@@ -79,11 +82,11 @@ class Reconciler:
     emergency: EmergencyJournal
     _over: dict[str, ReportedQuery] = field(default_factory=dict)
     """Queries that have ended, until a round has acted on it: the pool reports each end once."""
-    _passing_ends: PassingEnds = field(default_factory=PassingEnds)
-    catalog: KeptCatalog = field(init=False)
+    _passing_ends: TransientFailures = field(default_factory=TransientFailures)
+    catalog: PoolCatalog = field(init=False)
 
     def __post_init__(self) -> None:
-        self.catalog = KeptCatalog(self.world)
+        self.catalog = PoolCatalog(self.world)
 
     def restore(self, pool: PoolConnection) -> None:
         """Return the pool the catalog of the registry, and have it tell of the ends of queries that ran before."""

@@ -1,11 +1,12 @@
-"""Deadlines on calls that may never return: the work runs in a daemon thread that can be left behind.
+"""Calls in daemon threads: with deadlines, because they may never return, or several at a time.
 
 A caller never waits longer than it said, and while a pool does not answer only one probe at a time is spent on it.
 """
 
+import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from enum import StrEnum
@@ -150,3 +151,35 @@ class CircuitBreaker:
             else:
                 self._state = CircuitState.CLOSED
                 return
+
+
+T = TypeVar("T")
+
+
+def in_threads(count: int, act: Callable[[T], R], items: Iterable[T]) -> tuple[R, ...]:
+    """Return what an act returns for each item, in their order, from at most `count` daemon threads.
+
+    Raises what the act raised for the first item that it failed on, after it has been tried for all of them.
+    """
+    waiting: queue.SimpleQueue[tuple[Future[R], T]] = queue.SimpleQueue()
+    futures: list[Future[R]] = []
+    for item in items:
+        futures.append(Future())
+        waiting.put((futures[-1], item))
+
+    def work() -> None:
+        while True:
+            try:
+                future, item = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                future.set_result(act(item))
+            except BaseException as error:
+                future.set_exception(error)
+
+    for n in range(min(count, len(futures))):
+        threading.Thread(target=work, name=f"{threading.current_thread().name} {n + 1}", daemon=True).start()
+    for future in futures:
+        future.exception()
+    return tuple(future.result() for future in futures)

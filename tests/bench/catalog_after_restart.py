@@ -24,15 +24,15 @@ from core.model.names import TableName
 from core.ports.spark import CatalogTable, Pointer, Tables
 from core.project.connectors import Connector
 from core.project.model import Environment, Pool
-from pipelines.agent import kept_catalog
-from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.filled_catalogs import TOGETHER
+from pipelines.agent.pool import pool_catalog
+from pipelines.agent.pool.pool_catalog import TOGETHER
+from pipelines.agent.pool.spark_connection import SparkConnection
 from pipelines.agent.reconciler import Reconciler
-from pipelines.agent.spark_connection import SparkConnection
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.local_pool.connect_server import LocalPool
+from pipelines.spark.call_deadlines import in_threads
 from pipelines.spark.session import Session
 from state.emergency_journal import EmergencyJournal
 from state.ledger import create_or_open
@@ -117,7 +117,7 @@ class Lake:
     def make(self) -> None:
         """Make every table with one row, as runs have made them long ago."""
         attached = self.attached()
-        in_threads(kept_catalog.ACTS_AT_ONCE, lambda name: self._make(attached, name), self.names)
+        in_threads(pool_catalog.ACTS_AT_ONCE, lambda name: self._make(attached, name), self.names)
         attached.close()
 
     def _make(self, attached: SparkConnection, table: TableName) -> None:
@@ -147,7 +147,7 @@ class Lake:
         self.pool.start()
         self.pool.ready()
         attached = self.attached()
-        kept_catalog.ACTS_AT_ONCE = way.at_once
+        pool_catalog.ACTS_AT_ONCE = way.at_once
         watched: Any = Watched(attached.tables)
         attached.tables = watched if way.together else Alone(watched)
         began, computed = time.monotonic(), self.computed_s()
@@ -173,7 +173,7 @@ class Lake:
 
 def main(arguments: list[str]) -> int:
     """Print the table; returns an exit code, 1 where the tables miss the bound."""
-    count, at_once = int(arguments[0]) if arguments else TABLES, kept_catalog.ACTS_AT_ONCE
+    count, at_once = int(arguments[0]) if arguments else TABLES, pool_catalog.ACTS_AT_ONCE
     ways = (
         Way("1, each alone", 1, False),
         Way(f"{at_once}, each alone", at_once, False),

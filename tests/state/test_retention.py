@@ -12,7 +12,7 @@ from core.model.names import TableName
 from core.observed.table_statistics import TableStatistics
 from core.project.revision import RevisionTexts
 from pipelines.agent.daemon import THIN_S
-from pipelines.agent.requests.repeated_calls import STORED, WINDOW_S
+from pipelines.agent.requests.command_log import STORED, WINDOW_S
 from state.ledger import Ledger
 from state.retention import (
     COMMANDS_D,

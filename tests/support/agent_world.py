@@ -10,8 +10,8 @@ from typing import Any
 
 from core.model.names import TableName
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.statement_locks import Version
+from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
 from state.row_types import Deployment
@@ -72,9 +72,9 @@ def put_made(world: AgentContext, deployment: Deployment, run: str = "") -> Depl
     return deployment
 
 
-def fast_lane(world: AgentContext) -> FastLane:
+def fast_lane(world: AgentContext) -> StatementControl:
     """Return the acts of operators on a world."""
-    return FastLane(world, EmergencyJournal(Path(world.folder, "emergency.jsonl")))
+    return StatementControl(world, EmergencyJournal(Path(world.folder, "emergency.jsonl")))
 
 
 def stop_in_ledger(world: AgentContext, *names: str) -> None:

@@ -34,8 +34,7 @@ from core.project_files.manifest import MANIFEST_PATH, read_manifest
 from pipelines.agent import daemon
 from pipelines.agent.checked_clock import Uptime
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.storage.registry_records import read_record, write_record
-from pipelines.storage.world_mark import read_mark, write_mark
+from pipelines.storage.data_folder_records import read_mark, read_record, write_mark, write_record
 from state.ledger import create_or_open
 
 PROJECT = small_project.project(small_project.texts())

@@ -118,7 +118,7 @@ class Simulated:
         self.ledger[version] = replace(self.ledger[version], **known)  # type: ignore[arg-type]  # Fields by name.
 
     def stop_by_operator(self, table: T) -> None:
-        """Stop all versions of a table at once, as `pipelines.agent.fast_lane.FastLane.stop` does."""
+        """Stop all versions of a table at once, as `StatementControl.stop` does."""
         self.stopped.add(table)
         self.stops += 1
         for version in [version for version, row in self.ledger.items() if version[0] == table and not row.deleted]:
@@ -350,7 +350,7 @@ class Agent:
         return found
 
     def _begin(self, version: Version, stops: int) -> None:
-        """Start a query, or find it running, as `pipelines.agent.deployment_lifecycle.start` does."""
+        """Start a query, or find it running, as `pipelines.agent.statements.deployment_lifecycle.start` does."""
         world, row = self.world, self.world.ledger[version]
         found = world.checkpoints.get(version)
         if found is None or (row.checkpoint_id and found != row.checkpoint_id):

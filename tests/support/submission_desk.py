@@ -16,11 +16,11 @@ from core.planning.planner import make_plan
 from core.policy.model import Policy
 from core.project_files.revision_reader import revision_of
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
-from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.statements.statement_control import StatementControl
+from pipelines.spark.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
 from state.row_types import Deployment
@@ -110,7 +110,7 @@ def desk_in(world: AgentContext, tmp_path: Path) -> Desk:
         world.ledger.put_deployment(deployed(name, parent, revision_of(project.tables[T(name)])))
     runs = Driven()
     acts, figures = (
-        FastLane(world, EmergencyJournal(tmp_path / "e")),
+        StatementControl(world, EmergencyJournal(tmp_path / "e")),
         TableStatisticsCollector(world, PoolUtilization()),
     )
     parts: tuple[Any, ...] = (acts, runs, figures, lambda pool: None)

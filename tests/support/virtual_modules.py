@@ -30,9 +30,11 @@ from modelled_server import Handle, Server
 from virtual_primitives import VirtualModules
 
 from core.model.errors import TryAgain
-from pipelines.agent import daemon, pool_supervisor, registry_records, spark_connection, world_identity
+from pipelines.agent import daemon
 from pipelines.agent.context import AgentContext
-from pipelines.agent.pool_supervisor import PoolSupervisor
+from pipelines.agent.identity import environment_identity, registry_records
+from pipelines.agent.pool import pool_supervisor, spark_connection
+from pipelines.agent.pool.pool_supervisor import PoolSupervisor
 from pipelines.agent.requests import adoption
 from pipelines.spark import streaming_queries
 from state import transactions
@@ -128,7 +130,7 @@ def lived(modules: VirtualModules, server: Server, disk: Disk, changes: Any) -> 
     put(daemon, "AgentContext", _context(changes))
     put(adoption, "server_over", lambda data: None)
     put(transactions, "row_from_values", _ROWS)
-    for owner, noun in ((registry_records, "record"), (world_identity, "mark")):
+    for owner, noun in ((registry_records, "record"), (environment_identity, "mark")):
         for verb in ("read", "write"):
             name = f"{verb}_{noun}"
             put(owner, name, _on_disk(disk, vars(owner)[name], writes=verb == "write"))

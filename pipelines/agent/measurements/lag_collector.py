@@ -5,23 +5,22 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from core.lag.faults import FaultSign, FaultWatch, fault_sign, objective_s
+from core.lag.faults import FaultSign, FaultWatch, ObjectiveWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag, behind_s, total_lag
 from core.lag.liveness import allowed_silence_s
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lineage.table_graph import depths
 from core.model.errors import LedgerUnavailable
 from core.model.names import TableName, query_name
-from core.model.states import ALIVE, Fault, State, Trend, WantedState
+from core.model.states import ALIVE, MET, MISSED, Fault, State, Trend, WantedState
 from core.model.triggers import trigger_s
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.sql.statement import TableRead
+from core.text.units import long_duration
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import declared_objective, streamed_reads, streamed_sources
-from pipelines.agent.measurements.objective_transitions import ObjectiveTransitions
-from pipelines.agent.measurements.pool_utilization import PoolUtilization
-from pipelines.spark.query_progress import QueryProgress, query_progress_from_json
+from pipelines.spark.query_progress import PoolUtilization, QueryProgress, query_progress_from_json
 from state.row_types import Deployment, Measurement, SampleRow
 
 log = logging.getLogger(__name__)
@@ -314,3 +313,37 @@ def _source(position: SourceLag) -> dict[str, object]:
         "missing": position.missing,
     }
     return found if position.versions is None else found | {"versions": position.versions}
+
+
+class ObjectiveTransitions:
+    """What was recorded last of each table; the ledger's events are the memory of a new agent."""
+
+    def __init__(self, world: AgentContext) -> None:
+        self._world = world
+        self._watches: dict[TableName, ObjectiveWatch] = {}
+
+    def hear(self, deployment: Deployment, behind_s: float | None, objective_s: float) -> None:
+        """Judge one measurement of the version that serves; what an operator has stopped misses nothing."""
+        if not deployment.active or deployment.wanted == WantedState.STOPPED:
+            return
+        table, now = deployment.table, self._world.clock()
+        before = self._watches.get(table) or self._recalled(table)
+        after = before.heard(behind_s, objective_s, now)
+        if after.missed != before.missed:
+            objective = f"the objective of {long_duration(objective_s)}"
+            summary = (
+                f"{long_duration(behind_s)} behind, beyond {objective}"
+                if after.missed
+                else f"within {objective} again, after {long_duration(after.since - before.since)}"
+            )
+            self._world.event(MISSED if after.missed else MET, summary, about=(table, deployment.version))
+        # Once the event is written: one that the ledger did not take is recorded by the next measurement.
+        self._watches[table] = after
+
+    def forget(self, tables: set[TableName]) -> None:
+        """Drop what is known of other tables than these."""
+        self._watches = {table: watch for table, watch in self._watches.items() if table in tables}
+
+    def _recalled(self, table: TableName) -> ObjectiveWatch:
+        last = self._world.ledger.objective_event(table)
+        return ObjectiveWatch(last.kind == MISSED, last.at) if last else ObjectiveWatch()

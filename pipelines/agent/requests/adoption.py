@@ -10,18 +10,17 @@ from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.plan.confirmation import confirmation_for_adoption
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
-from pipelines.agent.deployment_lifecycle import refuse_other_checkpoint
-from pipelines.agent.registry_records import write_over
+from pipelines.agent.identity.registry_records import write_over
 from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.registry_rebuild import FoundVersion, RegistryRebuild, goes_on, serving_lines
+from pipelines.agent.runs.run_ends import end_unreadable
 from pipelines.agent.runs.trash_moves import places_of
-from pipelines.agent.runs.unreadable_run import end_unreadable
-from pipelines.agent.table_identities import register_again
-from pipelines.agent.version_tables import pointer_of
+from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpoint
+from pipelines.agent.tables.catalog_entries import pointer_of
+from pipelines.agent.tables.table_identities import register_again
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.local_pool.server_locks import server_over
-from pipelines.storage.registry_records import read_record
-from pipelines.storage.world_mark import TableFolder, read_mark, table_folders
+from pipelines.storage.data_folder_records import TableFolder, read_mark, read_record, table_folders
 from state.row_types import Deployment, RunRow
 
 log = logging.getLogger(__name__)

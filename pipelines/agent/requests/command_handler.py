@@ -21,19 +21,17 @@ from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
 from core.run.guarded_acts import GOES_ON
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.adoption import Adoption
-from pipelines.agent.requests.command_log import CommandLog, cut
+from pipelines.agent.requests.command_log import CommandLog, RecordedOutcome, cut, outcome_of_answer, outcome_of_error
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
-from pipelines.agent.requests.recorded_outcomes import RecordedOutcome, outcome_of_answer, outcome_of_error
-from pipelines.agent.requests.release_words import check_swap, refuse_word
-from pipelines.agent.requests.retries import journal_retry, why_not_skipped
+from pipelines.agent.requests.run_controls import check_swap, journal_retry, refuse_word, why_not_skipped
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans
-from pipelines.agent.runs.run_lane import RunLane
-from pipelines.agent.table_identities import refuse_gone
+from pipelines.agent.runs.run_driver import OpenRuns
+from pipelines.agent.statements.statement_control import StatementControl
+from pipelines.agent.tables.table_identities import refuse_gone
 from state.row_types import RunRow, StagedRow
 from state.run_words import refuse_unheard
 
@@ -66,7 +64,7 @@ _Answer = Callable[[Caller, dict[str, Any], str], dict[str, Any]]
 
 
 class _StatementAct(Protocol):
-    """Stop, start or restart of the fast lane."""
+    """Stop, start or restart of statements."""
 
     def __call__(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]: ...
 
@@ -77,8 +75,8 @@ class CommandHandler:
     def __init__(
         self,
         world: AgentContext,
-        acts: FastLane,
-        runs: RunLane,
+        acts: StatementControl,
+        runs: OpenRuns,
         table_statistics: TableStatisticsCollector,
         end: Callable[[bool], None],
     ) -> None:

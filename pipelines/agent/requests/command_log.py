@@ -3,21 +3,139 @@
 What was carried out is never told to have failed because it could not be recorded: it is recorded later.
 """
 
+import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from core.model.errors import LedgerUnavailable, PoolUnreachable
+from core.model.act_outcomes import BEGUN, UNCHANGED, UNCONFIRMED, ActOutcome
+from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable, Refused
+from core.model.names import query_name
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
-from pipelines.agent.requests.recorded_outcomes import RecordedOutcome
-from pipelines.agent.requests.repeated_calls import CHANGES_NOTHING, RepeatedCalls
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.spark import call_deadlines
 from state.row_types import AuditRow, CommandRow
+
+PARTLY = "partly"
+"""Some statements were acted on, and others were refused or failed."""
+
+
+class RecordedOutcome(NamedTuple):
+    """Outcome and detail of a command, as in `CommandRow`."""
+
+    outcome: str
+    detail: str
+    parts: tuple[tuple[str, str], ...] = ()
+    """Subject and outcome of each entry of the audit where they differ; empty where one says it."""
+
+
+def outcome_of_error(error: HeadgateError) -> RecordedOutcome:
+    """Return what is recorded of a request that was refused, or failed."""
+    return RecordedOutcome(_word_of_error(error), error.summary)
+
+
+def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
+    """Return what is recorded of a request that was answered: what has only begun is not done."""
+    if each := tuple(ActOutcome.from_json(one) for one in result.get("statements", ())):
+        return RecordedOutcome(_word_of_all(each), _detail_of_all(each), _parts_of_all(each))
+    if result.get("changed") is False:
+        return RecordedOutcome("unchanged", json.dumps(result, default=str))
+    begun = op in ("apply", "run") and result.get("act") != "ack"
+    return RecordedOutcome("accepted" if begun else "done", json.dumps(result, default=str))
+
+
+def _word_of_all(outcomes: Collection[ActOutcome]) -> str:
+    words = {_word(outcome) for outcome in outcomes}
+    done, not_done = words - {"refused", "failed"}, words & {"refused", "failed"}
+    if not_done:
+        return PARTLY if done else "failed" if "failed" in not_done else "refused"
+    return next(word for word in ("accepted", "done", "unchanged") if word in done)
+
+
+def _detail_of_all(outcomes: Sequence[ActOutcome]) -> str:
+    """Write what came of each, first those that were not acted on."""
+    worst_first = sorted(outcomes, key=lambda outcome: outcome.error is None)
+    return ", ".join(f"{outcome.table} {outcome.words(f'{outcome.took_ms:.0f} ms')}" for outcome in worst_first)
+
+
+def _parts_of_all(outcomes: Collection[ActOutcome]) -> tuple[tuple[str, str], ...]:
+    names: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        names.setdefault(_word(outcome), []).append(query_name(outcome.table, outcome.version))
+    return tuple((" ".join(found), word) for word, found in names.items()) if len(names) > 1 else ()
+
+
+def _word(outcome: ActOutcome) -> str:
+    if outcome.error is not None:
+        return _word_of_error(outcome.error)
+    if outcome.came in UNCHANGED:
+        return "unchanged"
+    return "accepted" if outcome.came in BEGUN | UNCONFIRMED else "done"
+
+
+def _word_of_error(error: HeadgateError) -> str:
+    return "refused" if isinstance(error, Refused) else "failed"
+
+
+STORED = 10
+"""Alike commands that are stored within WINDOW_S."""
+
+WINDOW_S = 60.0
+
+CHANGES_NOTHING = frozenset(("refused", "failed", "unchanged"))
+"""Outcomes of which there are as many as a caller likes, about whatever he likes to name."""
+
+DRAFTS = frozenset(("stage", "unstage", "opinion", "upgrade_shown"))
+"""Commands that change nothing that runs or may run."""
+
+
+class Alike(NamedTuple):
+    """What alike commands have in common."""
+
+    caller: str
+    op: str
+    outcome: str
+    subject: str = ""
+    """What was changed; empty where nothing was."""
+
+
+@dataclass(slots=True)
+class _Window:
+    began: float
+    count: int = 0
+
+
+class RepeatedCalls:
+    """Counts by caller, command, outcome and what was changed, which are few, so that it stays small."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._windows: dict[Alike, _Window] = {}
+
+    def is_stored(self, caller: str, op: str, outcome: str, subject: str) -> bool:
+        """Count a command; returns whether it is to be stored."""
+        changes = outcome not in CHANGES_NOTHING and op not in DRAFTS
+        alike = Alike(caller, op, outcome, subject if changes else "")
+        with self._lock:
+            window = self._windows.setdefault(alike, _Window(self._monotonic()))
+            window.count += 1
+            return window.count <= STORED
+
+    def take_over(self) -> list[tuple[Alike, int]]:
+        """Return what was counted without being stored, with its number, of windows that are over."""
+        with self._lock:
+            now = self._monotonic()
+            over = {key: window for key, window in self._windows.items() if now - window.began > WINDOW_S}
+            for key in over:
+                del self._windows[key]
+        return [(key, window.count - STORED) for key, window in over.items() if window.count > STORED]
+
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from core.model.errors import HeadgateError, TryAgain
 from core.model.names import TableName, physical_name, query_name, split_query
 from core.model.states import State, WantedState
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_lifecycle import refuse_other_checkpoint
-from pipelines.agent.registry_records import durable, is_newer, newer_serving, recorded_row, serve
-from pipelines.storage.registry_records import RegistryRecord, read_record, record_names
+from pipelines.agent.identity.registry_records import durable, is_newer, newer_serving, recorded_row, serve
+from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpoint
+from pipelines.storage.data_folder_records import RegistryRecord, read_record, record_names
 from state.row_types import Deployment
 
 SHOWN = 8

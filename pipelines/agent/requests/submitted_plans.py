@@ -1,4 +1,4 @@
-"""Plans as the agent takes them: computed again, kept, approved by another login, and handed to the run lane once."""
+"""Plans as the agent takes them: computed again, kept, approved by another login, and handed to the run driver once."""
 
 import json
 import logging
@@ -30,10 +30,10 @@ from core.project_files.loader import read_project
 from core.project_files.parse_cache import ParseCache
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
-from pipelines.agent.inputs_with_logs import refuse_unlike_inputs
 from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.socket_server import Caller
-from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.runs.run_driver import OpenRuns
+from pipelines.agent.tables.external_inputs import refuse_unlike_inputs
 from state.planner_input import observe
 from state.plans import approvals_of_others, local_time, refuse_closed
 from state.row_types import ApprovalRow, PlanRow, RunRow, StepRow
@@ -51,7 +51,7 @@ NAMED = 3
 class SubmittedPlans:
     """Answers submit, approve and apply; a saved plan is one that is submitted with its own body and time."""
 
-    def __init__(self, world: AgentContext, runs: RunLane) -> None:
+    def __init__(self, world: AgentContext, runs: OpenRuns) -> None:
         self._world = world
         self._runs = runs
         self._facts = ParseCache()

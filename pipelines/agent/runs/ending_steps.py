@@ -5,15 +5,15 @@ from core.model.names import physical_name
 from core.model.states import State, WantedState
 from core.plan.model import Step
 from core.run.state_machine import RunEvidence, StepDone, StepFailed, StepKept
-from pipelines.agent.deployment_lifecycle import mark_stopped, state_change
-from pipelines.agent.deployment_lifecycle import stop as stop_query
-from pipelines.agent.runs.open_run import OpenRun
+from pipelines.agent.housekeeping.trash_purge import record_deadline
+from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.runs.trash_moves import set_aside, take_out
-from pipelines.agent.trash_purge import record_deadline
+from pipelines.agent.statements.deployment_lifecycle import mark_stopped, state_change
+from pipelines.agent.statements.deployment_lifecycle import stop as stop_query
 from state.row_types import Deployment
 
 
-def stop(run: OpenRun, step: Step) -> RunEvidence:
+def stop(run: RunContext, step: Step) -> RunEvidence:
     """Stop a version that nothing needs any more."""
     deployment = run.deployed(step)
     if readers := run.running_readers(step):
@@ -29,7 +29,7 @@ def stop(run: OpenRun, step: Step) -> RunEvidence:
     return StepDone(step.n, _left_there(run, deployment))
 
 
-def _left_there(run: OpenRun, deployment: Deployment) -> str:
+def _left_there(run: RunContext, deployment: Deployment) -> str:
     """Return how many rows stay in a version that a rollback takes out of service; empty for any other stop."""
     if run.plan.request.verb != "rollback" or deployment.served_at is None:
         return ""
@@ -41,7 +41,7 @@ def _left_there(run: OpenRun, deployment: Deployment) -> str:
     return f"rows emitted by v{deployment.version} since the swap stay in {name}: {counted}"
 
 
-def soak(run: OpenRun, step: Step) -> RunEvidence:
+def soak(run: RunContext, step: Step) -> RunEvidence:
     """Have a version that was replaced run on for a while."""
     found = run.deployed(step)
     if found.wanted != WantedState.RUNNING:
@@ -53,14 +53,14 @@ def soak(run: OpenRun, step: Step) -> RunEvidence:
     return StepDone(step.n, f"runs on for {minutes:g} min, then it stops")
 
 
-def _stop_in(run: OpenRun, step: Step, seconds: float) -> None:
+def _stop_in(run: RunContext, step: Step, seconds: float) -> None:
     def record(stops_at: float) -> None:
         run.world.ledger.update_deployment(step.table, step.version, stops_at=stops_at)
 
     record_deadline(run.world, seconds, record)
 
 
-def tombstone(run: OpenRun, step: Step) -> RunEvidence:
+def tombstone(run: RunContext, step: Step) -> RunEvidence:
     """Move a version that nothing reads into the trash."""
     deployment = run.deployed(step)
     if deployment.wanted == WantedState.RUNNING and not deployment.external:
@@ -79,7 +79,7 @@ def tombstone(run: OpenRun, step: Step) -> RunEvidence:
         return StepDone(step.n, f"files kept until {days:g} days from now")
 
 
-def restore(run: OpenRun, step: Step) -> RunEvidence:
+def restore(run: RunContext, step: Step) -> RunEvidence:
     """Take a version out of the trash."""
     take_out(run.world, run.deployed(step))
     return StepDone(step.n)

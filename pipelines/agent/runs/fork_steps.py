@@ -1,19 +1,26 @@
-"""Step effects that have a new version begin elsewhere than with the earliest row: fork, seed."""
+"""Step effects that have a new version begin elsewhere than with the earliest row: fork, seed.
+
+Rows of an earlier version of a table with a log come as a clone, which names files of that version and copies none;
+then its own log says that it has the batch, so that a start compares it with its checkpoint like any other. That is
+done last, and tells whoever comes again that all of it was done.
+"""
 
 from collections.abc import Mapping
+from typing import Any
 
 from core.model.actions import Strategy
+from core.model.errors import Refused
 from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
 from core.plan.model import Step
-from core.ports.storage import FolderTaken, OriginRows, SeenLog, VersionFolders
+from core.ports.storage import Cut, FolderTaken, OriginRows, SeenLog, VersionFolders
 from core.run.state_machine import RunEvidence, StepDone, StepFailed
 from core.text.wording import counted
-from pipelines.agent.deployment_compiler import compile_before, streamed_reads, streamed_sources
-from pipelines.agent.deployment_lifecycle import refuse_other_checkpoint
-from pipelines.agent.runs.cloned_tables import place_before, record_cut, take_rows
-from pipelines.agent.runs.open_run import OpenRun
-from pipelines.agent.version_tables import register
+from pipelines.agent.context import WRITE_CALL_S
+from pipelines.agent.deployment_compiler import column_types, compile_before, streamed_reads, streamed_sources
+from pipelines.agent.runs.run_context import RunContext
+from pipelines.agent.statements.deployment_lifecycle import query_of, refuse_other_checkpoint
+from pipelines.agent.tables.catalog_entries import register
 from state.row_types import Deployment
 
 _ROWS: Mapping[str, OriginRows] = {
@@ -23,7 +30,7 @@ _ROWS: Mapping[str, OriginRows] = {
 }
 
 
-def fork(run: OpenRun, step: Step) -> RunEvidence:
+def fork(run: RunContext, step: Step) -> RunEvidence:
     """Have the step's version go on after the newest batch of the one that serves, which may run on."""
     made, node, world = run.deployed(step), run.node(step), run.world
     if run.stopped_by_operator(step.table, step.version):
@@ -63,7 +70,7 @@ def fork(run: OpenRun, step: Step) -> RunEvidence:
     return StepDone(step.n, f"goes on after {place}" if place else none)
 
 
-def seed(run: OpenRun, step: Step) -> RunEvidence:
+def seed(run: RunContext, step: Step) -> RunEvidence:
     """Have the step's version count every file that its sources hold now as read."""
     made, world = run.deployed(step), run.world
     if run.stopped_by_operator(step.table, step.version):
@@ -88,7 +95,7 @@ def seed(run: OpenRun, step: Step) -> RunEvidence:
     return StepDone(step.n, f"begins after {' and '.join(after)}")
 
 
-def _before(run: OpenRun, origin: Deployment, made: Deployment) -> str:
+def _before(run: RunContext, origin: Deployment, made: Deployment) -> str:
     """Return the registration of the rows from before a version, as the version before it stores them."""
     name = run.world.layout.before_name(made.table, made.version)
     return compile_before(origin.texts, made.table, name, place_before(made))
@@ -96,3 +103,68 @@ def _before(run: OpenRun, origin: Deployment, made: Deployment) -> str:
 
 def _folders(deployment: Deployment) -> VersionFolders:
     return VersionFolders(deployment.folder, deployment.checkpoint)
+
+
+CLONE_CALL_S = 120.0
+"""A clone writes the name of each file into one commit."""
+
+
+def take_rows(run: RunContext, origin: Deployment, made: Deployment, cut: Cut, rows: OriginRows) -> dict[str, Any]:
+    """Make the rows that a version begins with, and return what the registry is to say of it; twice is once."""
+    if cut.batch is None:
+        return {}
+    if _recorded(run, made, cut) is None:
+        if rows is not OriginRows.LEFT:
+            _clone(run, origin, made, cut.batch, rows)
+        run.world.faults.pass_by("fork clone")
+        record_cut(run, made, cut)
+    clone_of = 0 if rows is OriginRows.LEFT else origin.version
+    return {"clone_of": clone_of, "table_id": run.world.files.identity(made.folder, made.format)}
+
+
+def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
+    """Have the table of a version say that it has the batch that its checkpoint goes on after."""
+    if cut.batch is None or _recorded(run, made, cut) is not None:
+        return
+    pool, place = run.world.pool.connection(), table_format(made.format).place_in(made.folder)
+    pool.call(WRITE_CALL_S, pool.tables.record_batch, place, cut.id, cut.batch)
+
+
+def place_before(made: Deployment) -> str:
+    """Return where the rows from before a version lie that are served beside it."""
+    return table_format(made.format).place_in(VersionFolders(made.folder, made.checkpoint).before)
+
+
+def _recorded(run: RunContext, made: Deployment, cut: Cut) -> int | None:
+    return run.world.files.sink_batch(made.folder, format=made.format, query=cut.id)
+
+
+def _clone(run: RunContext, origin: Deployment, made: Deployment, batch: int, rows: OriginRows) -> None:
+    world, layout, format = run.world, run.world.layout, table_format(origin.format)
+    name = query_name(origin.table, origin.version)
+    version = world.files.written_version(origin.folder, query_of(world, origin), batch)
+    if version is None:
+        raise Refused(
+            f"the log of {name} no longer tells batch {batch} from those after it", remedy="choose another strategy"
+        )
+    if lost := world.files.lost_files(origin.folder, version):
+        # Delta clones names, and looks for no file (4.4.0): what reads the clone would fail.
+        raise Refused(
+            f"{counted(len(lost), 'file')} of {name} {'is' if len(lost) == 1 else 'are'} not there, such as "
+            f"{lost[0]}: neither it nor a clone of it can be read",
+            remedy=f"restore them, or headgate plan {origin.table} --rebuild",
+        )
+    pool, source = world.pool.connection(), format.place_in(origin.folder)
+    if rows is OriginRows.BEFORE:
+        name, place = layout.before_name(made.table, made.version), place_before(made)
+    else:
+        name, place = layout.catalog_name(made.table, made.version), table_format(made.format).place_in(made.folder)
+    pool.call(CLONE_CALL_S, pool.tables.clone, name, source, version, place)
+    # A catalog that was filled since the clone was made does not know it: its id is not that of the empty table.
+    pool.call(
+        WRITE_CALL_S, pool.tables.create, name, compile_before(origin.texts, made.table, name, place), exists=True
+    )
+    if rows is OriginRows.INSIDE:
+        columns = column_types(made.texts, made.table)
+        pool.call(WRITE_CALL_S, pool.tables.add_columns, name, columns)
+        pool.call(WRITE_CALL_S, pool.tables.widen_columns, name, columns, format.widening_property)

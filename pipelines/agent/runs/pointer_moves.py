@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from core.model.errors import EngineRefused
 from core.model.names import TableName
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
-from pipelines.agent.version_tables import pointer_of
+from pipelines.agent.tables.catalog_entries import pointer_of
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)

@@ -1,27 +1,30 @@
-"""Step effects on pointers: the swap to new versions, with a last look at each, and the end of a pointer."""
+"""Step effects on pointers: the hold before a swap, the swap with a last look at each version, its migration tickets,
+and the end of a pointer.
+"""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 
 from core.model.actions import Action, StepKind
 from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
-from core.model.names import TableName, physical_name, query_name
+from core.model.names import TableName, physical_name, query_name, split_physical
 from core.model.states import State, WantedState
 from core.plan.model import Step
 from core.run.model import StepState
-from core.run.state_machine import GateOpened, RunEvidence, StepDone, StepFailed
+from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import WRITE_CALL_S
-from pipelines.agent.registry_records import keep_record, serve
-from pipelines.agent.runs.cancelled_effects import lead_to_serving
+from pipelines.agent.housekeeping.trash_purge import checked_now
+from pipelines.agent.identity.registry_records import keep_record, serve
+from pipelines.agent.runs.cancelled_runs import lead_to_serving
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
-from pipelines.agent.runs.open_run import OpenRun, overtaken
-from pipelines.agent.runs.opened_tickets import tickets_of
 from pipelines.agent.runs.pointer_moves import move_forward, moved_back, put_back
+from pipelines.agent.runs.run_context import RunContext, overtaken
+from state.migration_tickets import MigrationTicket
 
 log = logging.getLogger(__name__)
 
 
-def swap(run: OpenRun, step: Step) -> RunEvidence:
+def swap(run: RunContext, step: Step) -> RunEvidence:
     """Move every pointer of the step to its new version, or none, then record what serves."""
     targets = run.versions(step)
     if (not_yet := _not_servable(run, step, targets)) is not None:
@@ -40,7 +43,7 @@ def swap(run: OpenRun, step: Step) -> RunEvidence:
     return StepDone(step.n, took + passed_over(run, {table for table, _ in targets}))
 
 
-def passed_over(run: OpenRun, tables: Collection[TableName]) -> str:
+def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
     """Name the tables that an operator has skipped the comparison of, with what was skipped; empty where none was."""
     row = run.world.ledger.run(run.id)
     skipped = [
@@ -51,25 +54,25 @@ def passed_over(run: OpenRun, tables: Collection[TableName]) -> str:
     return "".join(skipped)
 
 
-def moves_in_words(run: OpenRun, step: Step) -> str:
+def moves_in_words(run: RunContext, step: Step) -> str:
     """Write which version each pointer leads to; where that is the one from before, it gets its columns alone."""
     return ", ".join(_move_in_words(run, table, version) for table, version in run.versions(step))
 
 
-def _move_in_words(run: OpenRun, table: TableName, version: int) -> str:
+def _move_in_words(run: RunContext, table: TableName, version: int) -> str:
     node, name = run.nodes[table], physical_name(table, version)
     if node.from_version == version and node.action in (Action.RESTART, Action.REBUILD):
         return f"{table} shows all columns of {name}"
     return f"{table} → {name}"
 
 
-def has_swapped(run: OpenRun, step: Step) -> bool:
+def has_swapped(run: RunContext, step: Step) -> bool:
     """Return whether the ledger says already that this run has swapped in what the step is about."""
     found = [run.world.ledger.deployment(table, version) for table, version in run.versions(step)]
     return all(each is not None and each.active and each.served_by == run.id for each in found)
 
 
-def leave(run: OpenRun, step: Step) -> None:
+def leave(run: RunContext, step: Step) -> None:
     """Leave a swap that does not go on for now: what it has moved leads to what serves by the ledger again.
 
     One whose pool is away is left to the reconciler.
@@ -79,7 +82,7 @@ def leave(run: OpenRun, step: Step) -> None:
         run.half_moved[step.n] = False
 
 
-def _put_back_moved(run: OpenRun, step: Step) -> None:
+def _put_back_moved(run: RunContext, step: Step) -> None:
     """Put back what was moved by a swap that was cut off and does not go on for now: by a kill, or a silent pool."""
     if not _has_begun(run, step):
         return
@@ -90,13 +93,13 @@ def _put_back_moved(run: OpenRun, step: Step) -> None:
     run.half_moved[step.n] = False
 
 
-def _has_begun(run: OpenRun, step: Step) -> bool:
+def _has_begun(run: RunContext, step: Step) -> bool:
     row = run.world.ledger.run(run.id)
     tries = next((found.tries for found in row.steps if found.n == step.n), 0) if row else 0
     return run.half_moved.setdefault(step.n, tries > 1)
 
 
-def _served(run: OpenRun, targets: list[tuple[TableName, int]]) -> int:
+def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
     """Record what serves; where the data folder does not take it, the pointers go back, as the ledger has it."""
     try:
         return serve(run.world, dict(targets), run.id)
@@ -107,7 +110,7 @@ def _served(run: OpenRun, targets: list[tuple[TableName, int]]) -> int:
         raise TryAgain(why, remedy=error.remedy) from error
 
 
-def _record(run: OpenRun, targets: list[tuple[TableName, int]]) -> None:
+def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
     """Record at once by whom and since when each version serves, without which a lost ledger has no way back.
 
     What cannot be recorded now is in the next round of `RegistryRecords`.
@@ -119,7 +122,7 @@ def _record(run: OpenRun, targets: list[tuple[TableName, int]]) -> None:
             log.warning("%s is recorded later: %s", query_name(*key), error.summary)
 
 
-def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
+def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
     """Explain why pointers must not move now, None where they may: a gate that opened long ago is looked at again.
 
     A gate that an operator skipped is not looked at; a version that failed or was stopped never serves, nor does one
@@ -157,7 +160,7 @@ def _not_servable(run: OpenRun, step: Step, targets: list[tuple[TableName, int]]
     return None if frozen is None else GateOpened(step.n, frozen)
 
 
-def unpoint(run: OpenRun, step: Step) -> RunEvidence:
+def unpoint(run: RunContext, step: Step) -> RunEvidence:
     """Drop the pointer of a deleted table."""
     if (frozen := run.frozen()) is not None:
         return GateOpened(step.n, frozen)
@@ -165,3 +168,67 @@ def unpoint(run: OpenRun, step: Step) -> RunEvidence:
     pool = run.world.pool.connection()
     pool.call(WRITE_CALL_S, pool.tables.unpoint, pointer)
     return StepDone(step.n)
+
+
+def hold(run: RunContext, step: Step) -> RunEvidence:
+    """Wait for the word; a version that an operator has stopped before a retry of the run is started again."""
+    for table, version in run.versions(step):
+        if (failed := run.begun_again(step, table, version)) is not None:
+            return failed
+    return GateOpened(step.n, _waits(run))
+
+
+def look_at_held(run: RunContext, step: Step) -> RunEvidence:
+    """Fail the hold where a version that it keeps has failed or was stopped: it would not be swapped in."""
+    for table, version in run.versions(step):
+        deployment = run.world.ledger.deployment(table, version)
+        if deployment is None:
+            return StepFailed(step.n, f"{query_name(table, version)} is not in the registry")
+        if run.stopped_by_operator(table, version):
+            return StepFailed(step.n, run.stopped_words(table, version))
+        if deployment.wanted == WantedState.STOPPED:
+            # A start of what serves has ended the stop of its table, and has not started this one.
+            again = f"headgate runs retry {run.id} starts it again"
+            return StepFailed(step.n, f"{query_name(table, version)} is stopped, and would not be swapped in; {again}")
+        if deployment.state == State.FAILED:
+            why = f"{deployment.error_class} {deployment.error}".strip()
+            return StepFailed(step.n, f"{query_name(table, version)} failed while it was held: {why}")
+    return GatePolled(step.n, _waits(run))
+
+
+def _waits(run: RunContext) -> str:
+    return f"waits for the word: headgate release swap {run.id}"
+
+
+DAY_S = 86400.0
+
+
+def tickets_of(run: RunContext, targets: Mapping[TableName, int]) -> tuple[MigrationTicket, ...]:
+    """Return a ticket for each statement that stays on the old version, and for each declared reader of the pointer.
+
+    What is deleted is kept for as long as a reader is given to move: `drop_after_d` of the environment.
+    """
+    # Before a ledger's transaction, in which they are written.
+    return tuple(_tickets(run, targets, checked_now(run.world)))
+
+
+def _tickets(run: RunContext, targets: Mapping[TableName, int], now: float) -> Iterator[MigrationTicket]:
+    world = run.world
+    deadline = now + world.layout.environment.drop_after_d * DAY_S
+
+    def ticket(
+        table: TableName, old: str, reader: str, *, product: str, owner: str, statement: bool
+    ) -> MigrationTicket:
+        before = split_physical(old)
+        measured = world.ledger.measurement(*before) if before is not None else None
+        batch = measured.batch if measured is not None else None
+        new = physical_name(table, targets[table])
+        return MigrationTicket(run.id, table, reader, product, owner, statement, old, new, batch, now, deadline)
+
+    for left in run.plan.left_behind:
+        through = TableName(left.through)
+        if left.depth == 1 and through in targets and left.reads != physical_name(through, targets[through]):
+            yield ticket(through, left.reads, left.table, product=left.product, owner=left.owner, statement=True)
+    for one in run.plan.readers:
+        if one.table in targets and split_physical(one.before) and one.before != one.after:
+            yield ticket(one.table, one.before, one.reader, product="", owner=one.owner, statement=False)

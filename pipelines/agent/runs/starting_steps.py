@@ -1,33 +1,35 @@
 """Step effects that make and begin versions: register, create, start, restart, alter, record; proof of a start."""
 
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from core.model.errors import HeadgateError, LedgerUnavailable, TryAgain
 from core.model.names import query_name
-from core.model.states import AT_REST, State
+from core.model.states import AT_REST, State, WantedState
 from core.model.table_formats import table_format
 from core.plan.model import Step
 from core.ports.storage import FolderTaken
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.sql.log_starts import read_log_start
-from pipelines.agent import version_tables
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.deployment_compiler import column_types, streamed_reads, tracks_schemas
-from pipelines.agent.deployment_lifecycle import refuse_start, stop
-from pipelines.agent.inputs_with_logs import refuse_input_unlike
-from pipelines.agent.runs.open_run import OpenRun
-from pipelines.agent.runs.paused_readers import paused_readers
+from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.runs.trash_moves import archive_former
-from pipelines.agent.table_identities import takes_changes
+from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start, stop
+from pipelines.agent.tables import catalog_entries
+from pipelines.agent.tables.external_inputs import refuse_input_unlike
+from pipelines.agent.tables.table_identities import takes_changes
+from pipelines.spark.call_deadlines import in_threads
 from state.row_types import Deployment
 
 PENDING = "started, first batch pending"
 """Of a query that Spark has taken and that has neither committed a batch nor waited through a trigger without input."""
 
 
-def register(run: OpenRun, step: Step) -> RunEvidence:
+def register(run: RunContext, step: Step) -> RunEvidence:
     """Put an external table into the catalog."""
     built = run.built(step)
     pool, logs, id = run.world.pool.connection(), None, ""
@@ -35,14 +37,14 @@ def register(run: OpenRun, step: Step) -> RunEvidence:
         # With columns, or where there is no log, Spark would make a table in the folder of others (4.4.0).
         refuse_input_unlike(run.world, built)
         logs, id = run.world.files, run.world.files.identity(built.folder, built.stored_as)
-    version_tables.register(pool, run.world.layout, built, logs=logs)
+    catalog_entries.register(pool, run.world.layout, built, logs=logs)
     before = run.world.ledger.deployment(step.table, 0)
     running = replace(built, state=State.RUNNING, recorded=before.recorded if before else 0, table_id=id)
     run.world.ledger.put_deployment(running)
     return StepDone(step.n)
 
 
-def create(run: OpenRun, step: Step) -> RunEvidence:
+def create(run: RunContext, step: Step) -> RunEvidence:
     """Make the table of a version and its empty checkpoint."""
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -65,7 +67,7 @@ def create(run: OpenRun, step: Step) -> RunEvidence:
     return StepDone(step.n)
 
 
-def _why_not_begun(run: OpenRun, built: Deployment) -> str:
+def _why_not_begun(run: RunContext, built: Deployment) -> str:
     """Explain why a version cannot begin at its places in the logs of what it streams; empty where it can."""
     starts = [start for start in map(read_log_start, built.begins_where) if start is not None]
     if not starts or run.world.ledger.deployment(built.table, built.version) is not None:
@@ -82,13 +84,13 @@ def _why_not_begun(run: OpenRun, built: Deployment) -> str:
     return ""
 
 
-def start(run: OpenRun, step: Step) -> RunEvidence:
+def start(run: RunContext, step: Step) -> RunEvidence:
     """Start a version; a stop by an operator during this run wins."""
     found = run.start_unless_stopped(step)
     return found if isinstance(found, StepFailed) else GateOpened(step.n, PENDING)
 
 
-def restart(run: OpenRun, step: Step) -> RunEvidence:
+def restart(run: RunContext, step: Step) -> RunEvidence:
     """Stop a version and start it with the new texts on the same checkpoint."""
 
     def take_over(deployment: Deployment) -> bool:
@@ -109,7 +111,7 @@ def restart(run: OpenRun, step: Step) -> RunEvidence:
     return GateOpened(step.n, f"{run.seams.get(step.n, '')}{PENDING}")
 
 
-def begin_moved(run: OpenRun, step: Step) -> Deployment | StepFailed:
+def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
     """Start a version on the checkpoint that the ledger has it go on from, then move those before into the trash.
 
     In this order: while a query has its name, Spark refuses a start on one of those that comes late. Those that cannot
@@ -127,7 +129,7 @@ def begin_moved(run: OpenRun, step: Step) -> Deployment | StepFailed:
     return begun
 
 
-def look_for_proof(run: OpenRun, step: Step) -> RunEvidence:
+def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
     """A start is done once the text works: a batch is committed, or a trigger has found no input."""
     deployment, seam = run.deployed(step), run.seams.get(step.n, "")
     if deployment.state == State.FAILED:
@@ -143,7 +145,7 @@ def look_for_proof(run: OpenRun, step: Step) -> RunEvidence:
     return GatePolled(step.n, f"{seam}{PENDING}{late}")
 
 
-def alter(run: OpenRun, step: Step) -> RunEvidence:
+def alter(run: RunContext, step: Step) -> RunEvidence:
     """Alter the table, its note and its registration by new columns and wider types; what Spark would end is stopped.
 
     A table that was altered before is left as it is.
@@ -170,7 +172,7 @@ def alter(run: OpenRun, step: Step) -> RunEvidence:
     return StepDone(step.n, f"stopped for it: {', '.join(stopped)}" if stopped else "")
 
 
-def take_over_texts(run: OpenRun, step: Step, **more: Any) -> None:
+def take_over_texts(run: RunContext, step: Step, **more: Any) -> None:
     """Write the new revision into the deployment, with `more`: from here on a restart means the new text."""
     texts = _texts(run.built(step))
     run.world.ledger.update_deployment(step.table, step.version, **texts, plan_hash=run.plan.hash, **more)
@@ -182,7 +184,7 @@ def _texts(built: Deployment) -> dict[str, Any]:
     return {name: getattr(built, name) for name in names}
 
 
-def record(run: OpenRun, step: Step) -> RunEvidence:
+def record(run: RunContext, step: Step) -> RunEvidence:
     """Write the declared revision into the registry."""
     node = run.node(step)
     run.world.ledger.update_deployment(
@@ -194,3 +196,35 @@ def record(run: OpenRun, step: Step) -> RunEvidence:
         owner=node.owner,
     )
     return StepDone(step.n)
+
+
+STOPS_AT_ONCE = 8
+
+
+@contextmanager
+def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator[tuple[str, ...]]:
+    """Hold the step's version and all that stream it for a block, stopped; gives the names of those that ran.
+
+    With `static_too` also those of which it is a static side: they end at a wider type, and not at a new column.
+    Raises Busy where somebody acts on one of them, what would refuse their start, and what a stop raises: the table is
+    as it was then.
+    """
+    world, here = run.world, (step.table, step.version)
+    reads = {
+        (d.table, d.version): d
+        for d in world.ledger.deployments()
+        if (d.table, d.version) == here
+        or any((b.parent, b.version) == here and (b.streamed or static_too) for b in d.bindings)
+    }
+    with world.locks.holding(*reads, by=f"run {run.id}", wait_s=0):
+        now = [found for key in sorted(reads) if (found := world.ledger.deployment(*key)) is not None]
+        running = [found for found in now if found.wanted == WantedState.RUNNING and found.query_id]
+        for found in running:
+            # What could not go on afterwards is not stopped.
+            refuse_start(world, found, stops=world.locks.stops((found.table, found.version)))
+        in_threads(STOPS_AT_ONCE, partial(pause, world), running)
+        for found in running:
+            altered = "it" if found.table == step.table else step.table
+            summary = f"stopped while {altered} is altered; it goes on from its checkpoint"
+            world.event("state", summary, about=(found.table, found.version))
+        yield tuple(query_name(found.table, found.version) for found in running)

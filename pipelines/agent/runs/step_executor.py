@@ -9,22 +9,20 @@ from core.model.names import TableName, query_name
 from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed, StepPutOff
 from pipelines.agent.context import AgentContext
-from pipelines.agent.full_disks import with_disk
 from pipelines.agent.runs import (
     ending_steps,
     fork_steps,
-    held_steps,
+    new_checkpoint_steps,
     pointer_steps,
-    rewrite_steps,
-    seam_steps,
     starting_steps,
     upkeep_steps,
     validation_step,
 )
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
-from pipelines.agent.runs.open_run import OpenRun
+from pipelines.agent.runs.run_context import RunContext
+from pipelines.agent.statements.transient_failures import with_disk
 
-_EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
+_EFFECTS: Mapping[StepKind, Callable[[RunContext, Step], RunEvidence]] = {
     StepKind.REGISTER: starting_steps.register,
     StepKind.CREATE: starting_steps.create,
     StepKind.FORK: fork_steps.fork,
@@ -32,11 +30,11 @@ _EFFECTS: Mapping[StepKind, Callable[[OpenRun, Step], RunEvidence]] = {
     StepKind.START: starting_steps.start,
     StepKind.RESUME: starting_steps.start,
     StepKind.VALIDATE: validation_step.validate,
-    StepKind.HOLD: held_steps.hold,
+    StepKind.HOLD: pointer_steps.hold,
     StepKind.SWAP: pointer_steps.swap,
     StepKind.RESTART: starting_steps.restart,
-    StepKind.REWRITE: rewrite_steps.rewrite,
-    StepKind.SEAM: seam_steps.seam,
+    StepKind.REWRITE: new_checkpoint_steps.rewrite,
+    StepKind.SEAM: new_checkpoint_steps.seam,
     StepKind.ALTER: starting_steps.alter,
     StepKind.STOP: ending_steps.stop,
     StepKind.RECORD: starting_steps.record,
@@ -55,7 +53,7 @@ class StepExecutor:
 
     def __init__(self, world: AgentContext, plan: Plan, run_id: str) -> None:
         self._world = world
-        self._run = OpenRun(world, plan, run_id)
+        self._run = RunContext(world, plan, run_id)
         self._joined = joined_whole(plan)
         self._gates: dict[int, CatchUpGate] = {}
         self._waiting: dict[int, float] = {}
@@ -144,10 +142,10 @@ class StepExecutor:
             case StepKind.VALIDATE:
                 return validation_step.look_for_verdict(self._run, step)
             case StepKind.HOLD:
-                return held_steps.look_at_held(self._run, step)
+                return pointer_steps.look_at_held(self._run, step)
             case StepKind.OPTIMIZE | StepKind.VACUUM:
                 return upkeep_steps.look_for_end(self._run, step)
-            case StepKind.SEAM if seam_steps.has_moved(self._run, step):
+            case StepKind.SEAM if new_checkpoint_steps.has_moved(self._run, step):
                 return starting_steps.look_for_proof(self._run, step)
             case StepKind.SWAP | StepKind.UNPOINT | StepKind.SEAM:
                 again = self.perform(step)
@@ -190,7 +188,7 @@ def joined_whole(plan: Plan) -> frozenset[tuple[TableName, int]]:
     return frozenset(joined)
 
 
-def _one_line(run: OpenRun, step: Step, error: HeadgateError) -> str:
+def _one_line(run: RunContext, step: Step, error: HeadgateError) -> str:
     summary = " ".join(error.summary.split())
     if isinstance(error, EngineRefused) and error.error_class:
         name = error.error_class

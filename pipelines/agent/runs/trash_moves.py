@@ -2,9 +2,9 @@
 
 from core.model.errors import HeadgateError, Refused
 from pipelines.agent.context import AgentContext
-from pipelines.agent.table_identities import register_again
-from pipelines.agent.trash_purge import BEFORE_SEAM, checked_now, record_deadline, unmoved_now
-from pipelines.agent.version_tables import forget
+from pipelines.agent.housekeeping.trash_purge import BEFORE_SEAM, checked_now, record_deadline, unmoved_now
+from pipelines.agent.tables.catalog_entries import forget
+from pipelines.agent.tables.table_identities import register_again
 from state.row_types import Deployment
 
 DAY_S = 86400.0

@@ -20,13 +20,12 @@ from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone
 from core.text.units import long_duration
 from core.text.wording import counted
 from pipelines.agent.context import READ_CALL_S, AgentContext
-from pipelines.agent.deleted_keys import deleted_keys_of
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, upsert_of
-from pipelines.agent.deployment_lifecycle import pause, refuse_start
-from pipelines.agent.full_disks import with_disk
-from pipelines.agent.runs.open_run import OpenRun
-from pipelines.agent.runs.open_work import OpenUpkeep
+from pipelines.agent.runs.run_context import OpenUpkeep, RunContext
 from pipelines.agent.runs.trash_moves import places_of
+from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start
+from pipelines.agent.statements.transient_failures import with_disk
+from pipelines.agent.tables.table_identities import deleted_keys_of
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ _one_at_a_time = Lock()
 """They use every core of a pool."""
 
 
-def look_after(run: OpenRun, step: Step) -> RunEvidence:
+def look_after(run: RunContext, step: Step) -> RunEvidence:
     """Begin, unless the log says that this step was done."""
     deployment = run.deployed(step)
     if (found := _done(run, step, deployment)) is not None:
@@ -53,7 +52,7 @@ def look_after(run: OpenRun, step: Step) -> RunEvidence:
     return GateOpened(step.n, "under way")
 
 
-def look_for_end(run: OpenRun, step: Step) -> RunEvidence:
+def look_for_end(run: RunContext, step: Step) -> RunEvidence:
     """Look whether it has ended, and what its table's log says of it; a log that cannot be reached is waited for."""
     try:
         return _look_for_end(run, step)
@@ -61,7 +60,7 @@ def look_for_end(run: OpenRun, step: Step) -> RunEvidence:
         return GatePolled(step.n, f"waits: {error.summary}")
 
 
-def _look_for_end(run: OpenRun, step: Step) -> RunEvidence:
+def _look_for_end(run: RunContext, step: Step) -> RunEvidence:
     open_ = run.upkeep[step.n]
     if not open_.work.done():
         return GatePolled(step.n, "under way")
@@ -80,7 +79,7 @@ def _look_for_end(run: OpenRun, step: Step) -> RunEvidence:
     return StepDone(step.n, _words(step, _all_done(run, step, run.deployed(step), found)))
 
 
-def _why_failed(run: OpenRun, step: Step, error: HeadgateError) -> str:
+def _why_failed(run: RunContext, step: Step, error: HeadgateError) -> str:
     retry, summary = f"headgate runs retry {run.id[:12]}", " ".join(error.summary.split())
     name = error.error_class if isinstance(error, EngineRefused) else ""
     _, words = with_disk(run.deployed(step), name, summary, retry)
@@ -102,7 +101,7 @@ def _measure(world: AgentContext, deployment: Deployment) -> None:
         world.ledger.put_table_statistics({key: held.as_statistics(world.clock(), gone, history)})
 
 
-def end_upkeep(run: OpenRun, waiting: Collection[int]) -> None:
+def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
     """End what a run looks after but the steps, by number, that still wait for their end."""
     for open_ in (open_ for n, open_ in run.upkeep.items() if n not in waiting and not open_.work.done()):
         open_.ended.set()
@@ -113,7 +112,7 @@ def end_upkeep(run: OpenRun, waiting: Collection[int]) -> None:
             log.info("%s was not ended: %s", open_.tag, error.summary)
 
 
-def why_needed(run: OpenRun, deployment: Deployment) -> str:
+def why_needed(run: RunContext, deployment: Deployment) -> str:
     """Explain what keeps files that a vacuum would delete from being deleted; empty where nothing does.
 
     Whoever streams the version counts, running or stopped, replaced versions and those in the trash too: each may go
@@ -174,26 +173,26 @@ def _reads_on(reader: Deployment) -> str:
     return f" and is {reader.state}: headgate start {reader.table}{version} has it read on"
 
 
-def _done(run: OpenRun, step: Step, deployment: Deployment) -> Upkeep | None:
+def _done(run: RunContext, step: Step, deployment: Deployment) -> Upkeep | None:
     place = table_format(deployment.format).place_in(deployment.folder)
     return run.world.files.upkeep(place, step.do.upper(), _tag(run, step))
 
 
-def _all_done(run: OpenRun, step: Step, deployment: Deployment, found: Upkeep | None) -> Upkeep | None:
+def _all_done(run: RunContext, step: Step, deployment: Deployment, found: Upkeep | None) -> Upkeep | None:
     """Return what was done to a version's table and to that of its deleted keys; None where neither needed it."""
     deleted = _deleted_keys(run, deployment)
     beside = run.world.files.upkeep(deleted, step.do.upper(), _tag(run, step)) if deleted else None
     return found + beside if found and beside else found or beside
 
 
-def _deleted_keys(run: OpenRun, deployment: Deployment) -> str:
+def _deleted_keys(run: RunContext, deployment: Deployment) -> str:
     """Return the folder of the table of a keyed version's deleted keys, which nobody else looks after; empty without
     one."""
     place = deleted_keys_of(deployment)
     return place if place and run.world.files.is_there(f"{place}/_delta_log") else ""
 
 
-def _tag(run: OpenRun, step: Step) -> str:
+def _tag(run: RunContext, step: Step) -> str:
     """Return by what the work of a step is known on the pool and in the log of its table, whichever agent asked."""
     return f"headgate-{run.id}-{step.n}"
 
@@ -206,7 +205,7 @@ def _words(step: Step, found: Upkeep | None) -> str:
     return f"{counted(found.files, 'file')} deleted"
 
 
-def _work(run: OpenRun, step: Step, open_: OpenUpkeep) -> None:
+def _work(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
     try:
         with _one_at_a_time:
             if not open_.ended.is_set():
@@ -216,7 +215,7 @@ def _work(run: OpenRun, step: Step, open_: OpenUpkeep) -> None:
         open_.work.set_exception(error)
 
 
-def _look_after_now(run: OpenRun, step: Step, open_: OpenUpkeep) -> None:
+def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
     world, deployment = run.world, run.deployed(step)
     name = world.layout.catalog_name(step.table, step.version)
     keyed = step.do is StepKind.OPTIMIZE and upsert_of(deployment) is not None
@@ -238,7 +237,7 @@ def _look_after_now(run: OpenRun, step: Step, open_: OpenUpkeep) -> None:
 
 
 @contextmanager
-def _at_rest(run: OpenRun, step: Step) -> Iterator[None]:
+def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
     """Hold a version for a block with its statement stopped: a MERGE fails over files that are written anew (4.4.0).
 
     It stays wanted running, so that the reconciler starts it again, also where the agent dies here.

@@ -30,12 +30,11 @@ from core.text.units import short_duration
 from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, figures
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
-from pipelines.agent.deployment_lifecycle import written_batch
-from pipelines.agent.runs.open_run import OpenRun
-from pipelines.agent.runs.open_work import OpenValidation
 from pipelines.agent.runs.release_expectations import VersionPair
+from pipelines.agent.runs.run_context import OpenValidation, RunContext
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.runs.version_histories import version_histories, why_never_equal
+from pipelines.agent.statements.deployment_lifecycle import written_batch
 from state.check_results import CheckResultRow
 from state.row_types import Deployment
 
@@ -61,14 +60,14 @@ _TOLD = ("differences", "totals", "kept rows", "duplicates")
 log = logging.getLogger(__name__)
 
 
-def end_comparisons(run: OpenRun, waiting: Collection[int]) -> None:
+def end_comparisons(run: RunContext, waiting: Collection[int]) -> None:
     """End the comparisons of a run but those whose steps, by number, still wait for their verdict."""
     for open_ in (open_ for n, open_ in run.validations.items() if n not in waiting):
         if open_.comparison is not None:
             open_.comparison.end()
 
 
-def validate(run: OpenRun, step: Step) -> RunEvidence:
+def validate(run: RunContext, step: Step) -> RunEvidence:
     """Begin to wait for a position; one that was begun before is forgotten."""
     now = run.world.monotonic()
     end_comparisons(run, run.validations.keys() - {step.n})
@@ -78,7 +77,7 @@ def validate(run: OpenRun, step: Step) -> RunEvidence:
     )
 
 
-def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
+def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
     """Look whether there is a position to compare at, or what a comparison has found."""
     world, open_ = run.world, run.validations[step.n]
     new = world.ledger.deployment(step.table, step.version)
@@ -108,7 +107,7 @@ def look_for_verdict(run: OpenRun, step: Step) -> RunEvidence:
 
 
 def _no_position(
-    run: OpenRun, step: Step, versions: tuple[Deployment | None, Deployment], open_: OpenValidation, why: str
+    run: RunContext, step: Step, versions: tuple[Deployment | None, Deployment], open_: OpenValidation, why: str
 ) -> RunEvidence:
     """Wait for a position, within a bound; then the step fails, and whoever looks at it decides."""
     slowest_s = max(trigger_s(each.trigger) for each in versions if each is not None)
@@ -179,7 +178,7 @@ def _ended_upstream(world: AgentContext, deployment: Deployment) -> str:
 
 
 def _begin(
-    run: OpenRun,
+    run: RunContext,
     comparison: VersionComparison,
     versions: tuple[Deployment | None, Deployment],
     pair: AlignedPair | None,
@@ -200,7 +199,7 @@ def _begin(
     return work
 
 
-def _catalog_names(run: OpenRun) -> dict[TableName, str]:
+def _catalog_names(run: RunContext) -> dict[TableName, str]:
     """Return what a check may read beside its own table: the versions of the release, else what serves."""
     layout = run.world.layout
     serving = {found.table: found.version for found in run.world.ledger.deployments() if found.active}
@@ -216,7 +215,7 @@ def _settle(work: "Future[tuple[CheckResult, ...]]", found: Callable[[], tuple[C
 
 
 def _judged(
-    run: OpenRun, step: Step, versions: tuple[Deployment | None, Deployment], open_: OpenValidation
+    run: RunContext, step: Step, versions: tuple[Deployment | None, Deployment], open_: OpenValidation
 ) -> RunEvidence:
     assert open_.work is not None
     work, open_.work = open_.work, None

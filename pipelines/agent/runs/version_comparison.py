@@ -47,8 +47,8 @@ from core.validation.verdicts import (
 )
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import column_types
-from pipelines.agent.deployment_lifecycle import written_batch
 from pipelines.agent.runs.release_expectations import VersionPair, begins_alone, expected_of
+from pipelines.agent.statements.deployment_lifecycle import written_batch
 from state.row_types import Deployment
 
 COMPARED_S = 300.0

@@ -16,8 +16,8 @@ from core.observed.deployment import Binding
 from core.observed.serving import INTERVAL_S, STALE_S, heartbeat_age_s, is_stale, serving_version, serving_versions
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.statement_locks import StatementLocks
+from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal
 from state.ledger import LedgerReader, create_or_open
 from state.ledger_snapshot import SnapshotCache
@@ -132,7 +132,7 @@ def test_what_the_inventory_and_the_lists_of_the_command_line_show(reader: Ledge
 
 def test_what_the_agent_stops_and_peeks_at(reader: LedgerReader, tmp_path: Path) -> None:
     world: Any = SimpleNamespace(ledger=reader, locks=StatementLocks())
-    lane = FastLane(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+    lane = StatementControl(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
     assert found(lane._find(tuple(THERE))) == THERE
     assert {t: one.version for t in CASES if (one := AgentContext.serving(world, t)) is not None} == THERE
     for table in CASES.keys() - THERE.keys():

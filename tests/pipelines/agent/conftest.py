@@ -51,7 +51,7 @@ from core.sql.log_starts import LogStart
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
-from pipelines.agent.runs.run_lane import RunDriver
+from pipelines.agent.runs.run_driver import RunDriver
 from pipelines.spark.call_deadlines import MissedDeadline
 from pipelines.storage.checkpoints import FileCheckpoints
 from state.ledger import create_or_open

@@ -5,11 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipelines.agent.agent_log import KEPT, AgentLog
+from pipelines.agent.__main__ import KEPT, AgentLog
 
 WRITES = """
 import logging, os, sys
-from pipelines.agent.agent_log import AgentLog
+from pipelines.agent.__main__ import AgentLog
 logging.basicConfig(handlers=[AgentLog(sys.argv[1], most_bytes=1000)], level=logging.INFO, format="%(message)s")
 for n in range(200):
     logging.info("line %d %s", n, "x" * 50)

@@ -21,7 +21,7 @@ from pipelines.agent import daemon as agents
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.formats.checkpoints import TableCheckpoints
-from pipelines.storage.registry_records import read_record
+from pipelines.storage.data_folder_records import read_record
 from state.ledger import create_or_open
 from state.words import Word
 

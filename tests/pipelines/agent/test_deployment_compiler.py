@@ -11,9 +11,10 @@ from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
 from core.ports.spark import NEWEST_WRITER, Upsert
-from pipelines.agent import deployment_compiler, deployment_lifecycle
+from pipelines.agent import deployment_compiler
 from pipelines.agent.context import AgentContext
-from tests.pipelines.agent.runs.test_run_lane import deploy, drive, fast_gates, plan, submit
+from pipelines.agent.statements import deployment_lifecycle
+from tests.pipelines.agent.runs.test_run_driver import deploy, drive, fast_gates, plan, submit
 
 __all__ = ["fast_gates"]
 

@@ -12,7 +12,7 @@ from core.project.model import Environment, Pool
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.deployment_lifecycle import start
+from pipelines.agent.statements.deployment_lifecycle import start
 from state.row_types import Deployment
 from tests.pipelines.agent.conftest import ScriptedPool, _Analysis
 

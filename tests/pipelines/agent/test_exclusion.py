@@ -19,14 +19,14 @@ from core.model.names import TableName
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
-from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import ActOutcome, FastLane
 from pipelines.agent.reconciler import Reconciler
-from pipelines.agent.runs import run_lane, starting_steps
+from pipelines.agent.runs import run_driver, starting_steps
 from pipelines.agent.runs.catch_up_gate import GateReading
+from pipelines.agent.statements import statement_control as fast_lane_module
+from pipelines.agent.statements.statement_control import ActOutcome, StatementControl
 from state.row_types import Deployment
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     Killed,
     OpenGate,
@@ -312,7 +312,7 @@ def test_an_agent_that_dies_after_a_cancel_leaves_nothing_wanted(
     def killed(*_: Any) -> None:
         raise Killed
 
-    monkeypatch.setattr(run_lane, "abort", killed)
+    monkeypatch.setattr(run_driver, "abort", killed)
     with pytest.raises(Killed):
         drive(world, run_id, OperatorControl("cancel"))
     assert {(d.table, d.wanted) for d in world.ledger.deployments() if d.version == 2} == {
@@ -341,14 +341,14 @@ def test_a_start_of_what_a_run_deletes_meanwhile_is_refused_in_words(
 ) -> None:
     deploy(world, pool, small_project.texts())
     said: list[str] = []
-    found, find = threading.Event(), FastLane._find
+    found, find = threading.Event(), StatementControl._find
 
-    def finding(lane: FastLane, tables: tuple[TableName, ...]) -> tuple[Deployment, ...]:
+    def finding(lane: StatementControl, tables: tuple[TableName, ...]) -> tuple[Deployment, ...]:
         deployments = find(lane, tables)
         found.set()
         return deployments
 
-    monkeypatch.setattr(FastLane, "_find", finding)
+    monkeypatch.setattr(StatementControl, "_find", finding)
 
     def start() -> None:
         try:
@@ -470,7 +470,7 @@ def test_a_stop_is_confirmed_although_who_holds_the_version_waits_for_the_ledger
 def test_a_run_whose_version_is_held_waits_and_goes_on(
     world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
     made = plan(world, small_project.texts(), EVERYTHING)
     run_id = submit(world, made)
     done: list[str] = []

@@ -9,9 +9,9 @@ from ledger_rows import deployment_row
 from core.model.names import TableName
 from core.model.states import State
 from core.ports.spark import ReportedQuery
-from pipelines.agent import full_disks
-from pipelines.agent.full_disks import DISK_FULL, has_space, with_disk
 from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.statements import transient_failures
+from pipelines.agent.statements.transient_failures import DISK_FULL, has_space, with_disk
 from pipelines.spark.error_translation import NO_SPACE
 from state.emergency_journal import EmergencyJournal
 
@@ -19,7 +19,7 @@ WRITING = ("TASK_WRITE_FAILED", "Task failed while writing rows to file:/t.")
 
 
 def free(monkeypatch: pytest.MonkeyPatch, bytes: int | None, total: int = 10**12) -> None:
-    monkeypatch.setattr(full_disks, "disk_space", lambda folder: (bytes, None if bytes is None else total))
+    monkeypatch.setattr(transient_failures, "disk_space", lambda folder: (bytes, None if bytes is None else total))
 
 
 @pytest.mark.parametrize(

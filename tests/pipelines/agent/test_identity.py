@@ -14,9 +14,9 @@ from core.plan.request import PlanRequest
 from core.ports.storage import FolderContents
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_lifecycle import start
+from pipelines.agent.statements.deployment_lifecycle import start
 from state.row_types import Deployment
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     deploy,
     drive,

@@ -20,12 +20,12 @@ from core.model.errors import EngineRefused, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery, unheard
 from core.project.revision import RevisionTexts
-from pipelines.agent import bounded_threads, deployment_lifecycle
-from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
-from pipelines.agent.kept_catalog import ACTS_AT_ONCE
 from pipelines.agent.measurements.lag_collector import LagCollector
+from pipelines.agent.pool.pool_catalog import ACTS_AT_ONCE
 from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.statements import deployment_lifecycle
+from pipelines.agent.statements import statement_control as fast_lane_module
 from pipelines.spark import call_deadlines
 from pipelines.spark.call_deadlines import CircuitBreaker, MissedDeadline
 from pipelines.spark.session import Session
@@ -350,7 +350,7 @@ def test_an_act_for_each_of_many_is_bounded_and_fails_after_all_were_tried(at_wo
 
     def all_of_them() -> None:
         try:
-            bounded_threads.in_threads(4, act, range(10))
+            call_deadlines.in_threads(4, act, range(10))
         except TryAgain as error:
             raised.append(error.summary)
 
@@ -359,7 +359,7 @@ def test_an_act_for_each_of_many_is_bounded_and_fails_after_all_were_tried(at_wo
     at_work.set()
     thread.join(30)
     assert raised == ["3 failed"] and sorted(begun) == list(range(10))
-    assert bounded_threads.in_threads(4, lambda item: item * 2, range(3)) == (0, 2, 4)
+    assert call_deadlines.in_threads(4, lambda item: item * 2, range(3)) == (0, 2, 4)
 
 
 def hang() -> None:

@@ -20,7 +20,7 @@ from pipelines.agent.runs import starting_steps
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     deploy,
     drive,
@@ -129,8 +129,8 @@ def test_a_query_under_a_run_that_nobody_has_recorded_does_not_go_on(
 def test_a_stop_is_not_confirmed_while_a_start_may_still_come_and_holds_when_it_has(
     late: Any, world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.agent.fast_lane.HOLDER_S", 0.0)
-    monkeypatch.setattr("pipelines.agent.fast_lane.STOP_S", 0.0)
+    monkeypatch.setattr("pipelines.agent.statements.statement_control.HOLDER_S", 0.0)
+    monkeypatch.setattr("pipelines.agent.statements.statement_control.STOP_S", 0.0)
     (outcome,) = fast_lane(world).stop((C,), time.monotonic(), by="bob")
     assert outcome.came is Came.SENT
     late.arrive()

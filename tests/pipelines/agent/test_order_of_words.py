@@ -20,12 +20,12 @@ from core.model.errors import EngineRefused, LedgerUnavailable, PoolUnreachable,
 from core.model.names import TableName
 from core.plan.request import PlanRequest
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.requests.retries import journal_retry
-from pipelines.agent.runs import aborted_versions
+from pipelines.agent.requests.run_controls import journal_retry
+from pipelines.agent.runs import cancelled_runs
+from pipelines.agent.statements.statement_control import StatementControl
 from state.row_types import StepRow
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     deploy,
     drive,
     fast_gates,  # noqa: F401  # A fixture of every test here.
@@ -55,19 +55,19 @@ def unavailable(*_: Any, **__: Any) -> None:
     raise LedgerUnavailable("the ledger is locked by another program")
 
 
-def stop(lane: FastLane, *names: str) -> tuple[str, ...]:
+def stop(lane: StatementControl, *names: str) -> tuple[str, ...]:
     return tuple(found.outcome for found in lane.stop(names, time.monotonic(), by="bob"))
 
 
-def start(lane: FastLane, *names: str) -> tuple[str, ...]:
+def start(lane: StatementControl, *names: str) -> tuple[str, ...]:
     return tuple(found.outcome for found in lane.start(names, time.monotonic(), by="ana"))
 
 
-def restart(lane: FastLane, *names: str) -> tuple[str, ...]:
+def restart(lane: StatementControl, *names: str) -> tuple[str, ...]:
     return tuple(found.outcome for found in lane.restart(names, time.monotonic(), by="ana"))
 
 
-def stop_while_the_ledger_is_locked(lane: FastLane, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+def stop_while_the_ledger_is_locked(lane: StatementControl, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     with monkeypatch.context() as locked:
         locked.setattr(type(lane._world.ledger), "stop_statements", unavailable)
         stop(lane, *names)
@@ -259,13 +259,13 @@ def test_the_reconciler_starts_nothing_whose_stop_waits_for_the_ledger(
 def test_the_record_of_a_stop_leaves_alone_what_somebody_starts_before_it(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane, record = fast_lane(deployed), FastLane._record
+    lane, record = fast_lane(deployed), StatementControl._record
 
-    def started_before(self: FastLane, *args: Any, **kwargs: Any) -> None:
+    def started_before(self: StatementControl, *args: Any, **kwargs: Any) -> None:
         assert start(fast_lane(deployed), "a") == ("started, first batch pending",)
         record(self, *args, **kwargs)
 
-    monkeypatch.setattr(FastLane, "_record", started_before)
+    monkeypatch.setattr(StatementControl, "_record", started_before)
     assert stop(lane, "a") == ("stopped",)
     found = version(deployed, A, 1)
     assert (found.wanted, found.state, "a@v1" in pool.running) == ("running", "starting", True)
@@ -277,16 +277,16 @@ def test_a_cancel_leaves_running_what_an_operator_starts_before_it_stops(
     made = {"version": 2, "checkpoint": "/c/a__v2", "checkpoint_id": "", "made_by": ""}
     rests = {"active": False, "wanted": "stopped", "state": "stopped", "query_id": "", "run_id": ""}
     put_made(deployed, replace(version(deployed, A, 1), **made, **rests))
-    given_up = aborted_versions.give_up
+    given_up = cancelled_runs.give_up
 
     def started_between(world: AgentContext, versions: Any, since: int) -> Any:
         found = given_up(world, versions, since=since)
         start(fast_lane(world), "a@v2")
         return found
 
-    monkeypatch.setattr(aborted_versions, "give_up", started_between)
+    monkeypatch.setattr(cancelled_runs, "give_up", started_between)
     since = deployed.ledger.newest_serial()
-    aborted_versions.abort(deployed, "7f3a", aborted_versions.give_up(deployed, (("a", 2),), since=since))
+    cancelled_runs.abort(deployed, "7f3a", cancelled_runs.give_up(deployed, (("a", 2),), since=since))
     assert (version(deployed, A, 2).wanted, "a@v2" in pool.running) == ("running", True)
 
 
@@ -296,7 +296,7 @@ def test_a_retry_leaves_running_what_an_operator_has_started_meanwhile(deployed:
     failed = replace(version(deployed, A, 1), **made, state="failed", query_id="", run_id="")
     put_made(deployed, failed)
     while_retried = read_before(deployed, "deployment", lambda: start(fast_lane(deployed), "a@v2"))
-    aborted_versions.stop_failed(while_retried, run_row(steps=(step,)))
+    cancelled_runs.stop_failed(while_retried, run_row(steps=(step,)))
     assert (version(deployed, A, 2).wanted, "a@v2" in pool.running) == ("running", True)
 
 

@@ -6,7 +6,7 @@ from ledger_rows import deployment_row
 
 from core.model.names import TableName as T
 from pipelines.agent.context import AgentContext
-from pipelines.agent.overdue_tickets import tell_overdue
+from pipelines.agent.housekeeping.after_release import tell_overdue
 from state.migration_tickets import MigrationTicket
 
 

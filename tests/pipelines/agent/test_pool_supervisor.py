@@ -14,9 +14,9 @@ from ledger_rows import deployment_row, environment_row
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.project.model import Pool
-from pipelines import agent
-from pipelines.agent import pool_supervisor, spark_connection
-from pipelines.agent.pool_supervisor import PoolSupervisor
+from pipelines.agent import pool as pool_package
+from pipelines.agent.pool import pool_supervisor, spark_connection
+from pipelines.agent.pool.pool_supervisor import PoolSupervisor
 from pipelines.spark.call_deadlines import CircuitBreaker
 from pipelines.spark.error_translation import EngineStopped, MaybeStopped, SessionLost
 from pipelines.spark.session import Session
@@ -172,8 +172,8 @@ def test_a_client_of_spark_that_cannot_be_loaded_is_told_as_the_state_of_the_poo
     supervise: Any, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper = supervise()
-    monkeypatch.delattr(agent, "spark_connection")
-    monkeypatch.setitem(sys.modules, "pipelines.agent.spark_connection", None)
+    monkeypatch.delattr(pool_package, "spark_connection")
+    monkeypatch.setitem(sys.modules, "pipelines.agent.pool.spark_connection", None)
     with pytest.raises(PoolUnreachable, match="Spark's client cannot be loaded"):
         keeper.keep()
     assert said(ledger)[0] == "down"

@@ -14,8 +14,8 @@ from core.model.errors import EngineRefused, LedgerUnavailable, NotAdopted
 from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery
 from pipelines.agent.context import AgentContext, Undoubted
-from pipelines.agent.deployment_lifecycle import start
 from pipelines.agent.reconciler import UNKNOWN_TOLD, BeforeRound, Reconciler
+from pipelines.agent.statements.deployment_lifecycle import start
 from state.emergency_journal import EmergencyJournal, JournalledStop
 from state.ledger import Ledger
 from state.planner_input import observe

@@ -15,10 +15,9 @@ from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from core.run.state_machine import OperatorControl
-from pipelines.agent import registry_records
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_lifecycle import start
-from pipelines.agent.registry_records import (
+from pipelines.agent.identity import registry_records
+from pipelines.agent.identity.registry_records import (
     RegistryRecords,
     durable,
     keep_serving,
@@ -26,8 +25,9 @@ from pipelines.agent.registry_records import (
     recorded_row,
     recorded_session,
 )
-from pipelines.storage.registry_records import RegistryRecord, read_record, record_names, write_record
-from tests.pipelines.agent.runs.test_run_lane import (
+from pipelines.agent.statements.deployment_lifecycle import start
+from pipelines.storage.data_folder_records import RegistryRecord, read_record, record_names, write_record
+from tests.pipelines.agent.runs.test_run_driver import (
     Killed,
     deploy,
     drive,

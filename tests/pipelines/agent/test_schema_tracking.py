@@ -15,10 +15,10 @@ from core.ports.spark import ReportedQuery
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.schema_tracking import COLUMNS_KEPT, select_of
+from pipelines.agent.statements.deployment_lifecycle import COLUMNS_KEPT, select_of
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
-from tests.pipelines.agent.runs.test_run_lane import deploy, fast_gates
+from tests.pipelines.agent.runs.test_run_driver import deploy, fast_gates
 
 __all__ = ["fast_gates"]
 

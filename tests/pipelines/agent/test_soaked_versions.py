@@ -11,13 +11,13 @@ from core.model.names import TableName as T
 from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
-from pipelines.agent import soaked_versions
 from pipelines.agent.checked_clock import Uptime
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import pointer_steps, run_lane, step_executor
-from pipelines.agent.soaked_versions import stop_soaked
+from pipelines.agent.housekeeping import after_release
+from pipelines.agent.housekeeping.after_release import stop_soaked
+from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from state.planner_input import observe
-from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_executor_contract import UPPER, soaking
 
 REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
@@ -28,7 +28,7 @@ def soaked(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> A
     """A world in which a release has replaced a, b and c a moment ago."""
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
-    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
     lane.deploy(world, pool, small_project.texts())
     assert lane.deploy(world, pool, soaking(small_project.texts(a=UPPER)), REBUILD) == "done"
     return world
@@ -68,7 +68,7 @@ def test_what_was_replaced_runs_on_and_stops_readers_first(soaked: AgentContext,
 def test_what_comes_between_a_look_at_soaks_and_the_hold_keeps_a_version_running(
     about: tuple[T, int], later_on: dict[str, Any], soaked: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(soaked_versions, "checked_now", lambda world: world.clock())
+    monkeypatch.setattr(after_release, "checked_now", lambda world: world.clock())
     later(soaked)
     for table in ("b", "c"):
         soaked.ledger.update_deployment(T(table), 1, wanted="stopped")

@@ -11,11 +11,11 @@ from ledger_rows import deployment_row
 
 import pipelines
 from core.ipc import framing
-from pipelines.agent import fast_lane
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer, receive_frame, send_frame
+from pipelines.agent.statements import statement_control
+from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.spark.call_deadlines import CircuitBreaker
 from pipelines.spark.session import Session
 from pipelines.spark.streaming_queries import SparkQueries
@@ -27,10 +27,10 @@ WALK = [
     "SocketServer._answer",
     "CommandHandler.handle",
     "CommandHandler._act_on_statements",
-    "FastLane.stop",
+    "StatementControl.stop",
     "in_threads",
     "in_threads.<locals>.work",
-    "FastLane._stop_one",
+    "StatementControl._stop_one",
     "stop",
     "Session.call",
     "call",
@@ -73,14 +73,14 @@ def test_stop_goes_from_the_socket_to_spark_by_these_functions_alone(
     world: AgentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No thread of a write that took too long may be left over.
-    monkeypatch.setattr(fast_lane, "LEDGER_S", 60.0)
+    monkeypatch.setattr(statement_control, "LEDGER_S", 60.0)
     world.ledger.put_deployment(deployment_row(query_id="q", run_id="r1"))
     spark = SparkOfOneQuery()
     session: Any = object.__new__(Session)
     session.spark, session.breaker, session._lost = spark, CircuitBreaker(lambda: None), None
     connection = SimpleNamespace(call=session.call, queries=SparkQueries(session))
     world.pool = SimpleNamespace(connection_for_stops=lambda: connection)  # type: ignore[assignment]  # One port is enough.
-    acts = FastLane(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+    acts = StatementControl(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
     unused: Any = None
     commands = CommandHandler(world, acts, unused, unused, unused)
     server = SocketServer(str(tmp_path / "agent.sock"), {"protocol": framing.PROTOCOL}, commands.handle)

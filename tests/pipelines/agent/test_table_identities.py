@@ -12,19 +12,19 @@ from core.model.names import TableName
 from core.model.states import State
 from core.observed.deployment import Binding
 from core.project.revision import RevisionTexts
-from pipelines.agent.deployment_lifecycle import check_checkpoint
-from pipelines.agent.filled_catalogs import register_together
+from pipelines.agent.pool.pool_catalog import register_together
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.replaced_tables import (
+from pipelines.agent.statements.changed_tables import (
     BY_HAND,
     COLUMNS_CHANGED,
     FILES_GONE,
     LOG_GONE,
     REPLACED,
     ROWS_CHANGED,
-    ReplacedTables,
+    ChangedTables,
 )
-from pipelines.agent.table_identities import register_again
+from pipelines.agent.statements.deployment_lifecycle import check_checkpoint
+from pipelines.agent.tables.table_identities import register_again
 from state.emergency_journal import EmergencyJournal
 
 DELETES = RevisionTexts(
@@ -113,17 +113,17 @@ def test_a_column_that_is_gone_from_a_table_is_told_before_a_start_and_while_it_
     words = f"the table of t@v1 has no column id any more: {why}"
     with pytest.raises(Refused, match=words):
         check_checkpoint(world, found)
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
     assert (after.state, after.error_class) == (State.FAILED, COLUMNS_CHANGED) and after.error.startswith(words)
 
 
 def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_so(world: Any) -> None:
     found = on_delta(world)
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     assert world.ledger.deployment(TableName("t"), 1).state == State.RUNNING
     world.files.ids[found.folder] = "id-2"
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
     assert (after.state, after.error_class) == (State.FAILED, REPLACED)
     why = "the table of t@v1 was re-created: its id is id-2 and was id-1"
@@ -148,7 +148,7 @@ def test_what_was_stopped_moved_or_given_another_table_meanwhile_is_not_called_r
         return "id-2"
 
     monkeypatch.setattr(world.files, "identity", identity)
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
     assert after.state == since.get("state", State.RUNNING) and not after.error
     assert not world.ledger.events_of(TableName("t"), "exception")
@@ -162,7 +162,7 @@ def test_a_source_that_was_replaced_is_named_with_who_reads_it(world: Any) -> No
     world.ledger.put_deployment(child)
     world.files.ids[child.folder] = "id-c"
     world.files.others[child.checkpoint] = (TableName("t"), "was re-created: its id is y, and what was read had x")
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     after = world.ledger.deployment(TableName("c"), 2)
     why = "t__v1, which c@v2 reads, was re-created: its id is y, and what was read had x"
     assert after.error == f"{why}; headgate plan c --rebuild, or restore its folder from a backup"
@@ -190,7 +190,7 @@ def test_a_column_that_is_gone_from_a_static_side_is_told_to_who_reads_it(
     world.files.folders |= {child.folder: {"run": ""}, child.checkpoint: {"run": ""}}
     check_checkpoint(world, child)
     world.files.types[side.folder] = there
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     after = world.ledger.deployment(TableName("c"), 1)
     if not lost:
         check_checkpoint(world, child)
@@ -218,7 +218,7 @@ def test_what_stops_a_statement_has_the_class_of_what_was_done_to_its_table(why:
     world.ledger.put_deployment(child)
     world.files.ids[child.folder] = "id-c"
     world.files.others[child.checkpoint] = (TableName("t"), why)
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     after = world.ledger.deployment(TableName("c"), 1)
     assert (after.state, after.error_class) == (State.FAILED, said) and why in after.error
 
@@ -233,10 +233,10 @@ def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_
     def said() -> list[tuple[str, str]]:
         return [(event.summary, event.detail) for event in world.ledger.events_of(TableName("t"), "exception")]
 
-    rounds = ReplacedTables(world)
+    rounds = ChangedTables(world)
     rounds.round()
     rounds.round()
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     words = (
         "rows of t__v1 were written by hand (WRITE in version 7), not by its statement: a key may stand there twice, "
     )
@@ -260,7 +260,7 @@ def test_a_keyed_table_without_the_keys_that_were_deleted_from_it_is_told_before
     with pytest.raises(Refused, match="the table of the keys that were deleted from t@v1 is gone") as refused:
         check_checkpoint(world, found)
     assert "--rebuild" in refused.value.remedy
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
     assert (after.state, after.error_class) == (State.FAILED, REPLACED)
     world.files.removed.discard(log)
@@ -271,11 +271,11 @@ def with_deleted_keys(world: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any,
     """Put a keyed version into the registry whose table of deleted keys was looked at; returns it, and that folder."""
     found = on_delta(world, mode="upsert/2", texts=DELETES)
     place, read = f"{found.folder}/deleted", world.files.read
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     assert not world.ledger.deployment(TableName("t"), 1).deleted_keys_id, "there is none yet"
     monkeypatch.setattr(world.files, "read", lambda folder: replace(read(folder), planned=5, batch=1))
     world.files.ids[place], world.files.log_heads[place] = "keys-1", 7
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     return world.ledger.deployment(TableName("t"), 1), place
 
 
@@ -296,14 +296,14 @@ def test_another_table_of_deleted_keys_is_told_by_an_agent_that_comes_later(
     world.files.ids[place], world.files.log_heads[place], world.files.log_commits[place] = id, head, commits
     if not words:
         check_checkpoint(world, found)
-        ReplacedTables(world).round()
+        ChangedTables(world).round()
         after = world.ledger.deployment(TableName("t"), 1)
         assert (after.state, after.deleted_keys_version) == (State.RUNNING, 9)
         return
     with pytest.raises(Refused, match=f"the keys that were deleted from t@v1 {words}, and rows that come late") as told:
         check_checkpoint(world, found)
     assert "--rebuild" in told.value.remedy
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
     assert (after.state, after.error_class) == (State.FAILED, REPLACED) and words in after.error
     world.files.ids[place], world.files.log_heads[place], world.files.log_commits[place] = "keys-1", 7, {}
@@ -317,7 +317,7 @@ def test_a_table_of_deleted_keys_that_is_as_old_as_its_checkpoint_is_taken_and_c
     read = world.files.read
     monkeypatch.setattr(world.files, "read", lambda folder: replace(read(folder), planned=3, batch=1))
     world.files.log_heads[place] = 6
-    ReplacedTables(world).round()
+    ChangedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
     assert (after.state, after.deleted_keys_version, after.deleted_keys_batch) == (State.RUNNING, 6, 3)
     world.files.log_heads[place] = 5

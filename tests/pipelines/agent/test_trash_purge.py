@@ -16,12 +16,12 @@ from core.model.names import TableName
 from core.plan.request import PlanRequest
 from pipelines.agent.checked_clock import Uptime, forgetting_time
 from pipelines.agent.context import AgentContext
-from pipelines.agent.soaked_versions import stop_soaked
-from pipelines.agent.trash_purge import purge_trash, record_deadline, unmoved_now
+from pipelines.agent.housekeeping.after_release import stop_soaked
+from pipelines.agent.housekeeping.trash_purge import purge_trash, record_deadline, unmoved_now
 from pipelines.storage.checkpoints import OWNER_FILE
 from state.retention import FORGETS_S
 from state.row_types import EventRow
-from tests.pipelines.agent.runs.test_run_lane import deploy
+from tests.pipelines.agent.runs.test_run_driver import deploy
 
 DAY_S = 86400.0
 ROUND_S = 300.0

@@ -25,19 +25,19 @@ from core.model.states import State
 from core.plan.request import PlanRequest
 from core.ports.spark import ReportedQuery
 from core.run.state_machine import OperatorControl
-from pipelines.agent import deployment_lifecycle
-from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.runs import open_run, starting_steps
-from pipelines.agent.runs.open_run import running_readers
-from pipelines.agent.runs.run_lane import RunDriver, RunLane
+from pipelines.agent.runs import run_context, starting_steps
+from pipelines.agent.runs.run_context import running_readers
+from pipelines.agent.runs.run_driver import OpenRuns, RunDriver
 from pipelines.agent.statement_locks import StatementLocks
+from pipelines.agent.statements import deployment_lifecycle
+from pipelines.agent.statements import statement_control as fast_lane_module
 from state.ledger import Ledger
 from state.row_types import Deployment
-from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_held_runs import HELD
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     Killed,
     fast_gates,  # noqa: F401  # A fixture of every test here.
 )
@@ -69,7 +69,7 @@ def round_of_the_next_agent(world: AgentContext, pool: Any) -> None:
 
 
 CUTS = {
-    "before anything is asked": (fast_lane_module.FastLane, "_begin"),
+    "before anything is asked": (fast_lane_module.StatementControl, "_begin"),
     "before the effect": (deployment_lifecycle, "_started"),
     "before the evidence": (Ledger, "update_deployment"),
 }
@@ -120,7 +120,7 @@ def test_a_stop_after_a_start_that_was_cut_off_holds(
 
 
 @pytest.fixture
-def undeleting(deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RunLane, str]]:
+def undeleting(deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[OpenRuns, str]]:
     """A run that brings c back, of which the pool is silent while its statement is to be resumed."""
 
     def away(*_: Any) -> None:
@@ -131,7 +131,7 @@ def undeleting(deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatc
     deleting = lane.submit(deployed, lane.plan(deployed, small_project.texts(), PlanRequest(verb="delete", **of_c)))
     assert lane.drive(deployed, deleting) == "done"
     run_id = lane.submit(deployed, lane.plan(deployed, small_project.texts(), PlanRequest(verb="undelete", **of_c)))
-    runs = RunLane(deployed)
+    runs = OpenRuns(deployed)
     with monkeypatch.context() as silent:
         silent.setattr(deployment_lifecycle, "_started", away)
         runs.drive(run_id)
@@ -143,7 +143,7 @@ def undeleting(deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_a_cancelled_run_was_to_resume_does_not_begin_afterwards_and_reads_nothing(
-    undeleting: tuple[RunLane, str], deployed: AgentContext, pool: Any
+    undeleting: tuple[OpenRuns, str], deployed: AgentContext, pool: Any
 ) -> None:
     runs, run_id = undeleting
     runs.tell(run_id, OperatorControl("cancel", by="ana"))
@@ -197,7 +197,7 @@ def cancel_a_restart_that_a_silent_pool_has_cut_off(
     world.locks.count_above(world.ledger.newest_serial())
     filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
     run_id = lane.submit(world, lane.plan(world, filtered, PlanRequest(tables=(C,))))
-    runs = RunLane(world)
+    runs = OpenRuns(world)
     with monkeypatch.context() as silent:
         silent.setattr(deployment_lifecycle, "_started", away)
         runs.drive(run_id)
@@ -239,7 +239,7 @@ def test_an_operators_restart_that_was_cut_off_is_carried_out_although_a_run_of_
 
 
 @pytest.fixture
-def left(undeleting: tuple[RunLane, str], deployed: AgentContext, pool: Any) -> str:
+def left(undeleting: tuple[OpenRuns, str], deployed: AgentContext, pool: Any) -> str:
     """The run of a killed agent, which had recorded a start and not carried it out."""
     runs, run_id = undeleting
     deployed.stopping.set()
@@ -366,7 +366,7 @@ def test_a_restart_that_is_refused_after_a_retry_leaves_running_what_an_operator
     fast_lane(deployed).stop((C,), time.monotonic(), by="ana")
     filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
     made = lane.plan(deployed, filtered, PlanRequest(tables=(C,)))
-    run = open_run.OpenRun(deployed, made, lane.submit(deployed, made))
+    run = run_context.RunContext(deployed, made, lane.submit(deployed, made))
     monkeypatch.setattr(starting_steps, "refuse_start", each_in_turn(die, is_not_there))
     with pytest.raises(Killed):
         starting_steps.restart(run, made.steps[0])
@@ -381,7 +381,7 @@ def test_a_restart_that_is_refused_after_a_retry_leaves_running_what_an_operator
 def test_a_restart_has_begun_although_its_checkpoint_cannot_be_read_afterwards(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, begin = type(deployed.files).read, open_run.OpenRun.start_unless_stopped
+    read, begin = type(deployed.files).read, run_context.RunContext.start_unless_stopped
 
     def away(*_: Any) -> None:
         monkeypatch.setattr(type(deployed.files), "read", read)
@@ -392,7 +392,7 @@ def test_a_restart_has_begun_although_its_checkpoint_cannot_be_read_afterwards(
         monkeypatch.setattr(type(deployed.files), "read", away)
         return begun
 
-    monkeypatch.setattr(open_run.OpenRun, "start_unless_stopped", begin_and_lose_the_folder)
+    monkeypatch.setattr(run_context.RunContext, "start_unless_stopped", begin_and_lose_the_folder)
     filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
     made = lane.plan(deployed, filtered, PlanRequest(tables=(C,)))
     assert lane.drive(deployed, lane.submit(deployed, made)) == "done"
@@ -409,7 +409,7 @@ def test_a_version_that_is_held_is_started_before_the_word_where_a_kill_has_cut_
         row = deployed.ledger.run(held)
         return row is not None and any((step.do, step.state) == ("hold", "gate") for step in row.steps)
 
-    runs = RunLane(deployed)
+    runs = OpenRuns(deployed)
     runs.drive(held)
     wait_until(waits_for_the_word, 10)
     deployed.stopping.set()
@@ -419,11 +419,11 @@ def test_a_version_that_is_held_is_started_before_the_word_where_a_kill_has_cut_
     assert lane.drive(deployed, held) == "failed"
     deployed.ledger.retry_run(held, serial=deployed.locks.start(), by="bob", at=1.0)
     with monkeypatch.context() as killed:
-        killed.setattr(open_run, "start", die)
+        killed.setattr(run_context, "start", die)
         with pytest.raises(Killed):
             lane.drive(deployed, held)
     assert "c@v2" not in pool.running
-    runs = RunLane(deployed)
+    runs = OpenRuns(deployed)
     runs.resume_open()
     wait_until(lambda: waits_for_the_word() and "c@v2" in pool.running, 10)
     deployed.stopping.set()

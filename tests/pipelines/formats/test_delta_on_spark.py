@@ -10,7 +10,7 @@ import pytest
 
 from core.model.errors import EngineRefused, Refused
 from core.ports.spark import QueryStart
-from pipelines.agent.deployment_lifecycle import refuse_other_age
+from pipelines.agent.statements.deployment_lifecycle import refuse_other_age
 from pipelines.formats.delta_log import DeltaLog
 from pipelines.formats.delta_offsets import read_offsets
 from pipelines.formats.delta_tables import DeltaTables

@@ -14,9 +14,9 @@ from ledger_rows import environment_row
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import HeadgateError, PoolUnreachable
 from core.project.model import Pool
-from pipelines.agent import spark_connection
 from pipelines.agent.context import PoolConnection
-from pipelines.agent.pool_supervisor import PoolSupervisor
+from pipelines.agent.pool import spark_connection
+from pipelines.agent.pool.pool_supervisor import PoolSupervisor
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session
 from state.ledger import Ledger, create_or_open

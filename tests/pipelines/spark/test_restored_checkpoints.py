@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.model.errors import Refused
-from pipelines.agent.deployment_lifecycle import refuse_other_age
+from pipelines.agent.statements.deployment_lifecycle import refuse_other_age
 
 pytestmark = pytest.mark.spark
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.model.errors import TryAgain
-from pipelines.storage.registry_records import RegistryRecord, read_record, record_names, write_record
+from pipelines.storage.data_folder_records import RegistryRecord, read_record, record_names, write_record
 
 RECORD = RegistryRecord("ledger-1", 3, {"texts": '{"ddl":"é"}', "active": True, "created_at": 1.25}, run="7f3a")
 

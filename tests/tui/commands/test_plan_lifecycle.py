@@ -19,11 +19,11 @@ from core.project_files.loader import read_project
 from core.project_files.revision_reader import revision_of
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.fast_lane import FastLane
-from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import Caller, SocketServer
+from pipelines.agent.statements.statement_control import StatementControl
+from pipelines.spark.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from state.migrations import SCHEMA_VERSION
 from state.recorded_policy import IN_FORCE
@@ -69,7 +69,7 @@ def serving(folder: Path, place: Any, ledger: Any, tmp_path: Path) -> Iterator[A
     )  # fmt: skip
     agent = Agent(world, Driven())
     acts, figures = (
-        FastLane(world, EmergencyJournal(tmp_path / "e")),
+        StatementControl(world, EmergencyJournal(tmp_path / "e")),
         TableStatisticsCollector(world, PoolUtilization()),
     )
     commands = CommandHandler(world, acts, agent.runs, figures, lambda pool: None)  # type: ignore[arg-type]  # a double

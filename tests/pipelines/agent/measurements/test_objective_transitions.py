@@ -7,7 +7,7 @@ import pytest
 from ledger_rows import deployment_row
 
 from pipelines.agent.context import AgentContext
-from pipelines.agent.measurements.objective_transitions import ObjectiveTransitions
+from pipelines.agent.measurements.lag_collector import ObjectiveTransitions
 from state.row_types import Deployment
 
 OWN = deployment_row(query_id="q", run_id="r1")

@@ -21,10 +21,8 @@ from core.project.model import Environment, Pool
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.measurements import table_statistics_collector
 from pipelines.agent.measurements.lag_collector import LagCollector
-from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import (
     EVERY_S,
     LOGS_EVERY_S,
@@ -32,10 +30,11 @@ from pipelines.agent.measurements.table_statistics_collector import (
     TableStatisticsCollector,
 )
 from pipelines.agent.requests.command_handler import CommandHandler
-from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.runs.run_driver import OpenRuns
+from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.formats.delta_tables import DeltaTables
-from pipelines.spark.query_progress import QueryProgress
+from pipelines.spark.query_progress import PoolUtilization, QueryProgress
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
 from state.row_types import Measurement
@@ -189,8 +188,8 @@ def test_an_asker_gets_figures_at_once_and_hears_what_was_not_measured(
 ) -> None:
     measurer = TableStatisticsCollector(world, PoolUtilization())
     take(world, measurer)
-    acts = FastLane(world, EmergencyJournal(tmp_path / "e"))
-    commands = CommandHandler(world, acts, RunLane(world), measurer, lambda _: None)
+    acts = StatementControl(world, EmergencyJournal(tmp_path / "e"))
+    commands = CommandHandler(world, acts, OpenRuns(world), measurer, lambda _: None)
 
     def ask(**args: Any) -> dict[str, Any]:
         return commands.handle(SimpleNamespace(name="ana"), {"op": "measure", "args": args})  # type: ignore[arg-type]

@@ -12,13 +12,12 @@ from ledger_rows import create_run, deployment_row, run_row
 from core.model.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
 from core.model.names import TableName
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
-from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import LONGEST_S, TABLES_LIMIT, CommandHandler, _seconds
-from pipelines.agent.requests.command_log import cut
-from pipelines.agent.requests.repeated_calls import STORED, WINDOW_S, RepeatedCalls
+from pipelines.agent.requests.command_log import STORED, WINDOW_S, RepeatedCalls, cut
 from pipelines.agent.requests.socket_server import Caller, SocketServer, receive_frame, send_frame
+from pipelines.agent.statements.statement_control import StatementControl
+from pipelines.spark.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 
 CALLER = Caller(pid=1, uid=0, login_uid=None)
@@ -31,7 +30,9 @@ def handler(world: AgentContext, tmp_path: Path) -> CommandHandler:
     world.files.prepare("/c/a__v1", {})
     figures = TableStatisticsCollector(world, PoolUtilization())
     unused: Any = None
-    return CommandHandler(world, FastLane(world, EmergencyJournal(tmp_path / "e")), unused, figures, lambda pool: None)
+    return CommandHandler(
+        world, StatementControl(world, EmergencyJournal(tmp_path / "e")), unused, figures, lambda pool: None
+    )
 
 
 def refused(handler: CommandHandler, **request: Any) -> None:

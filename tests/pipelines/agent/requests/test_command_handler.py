@@ -8,11 +8,11 @@ import pytest
 
 from core.model.errors import UsageError
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
-from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.policy_enforcement import NEEDED
+from pipelines.agent.statements.statement_control import StatementControl
+from pipelines.spark.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from tui.agent_client.socket_client import DEADLINES_S, WITH_AN_OLDER_AGENT
 
@@ -32,7 +32,9 @@ def sent() -> set[str]:
 def answered(world: AgentContext, tmp_path: Path) -> set[str]:
     figures = TableStatisticsCollector(world, PoolUtilization())
     runs: Any = None
-    handler = CommandHandler(world, FastLane(world, EmergencyJournal(tmp_path / "e")), runs, figures, lambda pool: None)
+    handler = CommandHandler(
+        world, StatementControl(world, EmergencyJournal(tmp_path / "e")), runs, figures, lambda pool: None
+    )
     with pytest.raises(UsageError, match="does not know"):
         handler.handle(None, {"op": "dance"})  # type: ignore[arg-type]  # It is refused before anybody is looked at.
     return set(handler._answer_by_op)

@@ -12,15 +12,15 @@ from agent_world import fast_lane, wait_until
 from core.model.errors import EngineRefused, LedgerUnavailable, Refused, UsageError
 from core.run.state_machine import HEARD_IN, OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler
-from pipelines.agent.requests.retries import journal_retry
+from pipelines.agent.requests.run_controls import journal_retry
 from pipelines.agent.requests.socket_server import Caller
-from pipelines.agent.runs import pointer_steps, run_lane, step_executor
-from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.runs import pointer_steps, run_driver, step_executor
+from pipelines.agent.runs.run_driver import OpenRuns
+from pipelines.spark.query_progress import PoolUtilization
 from state.ledger import Ledger
-from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, state_of
 from tests.pipelines.agent.runs.test_held_runs import HELD
 
@@ -32,17 +32,17 @@ SWAPPED = {"a": "a__v2", "b": "b__v2", "c": "c__v2"}
 def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (step_executor, pointer_steps):
         monkeypatch.setattr(module, "CatchUpGate", lane.OpenGate)
-    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
 
 
-class DiesAfterItsAnswers(RunLane):
+class DiesAfterItsAnswers(OpenRuns):
     """A run lane whose agent is killed after its answers, and before a run hears of them."""
 
     def wake(self, run_id: str) -> None:
         return
 
 
-def asked(world: AgentContext, run_id: str, *acts: str, runs: type[RunLane] = DiesAfterItsAnswers) -> None:
+def asked(world: AgentContext, run_id: str, *acts: str, runs: type[OpenRuns] = DiesAfterItsAnswers) -> None:
     """Give a run words at the agent's desk."""
     figures = TableStatisticsCollector(world, PoolUtilization())
     handler = CommandHandler(world, fast_lane(world), runs(world), figures, lambda pool: None)
@@ -53,7 +53,7 @@ def asked(world: AgentContext, run_id: str, *acts: str, runs: type[RunLane] = Di
 
 def resumed(world: AgentContext) -> None:
     """Have the next agent take up what is open, until nothing is left to do."""
-    driven = RunLane(world)
+    driven = OpenRuns(world)
     driven.resume_open()
     wait_until(lambda: not driven._woken)
 
@@ -85,7 +85,7 @@ def test_a_cancel_that_was_answered_is_carried_out_by_the_next_agent(
 
 def test_a_pause_that_was_answered_holds_in_the_next_agent(release: str, world: AgentContext, pool: Any) -> None:
     asked(world, release, "pause")
-    driven, starts = RunLane(world), list(pool.starts)
+    driven, starts = OpenRuns(world), list(pool.starts)
     driven.resume_open()
     wait_until(lambda: state_of(world, release) == "paused")
     wait_until(lambda: not world.ledger.run_words(release))
@@ -100,7 +100,7 @@ def test_words_that_were_answered_keep_their_order_over_a_kill(
     acts: tuple[str, ...], ends: str, release: str, world: AgentContext, pool: Any
 ) -> None:
     asked(world, release, *acts)
-    driven = RunLane(world)
+    driven = OpenRuns(world)
     driven.resume_open()
     wait_until(lambda: state_of(world, release) == ends)
     wait_until(lambda: not world.ledger.run_words(release))
@@ -120,7 +120,7 @@ def test_a_cancel_of_a_failed_run_that_was_answered_is_carried_out_by_the_next_a
 def test_a_word_to_swap_that_was_answered_ends_the_hold_in_the_next_agent(world: AgentContext, pool: Any) -> None:
     lane.deploy(world, pool, small_project.texts())
     run_id = lane.submit(world, lane.plan(world, UPPER, HELD))
-    before = RunLane(world)
+    before = OpenRuns(world)
     before.drive(run_id)
 
     def is_held() -> bool:
@@ -156,7 +156,7 @@ def test_a_retry_whose_tables_are_taken_by_then_is_told_as_not_carried_out(
 ) -> None:
     world.ledger.tell_run(failed, OperatorControl("retry", by="bob"), at=1.0)
     other = lane.submit(world, lane.plan(world, UPPER, REBUILD))
-    driven = RunLane(world)
+    driven = OpenRuns(world)
     driven.drive(failed)
     wait_until(lambda: not driven._woken)
     assert (state_of(world, failed), state_of(world, other)) == ("failed", "running")
@@ -243,7 +243,7 @@ def test_a_word_that_the_ledger_does_not_take_is_not_answered_as_accepted(
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "tell_run", locked)
         with pytest.raises(LedgerUnavailable):
-            asked(world, release, act, runs=RunLane)
+            asked(world, release, act, runs=OpenRuns)
     resumed(world)
     assert (state_of(world, release), pool.views) == ("done", SWAPPED)
 

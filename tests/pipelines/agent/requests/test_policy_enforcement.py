@@ -19,15 +19,15 @@ from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale
 from core.policy.model import Policy
 from core.project_files.manifest import declared_policy
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
-from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests import socket_server
 from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.requests.command_log import STORED
 from pipelines.agent.requests.policy_enforcement import NEEDED, record_first
-from pipelines.agent.requests.repeated_calls import STORED
 from pipelines.agent.requests.socket_server import Caller
-from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.runs.run_driver import OpenRuns
+from pipelines.agent.statements.statement_control import StatementControl
+from pipelines.spark.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger, create_or_open
 from state.recorded_policy import IN_FORCE, WAITING
@@ -75,9 +75,9 @@ def prod(world: AgentContext, tmp_path: Path) -> AgentContext:
 @pytest.fixture
 def agent(prod: AgentContext, tmp_path: Path) -> Callable[[], CommandHandler]:
     def begin() -> CommandHandler:
-        acts = FastLane(prod, EmergencyJournal(tmp_path / "e"))
+        acts = StatementControl(prod, EmergencyJournal(tmp_path / "e"))
         return CommandHandler(
-            prod, acts, RunLane(prod), TableStatisticsCollector(prod, PoolUtilization()), lambda _: None
+            prod, acts, OpenRuns(prod), TableStatisticsCollector(prod, PoolUtilization()), lambda _: None
         )
 
     return begin

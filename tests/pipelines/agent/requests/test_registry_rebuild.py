@@ -17,17 +17,17 @@ from core.model.names import TableName
 from core.model.states import State
 from core.plan.request import PlanRequest
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_lifecycle import start
+from pipelines.agent.identity.environment_identity import EnvironmentIdentity
+from pipelines.agent.identity.registry_records import RegistryRecords, durable
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.registry_records import RegistryRecords, durable
 from pipelines.agent.requests.adoption import Adoption
-from pipelines.agent.world_identity import WorldIdentity
+from pipelines.agent.statements.deployment_lifecycle import start
 from pipelines.formats.checkpoints import TableCheckpoints
-from pipelines.storage.registry_records import read_record
+from pipelines.storage.data_folder_records import read_record
 from state.backup import back_up
 from state.emergency_journal import EmergencyJournal
 from state.ledger import create_or_open
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     deploy,
     fast_gates,  # noqa: F401  # A fixture of every test here.
@@ -55,7 +55,7 @@ class Shop:
         """Begin an agent, as one that has compared ledger and data folder."""
         ledger = create_or_open(self.ledger_file, environment_row(ledger_id=ledger_id))
         facts, data = ledger.facts(), self._like.layout.data
-        identity = WorldIdentity(ledger, data=data, home="/home", machine="m-1", clock=lambda: 5.0)
+        identity = EnvironmentIdentity(ledger, data=data, home="/home", machine="m-1", clock=lambda: 5.0)
         identity.keep()
         files = TableCheckpoints(facts.ledger_id, machine="m-1", epoch=facts.epoch)
         return replace(self._like, ledger=ledger, ledger_id=facts.ledger_id, files=files, identity=identity)

@@ -19,13 +19,13 @@ from core.plan.codec import plan_as_json
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan, questions_of
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
-from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
-from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.runs.run_driver import OpenRuns
+from pipelines.agent.statements.statement_control import StatementControl
+from pipelines.spark.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from tests.pipelines.agent.conftest import ScriptedPool
 
@@ -121,10 +121,10 @@ CALLER = Caller(pid=1, uid=0, login_uid=None)
 def commands(world: AgentContext, tmp_path: Path) -> CommandHandler:
     world.project_id = small_project.project(small_project.texts()).id
     acts, figures = (
-        FastLane(world, EmergencyJournal(tmp_path / "e")),
+        StatementControl(world, EmergencyJournal(tmp_path / "e")),
         TableStatisticsCollector(world, PoolUtilization()),
     )
-    return CommandHandler(world, acts, RunLane(world), figures, lambda pool: None)
+    return CommandHandler(world, acts, OpenRuns(world), figures, lambda pool: None)
 
 
 @pytest.mark.parametrize("continues", ["", "7f3a-1"])

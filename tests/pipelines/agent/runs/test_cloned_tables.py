@@ -16,11 +16,11 @@ from core.ports.storage import SeenLog
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fault_points import FaultPoints
-from pipelines.agent.runs import pointer_steps, run_lane, step_executor
-from pipelines.agent.trash_purge import purge_trash
+from pipelines.agent.housekeeping.trash_purge import purge_trash
+from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from state.planner_input import observe
 from tests.pipelines.agent.runs import test_fork_steps as forks
-from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs import test_run_driver as lane
 
 applied, chosen, of = forks.applied, forks.chosen, forks.of
 
@@ -41,7 +41,7 @@ REBUILT = on_delta(small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id
 def open_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
-    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
 
 
 @pytest.fixture

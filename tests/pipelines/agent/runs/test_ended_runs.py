@@ -10,11 +10,11 @@ from agent_world import held_elsewhere, in_a_thread, wait_until
 from core.model.names import TableName
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import run_lane
-from pipelines.agent.runs.run_lane import RunDriver, RunLane
-from pipelines.agent.runs.unreadable_run import end_unreadable
+from pipelines.agent.runs import run_driver
+from pipelines.agent.runs.run_driver import OpenRuns, RunDriver
+from pipelines.agent.runs.run_ends import end_unreadable
 from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, at, ends_told, state_of, step_of
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     deploy,
     drive,
@@ -55,7 +55,7 @@ def test_a_run_that_was_ended_while_it_waits_for_the_pool_does_not_swap_once_it_
 ) -> None:
     deploy(world, pool, small_project.texts())
     run_id = submit(world, plan(world, UPPER, REBUILD))
-    lane = RunLane(at(world, "after swap running", lambda: setattr(pool, "reachable", False)))
+    lane = OpenRuns(at(world, "after swap running", lambda: setattr(pool, "reachable", False)))
     lane.drive(run_id)
     wait_until(lambda: not pool.reachable)
     end(world, run_id)
@@ -72,7 +72,7 @@ def test_a_run_that_was_ended_can_be_cancelled_by_the_word_that_came_meanwhile(w
         end(world, run_id)
         lane.tell(run_id, OperatorControl("cancel"))
 
-    lane = RunLane(at(world, "before swap running", end_and_tell))
+    lane = OpenRuns(at(world, "before swap running", end_and_tell))
     lane.drive(run_id)
     wait_until(lambda: state_of(world, run_id) == "cancelled")
     wait_until(lambda: not lane._woken)
@@ -95,7 +95,7 @@ def test_no_word_from_before_a_run_was_ended_takes_it_up_again(act: str, world: 
     accept(world, run_id, act)
     end(world, run_id)
     assert not world.ledger.run_words(run_id)
-    lane = RunLane(world)
+    lane = OpenRuns(world)
     lane.wake(run_id)
     wait_until(lambda: not lane._woken)
     assert (state_of(world, run_id), pool.views) == ("failed", SERVING)
@@ -113,7 +113,7 @@ def test_a_retry_that_waits_while_a_run_is_ended_does_not_let_its_thread_go_on(w
         accept(world, run_id, "retry")
         end(world, run_id)
 
-    lane = RunLane(at(world, "before swap running", tell_and_end))
+    lane = OpenRuns(at(world, "before swap running", tell_and_end))
     lane.drive(run_id)
     wait_until(lambda: not lane._woken)
     assert (state_of(world, run_id), pool.views) == ("failed", SERVING)
@@ -125,7 +125,7 @@ def test_a_cancel_from_before_a_run_was_ended_is_carried_out(world: AgentContext
     accept(world, run_id, "skip")
     accept(world, run_id, "cancel")
     end(world, run_id)
-    lane = RunLane(world)
+    lane = OpenRuns(world)
     lane.resume_open()
     wait_until(lambda: not lane._woken)
     assert (state_of(world, run_id), pool.views) == ("cancelled", SERVING)
@@ -164,7 +164,7 @@ def test_a_run_that_ends_with_a_word_unheard_waits_between_its_looks(
     assert world.ledger.advance_run(run_id, was="running", state="failed", ended_at=2.0, steps=())
     accept(world, run_id, "cancel")
     waits: list[bool] = []
-    monkeypatch.setattr(run_lane, "is_early", lambda *_: not waits)
+    monkeypatch.setattr(run_driver, "is_early", lambda *_: not waits)
     monkeypatch.setattr(RunDriver, "_wait", lambda _: waits.append(True))
     let_words_be_read(world, monkeypatch, times=5)
     assert drive(world, run_id) == "cancelled" and len(waits) == 1

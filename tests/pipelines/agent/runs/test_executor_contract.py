@@ -22,12 +22,12 @@ from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.planner import make_plan
 from core.run.state_machine import OperatorControl, RunEvidence
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
-from pipelines.agent.runs import pointer_steps, run_lane, step_executor
-from pipelines.agent.runs.aborted_versions import abort, give_up
+from pipelines.agent.runs import pointer_steps, run_driver, step_executor
+from pipelines.agent.runs.cancelled_runs import abort, give_up
 from pipelines.agent.runs.step_executor import StepExecutor
+from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal
-from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_rewrite_steps import REWRITE_A, keyed
 from tests.support.simulated_agent import Agent, Simulated
 
@@ -146,7 +146,7 @@ class Real:
         self.world.ledger.update_deployment(T(table), version, **known)
 
     def stop_by_operator(self, table: str) -> None:
-        FastLane(self.world, EmergencyJournal(Path(self.world.folder, "e"))).stop((T(table),), 0.0, by="alice")
+        StatementControl(self.world, EmergencyJournal(Path(self.world.folder, "e"))).stop((T(table),), 0.0, by="alice")
 
     def end_query(self, table: str, version: int) -> None:
         del self.pool.running[f"{table}@v{version}"]
@@ -500,7 +500,7 @@ def test_simulation_and_executor_do_the_same(
 ) -> None:
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
-    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
     monkeypatch.setattr(world.files, "identity", lambda folder, format: f"id of {folder}")
     simulated, real = SCRIPTS[name](Simulation()), SCRIPTS[name](Real(world, pool))
     for number, (one, other) in enumerate(zip(simulated, real, strict=True)):

@@ -15,8 +15,8 @@ from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.catch_up_gate import GateReading
-from tests.pipelines.agent.runs import test_run_lane as lane
-from tests.pipelines.agent.runs.test_run_lane import fast_gates  # noqa: F401  # A fixture of every test here.
+from tests.pipelines.agent.runs import test_run_driver as lane
+from tests.pipelines.agent.runs.test_run_driver import fast_gates  # noqa: F401  # A fixture of every test here.
 
 UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
 REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")

@@ -12,9 +12,9 @@ from agent_world import stop_by_operator, wait_until
 from core.model.names import TableName
 from core.model.states import State
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.run_lane import RunDriver, RunLane
+from pipelines.agent.runs.run_driver import OpenRuns, RunDriver
 from state.row_types import StepRow
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     drive,
     fast_gates,  # noqa: F401  # A fixture of every test here.
@@ -40,7 +40,7 @@ def test_a_start_is_pending_until_its_first_batch_while_its_readers_start_as_wel
 ) -> None:
     pool.pending.add("a@v1")
     run_id = begun(world)
-    RunLane(world).drive(run_id)
+    OpenRuns(world).drive(run_id)
     wait_until(lambda: start_of(world, run_id, "b").state == "done")
     found = start_of(world, run_id)
     assert (found.state, found.note) == ("gate", "started, first batch pending")
@@ -81,7 +81,7 @@ def test_a_first_batch_that_never_ends_ends_the_run_after_the_hours_of_the_envir
 def test_a_stop_by_an_operator_ends_the_wait(world: AgentContext, pool: Any) -> None:
     pool.pending.add("a@v1")
     run_id = begun(world)
-    RunLane(world).drive(run_id)
+    OpenRuns(world).drive(run_id)
     wait_until(lambda: start_of(world, run_id).state == "gate")
     stop_by_operator(world, pool, "a").join()
     wait_until(lambda: not world.ledger.open_runs())

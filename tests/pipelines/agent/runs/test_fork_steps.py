@@ -13,10 +13,10 @@ from core.plan.request import PlanRequest, StrategyChoice
 from core.ports.storage import FolderTaken, OriginRows
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import Reconciler
-from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
-from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs import test_run_driver as lane
 
 FILES = small_project.texts()
 PLACE = next(path for path in FILES if path.endswith("ddl.c.sql"))
@@ -28,7 +28,7 @@ FILTERED = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
 def open_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
-    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
 
 
 def applied(world: AgentContext, pool: Any, files: dict[str, str], request: PlanRequest) -> tuple[Plan, str]:

@@ -12,9 +12,9 @@ from core.plan.request import PlanRequest
 from core.policy.model import Policy
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import run_lane
-from tests.pipelines.agent.runs import test_run_lane as lane
-from tests.pipelines.agent.runs.test_run_lane import fast_gates  # noqa: F401  # A fixture.
+from pipelines.agent.runs import run_driver
+from tests.pipelines.agent.runs import test_run_driver as lane
+from tests.pipelines.agent.runs.test_run_driver import fast_gates  # noqa: F401  # A fixture.
 
 REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
 UPPER = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
@@ -42,7 +42,7 @@ def frozen_for(
 ) -> None:
     """Freeze the world, let an hour pass at each look at a step that waits, and have something happen `then`."""
     freeze(world, on=True)
-    waits, passed, clock = run_lane.RunDriver._wait, [0], world.monotonic
+    waits, passed, clock = run_driver.RunDriver._wait, [0], world.monotonic
     world.monotonic = lambda: clock() + 3600.0 * passed[0]
 
     def wait(driver: Any) -> None:
@@ -52,7 +52,7 @@ def frozen_for(
                 then(driver)
         waits(driver)
 
-    monkeypatch.setattr(run_lane.RunDriver, "_wait", wait)
+    monkeypatch.setattr(run_driver.RunDriver, "_wait", wait)
 
 
 def steps_of(world: AgentContext, run_id: str) -> dict[str, tuple[str, str]]:
@@ -98,7 +98,7 @@ def test_the_end_of_a_freeze_moves_no_pointer_of_a_run_that_was_paused_meanwhile
     def thaw(driver: Any) -> None:
         freeze(deployed, on=False)
         deployed.ledger.tell_run(run_id, OperatorControl("pause"), at=1.0)
-        monkeypatch.setattr(run_lane.RunDriver, "_wait", look)
+        monkeypatch.setattr(run_driver.RunDriver, "_wait", look)
 
     def look(driver: Any) -> None:
         seen.append(dict(pool.views))

@@ -18,7 +18,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.catch_up_gate import GateReading
 from pipelines.agent.runs.step_executor import StepExecutor
 from tests.pipelines.agent import conftest
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     OpenGate,
     deploy,
     drive,

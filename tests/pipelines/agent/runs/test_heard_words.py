@@ -14,11 +14,11 @@ from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import run_lane
+from pipelines.agent.runs import run_driver
 from pipelines.agent.runs.catch_up_gate import GateReading
-from pipelines.agent.runs.run_lane import RunDriver, RunLane
+from pipelines.agent.runs.run_driver import OpenRuns, RunDriver
 from state.row_types import StepRow
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     OpenGate,
     deploy,
@@ -81,7 +81,7 @@ def ends_told(world: AgentContext, run_id: str) -> tuple[int, int]:
 def test_a_pause_holds_while_a_swap_waits_for_the_pool(world: AgentContext, pool: Any) -> None:
     deploy(world, pool, small_project.texts())
     run_id = submit(world, plan(world, UPPER, REBUILD))
-    lane = RunLane(at(world, "after swap running", lambda: setattr(pool, "reachable", False)))
+    lane = OpenRuns(at(world, "after swap running", lambda: setattr(pool, "reachable", False)))
     lane.drive(run_id)
     wait_until(lambda: not pool.reachable)
     lane.tell(run_id, OperatorControl("pause"))
@@ -114,7 +114,7 @@ def test_words_that_come_while_a_run_looks_at_its_gates_keep_their_order(
 ) -> None:
     deploy(world, pool, small_project.texts())
     run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
-    lane = RunLane(world)
+    lane = OpenRuns(world)
 
     def told(gate: OpenGate, *given: Any) -> GateReading:
         gate.looks += 1
@@ -132,7 +132,7 @@ def test_a_paused_run_starts_no_version_whose_stop_was_ended(
 ) -> None:
     deploy(world, pool, small_project.texts())
     run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
-    lane, opens = RunLane(world), threading.Event()
+    lane, opens = OpenRuns(world), threading.Event()
     monkeypatch.setattr(OpenGate, "look", lambda gate, *given: GateReading(opens.is_set(), "lag 3"))
     lane.drive(run_id)
     wait_until(lambda: step_of(world, run_id, "catch_up").note == "lag 3", 10)
@@ -155,7 +155,7 @@ def test_a_cancel_waits_for_a_version_that_somebody_holds_and_ends_as_any_other(
     deploy(world, pool, small_project.texts())
     run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
     lane, busy = (
-        RunLane(at(world, "before swap running", lambda: tell(world, run_id, "cancel"))),
+        OpenRuns(at(world, "before swap running", lambda: tell(world, run_id, "cancel"))),
         [Busy("c@v2 is held")],
     )
 
@@ -164,9 +164,9 @@ def test_a_cancel_waits_for_a_version_that_somebody_holds_and_ends_as_any_other(
             raise busy.pop()
         return give_up(*about, **more)
 
-    give_up = run_lane.give_up
+    give_up = run_driver.give_up
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_lane, "give_up", given_up)
+        patch.setattr(run_driver, "give_up", given_up)
         lane.drive(run_id)
         wait_until(lambda: state_of(world, run_id) == "cancelled", 10)
     assert not busy and pool.views == SERVING
@@ -191,7 +191,7 @@ def test_the_end_of_a_cancelled_run_is_told_although_what_it_has_given_up_cannot
         faults.at, faults.act = "after swap cancelled", lambda: monkeypatch.setattr(of, "holding", once)
 
     faults = ActAt("before swap running", cancel)
-    lane = RunLane(replace(world, faults=faults))  # type: ignore[arg-type]  # Acts instead of dying.
+    lane = OpenRuns(replace(world, faults=faults))  # type: ignore[arg-type]  # Acts instead of dying.
     lane.drive(run_id)
     wait_until(lambda: not lane._woken)
     assert (state_of(world, run_id), pool.views, errors) == ("cancelled", SERVING, [])
@@ -255,9 +255,9 @@ def test_a_word_that_meets_a_bug_of_ours_takes_a_run_up_once(
         raise KeyError("nothing")
 
     run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
-    monkeypatch.setattr(run_lane, "advance_run", broken)
-    monkeypatch.setattr(run_lane, "end_unreadable", broken)
-    lane = RunLane(world)
+    monkeypatch.setattr(run_driver, "advance_run", broken)
+    monkeypatch.setattr(run_driver, "end_unreadable", broken)
+    lane = OpenRuns(world)
     lane.tell(run_id, OperatorControl("pause"))
     wait_until(lambda: len(met) > 1 and not lane._woken)
     assert len(met) == 2
@@ -273,10 +273,10 @@ def test_a_run_that_meets_a_bug_of_ours_is_taken_up_again_by_a_new_word_and_by_n
         raise KeyError("nothing")
 
     run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
-    lane = RunLane(world)
+    lane = OpenRuns(world)
     with monkeypatch.context() as patch:
-        patch.setattr(run_lane, "RunDriver", broken)
-        patch.setattr(run_lane, "end_unreadable", broken)
+        patch.setattr(run_driver, "RunDriver", broken)
+        patch.setattr(run_driver, "end_unreadable", broken)
         for _ in range(3):
             lane.resume_open()
             wait_until(lambda: not lane._woken)
@@ -290,14 +290,14 @@ def test_a_word_that_comes_while_a_run_meets_a_bug_of_ours_takes_it_up_again(
     world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
-    lane, drivers = RunLane(world), [None, RunDriver]
+    lane, drivers = OpenRuns(world), [None, RunDriver]
 
     def tell_and_break(*_: Any) -> None:
         lane.tell(run_id, OperatorControl("cancel"))
         raise KeyError("nothing")
 
-    monkeypatch.setattr(run_lane, "RunDriver", lambda *given: drivers.pop(0)(*given))  # type: ignore[misc]  # A bug.
-    monkeypatch.setattr(run_lane, "end_unreadable", tell_and_break)
+    monkeypatch.setattr(run_driver, "RunDriver", lambda *given: drivers.pop(0)(*given))  # type: ignore[misc]  # A bug.
+    monkeypatch.setattr(run_driver, "end_unreadable", tell_and_break)
     lane.drive(run_id)
     wait_until(lambda: not lane._woken)
     assert (state_of(world, run_id), drivers) == ("cancelled", [])

@@ -19,14 +19,14 @@ from core.run.release import Release, ReleaseState
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement
-from pipelines.agent.requests.release_words import check_swap, refuse_word
+from pipelines.agent.requests.run_controls import check_swap, refuse_word
 from pipelines.agent.requests.socket_server import Caller
-from pipelines.agent.runs import held_steps, pointer_steps, run_lane, step_executor
-from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.runs import pointer_steps, run_driver, step_executor
+from pipelines.agent.runs.run_driver import OpenRuns
 from state.ledger import LedgerReader
 from state.releases import open_releases, release_of_run
 from state.row_types import RunRow
-from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_executor_contract import A_REBUILD, soaking
 
 HELD = replace(A_REBUILD[1], hold=True)
@@ -37,18 +37,18 @@ CALLER = Caller(1, os.getuid(), None)
 def prompt(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
-    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
     lane.deploy(world, pool, small_project.texts())
     yield
     # A run that is held at the end of its test would be driven on during the next ones.
     world.stopping.set()
 
 
-def begun(world: AgentContext, files: dict[str, str] | None = None) -> tuple[Plan, str, RunLane]:
+def begun(world: AgentContext, files: dict[str, str] | None = None) -> tuple[Plan, str, OpenRuns]:
     """Have a rebuild of everything driven until it is held."""
     made = lane.plan(world, files or soaking(A_REBUILD[0]), HELD)
     run_id = lane.submit(world, made)
-    driven = RunLane(world)
+    driven = OpenRuns(world)
     driven.drive(run_id)
     wait_until(lambda: hold_of(world, run_id) == "gate")
     return made, run_id, driven
@@ -140,17 +140,17 @@ def test_a_version_that_fails_while_it_is_held_ends_the_hold(world: AgentContext
 def test_a_word_to_swap_that_comes_while_its_hold_fails_is_told_as_not_carried_out(
     world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, look = lane.submit(world, lane.plan(world, A_REBUILD[0], HELD)), held_steps.look_at_held
+    run_id, look = lane.submit(world, lane.plan(world, A_REBUILD[0], HELD)), pointer_steps.look_at_held
 
     def look_and_be_told(*given: Any) -> Any:
         world.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
         found = look(*given)
-        monkeypatch.setattr(held_steps, "look_at_held", look)
+        monkeypatch.setattr(pointer_steps, "look_at_held", look)
         assert hold_of(world, run_id) == "gate"
         world.ledger.tell_run(run_id, OperatorControl("swap", by="bob"), at=1.0)
         return found
 
-    monkeypatch.setattr(held_steps, "look_at_held", look_and_be_told)
+    monkeypatch.setattr(pointer_steps, "look_at_held", look_and_be_told)
     assert lane.drive(world, run_id) == "failed"
     (told,) = (e for e in world.ledger.events() if e.summary.startswith("the word to swap"))
     assert told.summary == f"the word to swap run {run_id} was not carried out: nothing was held any more"
@@ -180,7 +180,7 @@ def test_a_hold_has_an_end_and_a_retry_waits_again(world: AgentContext) -> None:
 def test_a_hold_is_not_skipped_and_a_word_before_it_is_not_kept(world: AgentContext, pool: Any) -> None:
     made = lane.plan(world, A_REBUILD[0], HELD)
     run_id = lane.submit(world, made)
-    driven = RunLane(world)
+    driven = OpenRuns(world)
     driven.tell(run_id, OperatorControl("swap", by="bob"))
     wait_until(lambda: hold_of(world, run_id) == "gate")
     number = next(step.n for step in made.steps if step.do == "hold")
@@ -239,7 +239,7 @@ def test_a_word_that_comes_before_a_new_agent_has_taken_the_run_up_is_heard(worl
     wait_until(lambda: not driven._woken)
     world.stopping.clear()
     check_word(world, CALLER, row_of(world, run_id), f"dev {run_id[:4]}")
-    RunLane(world).tell(run_id, OperatorControl("swap", by="bob"))
+    OpenRuns(world).tell(run_id, OperatorControl("swap", by="bob"))
     assert ended(world, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
 
 
@@ -249,7 +249,7 @@ def test_a_new_agent_holds_again_and_after_the_word_goes_on_without_another(worl
     world.stopping.set()
     wait_until(lambda: not driven._woken)
     world.stopping.clear()
-    again = RunLane(world)
+    again = OpenRuns(world)
     again.resume_open()
     wait_until(lambda: run_id in again._woken)
     assert hold_of(world, run_id) == "gate"
@@ -259,5 +259,5 @@ def test_a_new_agent_holds_again_and_after_the_word_goes_on_without_another(worl
     world.stopping.set()
     wait_until(lambda: not again._woken)
     world.stopping.clear()
-    RunLane(world).resume_open()
+    OpenRuns(world).resume_open()
     assert ended(world, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}

@@ -17,11 +17,11 @@ from core.plan.request import PlanRequest
 from core.run.release import ReleaseState
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.run_lane import RunDriver
+from pipelines.agent.runs.run_driver import RunDriver
 from state.ledger import LedgerReader
 from state.releases import release_of_run
-from tests.pipelines.agent.runs import test_run_lane as lane
-from tests.pipelines.agent.runs.test_run_lane import fast_gates  # noqa: F401  # A fixture of every test here.
+from tests.pipelines.agent.runs import test_run_driver as lane
+from tests.pipelines.agent.runs.test_run_driver import fast_gates  # noqa: F401  # A fixture of every test here.
 
 pytestmark = pytest.mark.drill
 

@@ -14,11 +14,11 @@ from core.plan.model import Plan, Step
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.runs.paused_readers import paused_readers
+from pipelines.agent.runs.starting_steps import paused_readers
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.emergency_journal import EmergencyJournal
-from tests.pipelines.agent.runs import test_run_lane as lane
-from tests.pipelines.agent.runs.test_run_lane import EVERYTHING, KillAt, Killed, fast_gates  # noqa: F401  # A fixture.
+from tests.pipelines.agent.runs import test_run_driver as lane
+from tests.pipelines.agent.runs.test_run_driver import EVERYTHING, KillAt, Killed, fast_gates  # noqa: F401  # A fixture.
 
 
 def on_delta(columns: str = "kind STRING") -> dict[str, str]:

@@ -20,13 +20,13 @@ from core.plan.request import PlanRequest
 from core.run.release import ReleaseState
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.registry_records import newer_serving
-from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from pipelines.agent.identity.registry_records import newer_serving
+from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from state.ledger import LedgerReader
 from state.releases import releases
 from state.row_types import RunRow
 from tests.pipelines.agent import conftest
-from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs import test_run_driver as lane
 from tui.presentation.reports.releases import verdict
 
 UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
@@ -51,7 +51,7 @@ class Labelled(lane.KillAt):
 def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (step_executor, pointer_steps):
         monkeypatch.setattr(module, "CatchUpGate", lane.OpenGate)
-    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, how_often: dict[str, int]) -> None:
@@ -158,7 +158,7 @@ def test_a_cancel_puts_pointers_back_that_a_swap_has_moved(
 ) -> None:
     run_id = begun(world, pool)
     with monkeypatch.context() as patch:
-        patch.setattr(run_lane, "POOL_WAIT_S", 0.0)
+        patch.setattr(run_driver, "POOL_WAIT_S", 0.0)
         if fails == "pool":
             patch.setattr(conftest._Tables, "swap", cut_off(conftest._Tables.swap))
         else:
@@ -276,7 +276,7 @@ def test_a_word_that_is_heard_before_a_swap_is_tried_again_takes_it_for_done_whe
     run_id = begun(world, pool)
     tell = partial(world.ledger.tell_run, run_id, OperatorControl(word, by="ana"), at=1.0)
     read_locked_after_the_swap(world, monkeypatch, tell)
-    runs = run_lane.RunLane(world)
+    runs = run_driver.OpenRuns(world)
     runs.drive(run_id)
     wait_until(lambda: row_of(world, run_id).state == {"cancel": "cancelled", "pause": "paused"}[word], 10)
     assert [step.state for step in row_of(world, run_id).steps if step.do == "swap"] == ["done"]

@@ -15,14 +15,14 @@ from core.model.names import TableName as T
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.runs import pointer_steps, run_lane, step_executor
+from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from pipelines.agent.runs.catch_up_gate import CatchUpGate, GateReading
 from pipelines.agent.runs.version_comparison import VersionComparison
-from pipelines.storage import registry_records
+from pipelines.storage import data_folder_records
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Measurement
 from tests.pipelines.agent import conftest
-from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_held_runs import begun as held
 from tests.pipelines.agent.runs.test_held_runs import ended, hold_of, row_of
 from tests.pipelines.agent.runs.test_pointer_moves import BEFORE, REBUILD, UPPER, begun, cut_off, said, serving
@@ -32,7 +32,7 @@ from tests.pipelines.agent.runs.test_pointer_moves import BEFORE, REBUILD, UPPER
 def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (step_executor, pointer_steps):
         monkeypatch.setattr(module, "CatchUpGate", lane.OpenGate)
-    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
 
 
 def retried(world: AgentContext, run_id: str) -> str:
@@ -45,7 +45,7 @@ def test_a_full_disk_at_the_record_of_what_serves_leaves_no_pointer_moved(
     world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = begun(world, pool)
-    real = registry_records.write_json
+    real = data_folder_records.write_json
 
     def full(path: Path, value: Any) -> None:
         if path.name == "_serving.json":
@@ -53,7 +53,7 @@ def test_a_full_disk_at_the_record_of_what_serves_leaves_no_pointer_moved(
         real(path, value)
 
     with monkeypatch.context() as patch:
-        patch.setattr(registry_records, "write_json", full)
+        patch.setattr(data_folder_records, "write_json", full)
         assert lane.drive(world, run_id) == "failed"
     assert pool.views == BEFORE == serving(world)
     assert "no pointer has moved" in said(world, run_id)
@@ -66,7 +66,7 @@ def test_pointers_that_a_silent_pool_kept_from_going_back_go_back_when_it_answer
 ) -> None:
     run_id = begun(world, pool)
     with monkeypatch.context() as patch:
-        patch.setattr(run_lane, "POOL_WAIT_S", 0.0)
+        patch.setattr(run_driver, "POOL_WAIT_S", 0.0)
         patch.setattr(conftest._Tables, "swap", cut_off(conftest._Tables.swap))
         assert lane.drive(world, run_id) == "failed"
     pool.reachable = False

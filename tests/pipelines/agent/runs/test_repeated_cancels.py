@@ -13,13 +13,13 @@ from core.model.names import TableName, query_name
 from core.observed.deployment import Binding
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import unreadable_run
-from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.runs import run_ends
+from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statement_locks import StatementLocks
 from state.table_acts import TableAct
 from state.words import Word
 from tests.pipelines.agent.runs.test_heard_words import REBUILD, UPPER, at, state_of, tell
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     deploy,
     fast_gates,  # noqa: F401  # A fixture of every test here.
     plan,
@@ -32,7 +32,7 @@ SERVING = dict.fromkeys(("a@v1", "b@v1", "c@v1"), "running")
 
 def cancelled(world: AgentContext, run_id: str) -> None:
     """Drive a run until it is cancelled, and everything is done about it."""
-    lane = RunLane(world)
+    lane = OpenRuns(world)
     lane.drive(run_id)
     wait_until(lambda: not lane._woken)
     assert state_of(world, run_id) == "cancelled"
@@ -100,8 +100,8 @@ def test_a_cancel_stops_what_was_started_by_a_word_that_was_accepted_before_it_a
     def cancel_while_a_start_waits_for_its_version() -> None:
         ana = Word(world.locks.start(), "ana", 1.0)
         with monkeypatch.context() as unheard:
-            unheard.setattr(RunLane, "wake", lambda *_: None)
-            RunLane(world).tell(run_id, OperatorControl("cancel", by="bob"))
+            unheard.setattr(OpenRuns, "wake", lambda *_: None)
+            OpenRuns(world).tell(run_id, OperatorControl("cancel", by="bob"))
         assert world.ledger.want_running(TableName("c"), 2, ana, TableAct("a start by ana", 1.0))
 
     cancelled(at(world, "before swap running", cancel_while_a_start_waits_for_its_version), run_id)
@@ -146,7 +146,7 @@ def test_a_cancel_of_a_run_that_cannot_be_read_leaves_running_what_was_started_a
 ) -> None:
     run_id, _ = unreadable(world, pool, "missing")
     tell(world, run_id, "cancel")
-    undo, started = unreadable_run.undo_cancelled, []
+    undo, started = run_ends.undo_cancelled, []
 
     def start_once(*given: Any) -> None:
         if not started:
@@ -155,6 +155,6 @@ def test_a_cancel_of_a_run_that_cannot_be_read_leaves_running_what_was_started_a
             raise LedgerUnavailable("the ledger is locked")
         undo(*given)
 
-    monkeypatch.setattr(unreadable_run, "undo_cancelled", start_once)
+    monkeypatch.setattr(run_ends, "undo_cancelled", start_once)
     cancelled(world, run_id)
     assert started == [True] and wanted(world)["c@v2"] == "running"

@@ -12,10 +12,10 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import pointer_steps, run_lane, step_executor
-from pipelines.agent.trash_purge import purge_trash
+from pipelines.agent.housekeeping.trash_purge import purge_trash
+from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from state.planner_input import observe
-from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_executor_contract import A_REBUILD, REBUILD_A, UPPER, soaking
 
 DAY_S = 86400.0
@@ -26,7 +26,7 @@ READ = {"pipelines/facts/p/b/b.yml": "readers: [dashboard (bi-team)]\n"}
 def prompt(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
-    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
     lane.deploy(world, pool, small_project.texts() | READ)
 
 

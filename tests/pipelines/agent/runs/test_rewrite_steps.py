@@ -16,7 +16,7 @@ from core.plan.request import PlanRequest, StrategyChoice
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from state.row_types import Deployment
-from tests.pipelines.agent.runs.test_run_lane import KillAt, Killed, deploy, drive, fast_gates, plan, settle, submit
+from tests.pipelines.agent.runs.test_run_driver import KillAt, Killed, deploy, drive, fast_gates, plan, settle, submit
 
 __all__ = ["fast_gates"]
 

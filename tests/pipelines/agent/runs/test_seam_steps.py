@@ -19,13 +19,13 @@ from core.plan.request import PlanRequest, StrategyChoice
 from core.ports.spark import QueryStart
 from core.run.state_machine import GateOpened, GatePolled, OperatorControl, StepFailed
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
-from pipelines.agent.runs import seam_steps
-from pipelines.agent.runs.seam_steps import SeamPlace, _unless_half_done
+from pipelines.agent.runs import new_checkpoint_steps
+from pipelines.agent.runs.new_checkpoint_steps import SeamPlace, _unless_half_done
 from pipelines.agent.runs.step_executor import StepExecutor
+from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
-from tests.pipelines.agent.runs.test_run_lane import Killed, deploy, drive, fast_gates, plan, settle, submit
+from tests.pipelines.agent.runs.test_run_driver import Killed, deploy, drive, fast_gates, plan, settle, submit
 
 __all__ = ["fast_gates"]
 
@@ -160,7 +160,7 @@ def test_a_stopped_statement_stays_stopped_where_no_batch_fits_after_its_stop(
     stop_b_before_its_seam(old, pool)
     have_read(old, reads("1:x"), reads("1:x"), reads("1:w"))
     half_done = Unaligned("batch 1 of b@v1 is written, not committed")
-    monkeypatch.setattr(seam_steps, "_unless_half_done", lambda *_: half_done)
+    monkeypatch.setattr(new_checkpoint_steps, "_unless_half_done", lambda *_: half_done)
     assert drive(old, submit(old, plan(old, UPPER, SEAM_B))) == "failed"
     assert row(old, "b", 1).bindings[0].version == 1
     assert (row(old, "b", 1).wanted, "b@v1" in pool.running) == ("stopped", False)
@@ -259,7 +259,7 @@ def test_a_stop_by_an_operator_ends_the_wait_and_holds(old: AgentContext, pool: 
     executor = StepExecutor(old, made, run)
     (seam,) = [step for step in made.steps if step.do is StepKind.SEAM]
     assert isinstance(executor.perform(seam), GateOpened) and isinstance(executor.poll(seam), GatePolled)
-    FastLane(old, EmergencyJournal(tmp_path / "e")).stop((T("b"),), 0.0, by="alice")
+    StatementControl(old, EmergencyJournal(tmp_path / "e")).stop((T("b"),), 0.0, by="alice")
     ended = executor.poll(seam)
     assert isinstance(ended, StepFailed) and "was stopped by" in ended.note
     assert "b@v1" not in pool.running and row(old, "b", 1).wanted == "stopped"

@@ -10,7 +10,7 @@ from core.model.names import TableName as T
 from core.plan.request import PlanRequest, StrategyChoice
 from pipelines.agent.context import AgentContext
 from state.row_types import Deployment
-from tests.pipelines.agent.runs.test_run_lane import EVERYTHING, deploy, drive, fast_gates, plan, submit
+from tests.pipelines.agent.runs.test_run_driver import EVERYTHING, deploy, drive, fast_gates, plan, submit
 
 __all__ = ["fast_gates"]
 

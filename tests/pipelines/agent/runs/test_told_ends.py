@@ -13,9 +13,9 @@ from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs import run_lane, unreadable_run
-from pipelines.agent.runs.run_lane import RunLane
-from pipelines.agent.runs.unreadable_run import end_unreadable
+from pipelines.agent.runs import run_driver, run_ends
+from pipelines.agent.runs.run_driver import OpenRuns
+from pipelines.agent.runs.run_ends import end_unreadable
 from tests.pipelines.agent.runs.test_ended_runs import WHY, accept, end
 from tests.pipelines.agent.runs.test_heard_words import (
     REBUILD,
@@ -28,7 +28,7 @@ from tests.pipelines.agent.runs.test_heard_words import (
     step_of,
     tell,
 )
-from tests.pipelines.agent.runs.test_run_lane import (
+from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     Killed,
     deploy,
@@ -48,7 +48,7 @@ def die(*_: Any) -> None:
 
 def next_agent(world: AgentContext) -> None:
     """Have the next agent take up what is open, until nothing is left to do."""
-    lane = RunLane(world)
+    lane = OpenRuns(world)
     lane.resume_open()
     wait_until(lambda: not lane._woken)
 
@@ -87,7 +87,7 @@ def test_a_kill_beside_the_record_of_a_cancel_leaves_its_end_told_once(
         faults.at, faults.act = where, die
 
     faults = ActAt("before swap running", cancel)
-    driven = RunLane(replace(world, faults=faults))  # type: ignore[arg-type]  # Acts instead of dying.
+    driven = OpenRuns(replace(world, faults=faults))  # type: ignore[arg-type]  # Acts instead of dying.
     driven.drive(release)
     wait_until(lambda: not driven._woken)
     next_agent(world)
@@ -99,13 +99,13 @@ def test_a_kill_beside_the_record_of_a_cancel_leaves_its_end_told_once(
 def test_an_agent_that_stops_while_it_stops_the_versions_of_a_cancelled_run_has_told_its_end(
     release: str, world: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane = RunLane(at(world, "before swap running", lambda: tell(world, release, "cancel")))
+    lane = OpenRuns(at(world, "before swap running", lambda: tell(world, release, "cancel")))
 
     def stopping(*_: Any) -> None:
         lane._woken[release].set()
         world.stopping.set()
 
-    monkeypatch.setattr(run_lane, "abort", stopping)
+    monkeypatch.setattr(run_driver, "abort", stopping)
     lane.drive(release)
     wait_until(lambda: not lane._woken)
     assert (state_of(world, release), ends_told(world, release)) == ("cancelled", (1, 1))
@@ -127,7 +127,7 @@ def test_a_skip_that_came_too_late_is_told_by_the_write_that_takes_it(
 
     with monkeypatch.context() as patch:
         patch.setattr(type(world.ledger), "advance_run", and_die)
-        lane = RunLane(world)
+        lane = OpenRuns(world)
         lane.drive(run_id)
         wait_until(lambda: not lane._woken)
     next_agent(world)
@@ -180,13 +180,13 @@ def test_a_word_that_comes_during_an_end_from_outside_is_told_to_its_author(
     world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id, lane = unreadable(world, pool, "missing")
-    failed = unreadable_run._failed
+    failed = run_ends._failed
 
     def told_beside(*given: Any) -> Any:
         accept(world, run_id, "resume")
         return failed(*given)
 
-    monkeypatch.setattr(unreadable_run, "_failed", told_beside)
+    monkeypatch.setattr(run_ends, "_failed", told_beside)
     lane.resume_open()
     wait_until(lambda: not lane._woken)
     ((summary, _),) = told(world, "not carried out")
@@ -196,13 +196,13 @@ def test_a_word_that_comes_during_an_end_from_outside_is_told_to_its_author(
 def test_a_run_whose_thread_records_a_pause_during_an_end_from_outside_is_ended_all_the_same(
     release: str, world: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed = unreadable_run._failed
+    failed = run_ends._failed
 
     def paused_beside(*given: Any) -> Any:
         world.ledger.advance_run(release, was="running", state="paused", ended_at=None, steps=())
         return failed(*given)
 
-    monkeypatch.setattr(unreadable_run, "_failed", paused_beside)
+    monkeypatch.setattr(run_ends, "_failed", paused_beside)
     end(world, release)
     assert (state_of(world, release), ends_told(world, release)) == ("failed", (1, 1))
 
@@ -237,9 +237,9 @@ def test_a_run_that_meets_a_bug_of_ours_is_told_once_each_time_to_stand_still(
         raise KeyError("nothing")
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_lane, "RunDriver", broken)
-        patch.setattr(run_lane, "end_unreadable", broken)
-        lane = RunLane(world)
+        patch.setattr(run_driver, "RunDriver", broken)
+        patch.setattr(run_driver, "end_unreadable", broken)
+        lane = OpenRuns(world)
         for _ in range(3):
             lane.resume_open()
             wait_until(lambda: not lane._woken)

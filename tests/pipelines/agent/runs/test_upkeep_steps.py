@@ -16,17 +16,17 @@ from core.ports.storage import FolderContents, Upkeep
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import upkeep_steps
-from pipelines.agent.runs.run_lane import RunLane
-from tests.pipelines.agent.runs import test_run_lane as lane
+from pipelines.agent.runs.run_driver import OpenRuns
+from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_paused_readers import reconcile
-from tests.pipelines.agent.runs.test_run_lane import KillAt, Killed
+from tests.pipelines.agent.runs.test_run_driver import KillAt, Killed
 
 FILES = small_project.on_delta(small_project.texts())
 
 
 @pytest.fixture(autouse=True)
 def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.agent.runs.run_lane.POLL_S", 0.001)
+    monkeypatch.setattr("pipelines.agent.runs.run_driver.POLL_S", 0.001)
     monkeypatch.setattr("pipelines.agent.runs.step_executor.CatchUpGate", lane.OpenGate)
     monkeypatch.setattr("pipelines.agent.runs.pointer_steps.CatchUpGate", lane.OpenGate)
 
@@ -294,7 +294,7 @@ def test_a_cancelled_run_ends_what_it_looks_after(lake: AgentContext, pool: Any)
     until = threading.Event()
     pool.looks_after = lambda what: until.wait(20)
     run_id = run_of(lake, "optimize", "a")
-    runs = RunLane(lake)
+    runs = OpenRuns(lake)
     runs.drive(run_id)
     wait_until(lambda: bool(pool.looked_after))
     runs.tell(run_id, OperatorControl("cancel"))
@@ -316,7 +316,7 @@ def test_what_was_cancelled_while_readers_were_looked_at_does_not_begin_on_the_p
 
     monkeypatch.setattr(upkeep_steps, "why_needed", look)
     run_id = run_of(lake, "vacuum", "a")
-    runs = RunLane(lake)
+    runs = OpenRuns(lake)
     runs.drive(run_id)
     assert looked.wait(20)
     runs.tell(run_id, OperatorControl("cancel"))

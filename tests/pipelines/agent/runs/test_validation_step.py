@@ -19,10 +19,10 @@ from core.ports.storage import FolderContents
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import validation_step, version_comparison
-from pipelines.agent.runs.run_lane import RunDriver
+from pipelines.agent.runs.run_driver import RunDriver
 from state.check_results import CheckResultRow
 from state.row_types import Measurement, StepRow
-from tests.pipelines.agent.runs.test_run_lane import deploy, drive, fast_gates, plan, submit
+from tests.pipelines.agent.runs.test_run_driver import deploy, drive, fast_gates, plan, submit
 
 __all__ = ["fast_gates"]
 

@@ -1,0 +1,168 @@
+"""Whether this is the environment that the ledger describes: compared before a start, and while the agent serves.
+
+Nothing is started in doubt. An operator settles it with `headgate adopt`; stops are never held up by it.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from core.model.errors import Busy, NotAdopted, TryAgain
+from pipelines.storage.data_folder_records import EnvironmentMark, read_mark, write_mark
+from state.ledger import Ledger
+from state.row_types import EventRow
+
+log = logging.getLogger(__name__)
+
+MARK_S = 10.0
+"""How often ledger and mark count on: a copy that is put back later than this is behind."""
+
+
+class EnvironmentIdentity:
+    """Counts in the ledger and in the data folder's mark, and says where the two are not of one world."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        data: str,
+        home: str,
+        machine: str,
+        clock: Callable[[], float],
+        may_move: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Compare by the machine's id; `may_move` says whether the policy lets another machine go on by itself."""
+        self._ledger = ledger
+        self._may_move = may_move
+        self._data = data
+        self._clock = clock
+        facts = ledger.facts()
+        self._next = EnvironmentMark(facts.ledger_id, facts.epoch, machine, home, facts.mark)
+        """What the mark is to say; its count is the ledger's."""
+        self._written: EnvironmentMark | None = None
+        """What this agent has left in the data folder; None before it was compared."""
+        self._in_reach = False
+        self._is_compared = False
+        self._doubt = ""
+        self._recorded = facts.doubt
+        self._looking = threading.Lock()
+        """An adoption changes ledger and mark, and a look compares them: one of the two at a time."""
+
+    def refuse_other_world(self) -> None:
+        """Raise NotAdopted where something must be adopted first, and Busy as long as nobody could compare."""
+        if self._doubt:
+            raise NotAdopted(f"nothing is started: {self._doubt}", remedy="headgate adopt")
+        if not self._is_compared:
+            raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
+
+    def refuse_doubt(self) -> None:
+        """Raise as `refuse_other_world`, and Busy where ledger and mark could not count on, as on a full disk."""
+        self.refuse_other_world()
+        if not self._in_reach:
+            raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
+
+    @property
+    def doubt(self) -> str:
+        """Explain why this may be another world; empty where it is not."""
+        return self._doubt
+
+    def keep(self) -> None:
+        """Compare, and count on where nothing is in doubt; raises TryAgain where the data folder is out of reach."""
+        with self._looking:
+            if not self._doubt:
+                self._keep()
+
+    def adopt(self, take_over: Callable[[int], object]) -> int:
+        """Take this world for the ledger's from now on: a new epoch, in the ledger and then in the mark.
+
+        `take_over` is called with the epoch before: what ends in the middle is in doubt again.
+        """
+        with self._looking:
+            found = read_mark(self._data)
+            count = max(self._next.count, found.count if found else 0) + 1
+            self._next = replace(self._next, epoch=max(self._next.epoch, found.epoch if found else 0) + 1, count=count)
+            # Meanwhile owner files of two epochs lie side by side, and nothing may be started on either.
+            self._doubt = self._doubt or "it is being adopted"
+            take_over(self._next.epoch)
+            self._ledger.adopt(epoch=self._next.epoch, mark=count)
+            write_mark(self._data, self._next)
+            self._written, self._in_reach, self._doubt, self._recorded = self._next, True, "", ""
+            return self._next.epoch
+
+    def _keep(self) -> None:
+        try:
+            found = read_mark(self._data)
+            if found is None and self._written is not None:
+                raise TryAgain(f"the mark is gone from {self._data}", remedy="mount or restore it")
+        except TryAgain:
+            self._in_reach = self._is_compared = False
+            raise
+        if self._written is None:
+            self._doubt = self._compared(found)
+        elif found != self._written and found is not None:
+            self._doubt = rewritten(self._written, found)
+        self._is_compared = True
+        if self._doubt != self._recorded:
+            self._record()
+        if not self._doubt:
+            self._count_on(found)
+            self._in_reach = True
+
+    def _compared(self, found: EnvironmentMark | None) -> str:
+        """Explain in what this is another world; a move of machine that the policy allows is none, and an event."""
+        if found is None or found.machine in ("", self._next.machine) or not self._next.machine or not self._may_move():
+            return difference(self._next, found)
+        if not (doubt := difference(self._next, replace(found, machine=self._next.machine))):
+            moved = f"moved from machine {found.machine} to {self._next.machine}, as the policy allows"
+            self._ledger.add_event(EventRow(0, self._clock(), "", 0, "world", moved))
+        return doubt
+
+    def _count_on(self, found: EnvironmentMark | None) -> None:
+        """Count in the ledger, unless the mark is still behind it, then in the mark."""
+        if not self._next.count or (found is not None and found.count == self._next.count):
+            counted = replace(self._next, count=self._next.count + 1)
+            self._ledger.put_mark(counted.count)
+            self._next = counted
+        write_mark(self._data, self._next)
+        self._written = self._next
+
+    def _record(self) -> None:
+        self._ledger.put_doubt(self._doubt)
+        self._recorded = self._doubt
+        if self._doubt:
+            log.error("nothing is started: %s", self._doubt)
+            event = EventRow(0, self._clock(), "", 0, "world", self._doubt, "headgate adopt", fingerprint=self._doubt)
+            self._ledger.add_event(event)
+
+
+def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
+    """Describe a mark that is not as this agent has left it; whether the one who wrote it still serves is not known."""
+    if replace(found, count=left.count) == left:
+        stands = f"it stands at {found.count}, and was left at {left.count}"
+        return f"the mark of the data folder was replaced while this agent served: {stands}"
+    machine = f" on machine {found.machine}" if found.machine not in ("", left.machine) else ""
+    who = f"ledger {found.ledger} of {found.home}{machine}, epoch {found.epoch}"
+    return f"the data folder was taken over, while this agent served, by {who}"
+
+
+def difference(ours: EnvironmentMark, found: EnvironmentMark | None) -> str:
+    """Describe in what the mark of the data folder is not this ledger's; empty where both are of one world.
+
+    A ledger that never counted, over a folder without a mark, is a new world or one of an earlier release.
+    """
+    if found is None:
+        return "the data folder has no mark any more: it was emptied, or is another one" if ours.count > 1 else ""
+    if found.ledger != ours.ledger:
+        return f"the data folder belongs to ledger {found.ledger} of {found.home}, and this is ledger {ours.ledger}"
+    if found.machine and ours.machine and found.machine != ours.machine:
+        return f"this is machine {ours.machine}, and the data folder was last used from machine {found.machine}"
+    if found.home != ours.home:
+        return f"this home is {ours.home}, and the data folder was last used from {found.home}"
+    if found.epoch != ours.epoch:
+        return f"the ledger is of epoch {ours.epoch}, and the data folder of epoch {found.epoch}"
+    if ours.count < found.count:
+        return f"the ledger is an older copy: it stands at mark {ours.count}, and the data folder at {found.count}"
+    if ours.count > found.count + 1:
+        return f"the data folder is an older copy: it stands at mark {found.count}, and the ledger at {ours.count}"
+    return ""

@@ -1,0 +1,211 @@
+"""The ledger's registry, recorded in the data folder: before a version starts, before pointers have moved, and later.
+
+The ledger counts first and the record after it. A record that counts higher than its ledger is of a newer one: it is
+never overwritten, and nothing is started over it until `headgate adopt`.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
+
+from core.model.errors import Busy, HeadgateError, LedgerUnavailable, NotAdopted, Refused
+from core.model.names import TableName, query_name
+from core.model.states import State
+from core.plan.file import refuse_secrets
+from core.run.model import RunState
+from pipelines.agent.context import AgentContext
+from pipelines.agent.statement_locks import Version
+from pipelines.storage.data_folder_records import (
+    SERVING_FILE,
+    SESSION_FILE,
+    RegistryRecord,
+    read_record,
+    remove_record,
+    write_record,
+)
+from state.row_mapping import field_names, row_from_values, values_by_column
+from state.row_types import Deployment
+
+log = logging.getLogger(__name__)
+
+_OBSERVED = (
+    "state", "state_since", "active", "query_id", "run_id", "restarts", "error_class", "error", "started_at",
+    "checkpoint_ok", "lost", "recorded", "deleted_keys_version", "deleted_keys_commit", "deleted_keys_batch",
+)  # fmt: skip
+"""Fields that an agent finds out by itself, or that are in the record of what serves."""
+
+_DURABLE = attrgetter(*(name for name in field_names(Deployment) if name not in _OBSERVED))
+
+_TEXTS = ("texts", "compiled", "compiled_ddl", "before_ddl")
+
+_SERVING = threading.Lock()
+"""What serves is read and written again: two runs may swap at one time."""
+
+
+def durable(deployment: Deployment) -> dict[str, Any]:
+    """Return the fields of a version that nobody could find out again, as the ledger stores them."""
+    return values_by_column(deployment, without=_OBSERVED)
+
+
+def recorded_row(record: RegistryRecord, now: float) -> Deployment:
+    """Return the version that a record describes, at rest; raises ValueError where it lacks what a version needs."""
+    values = {"state": State.STOPPED, "state_since": now, "active": False, **record.row}
+    try:
+        return row_from_values(Deployment, tuple(values), tuple(values.values()))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"it is not whole: {error}") from error
+
+
+def keep_record(world: AgentContext, table: TableName, version: int) -> None:
+    """Record a version as the ledger has it; whoever calls holds it. Raises NotAdopted where its record is newer."""
+    row = world.ledger.deployment(table, version)
+    if row is None:
+        return
+    name = query_name(table, version)
+    found, values = read_record(world.layout.data, name), _without_secrets(row)
+    if found and (found.ledger, found.row) == (world.ledger_id, values.row):
+        return
+    if found and (why := is_newer(found, row, world.ledger_id)):
+        raise NotAdopted(f"{name} {why}", remedy="headgate adopt")
+    if row.deleted and not row.trash:
+        # Its files are gone, and in time the ledger forgets it as well.
+        remove_record(world.layout.data, name)
+    else:
+        write_over(world, row, found)
+
+
+def write_over(world: AgentContext, row: Deployment, found: RegistryRecord | None) -> None:
+    """Record a version over what was recorded of it, whoever has written that: first it is counted in the ledger."""
+    count = max(row.recorded, found.count if found else 0) + 1
+    world.ledger.update_deployment(row.table, row.version, recorded=count)
+    record = replace(_without_secrets(row), ledger=world.ledger_id, count=count)
+    write_record(world.layout.data, query_name(row.table, row.version), record)
+
+
+def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> str:
+    """Explain why a record is not this ledger's to overwrite; empty where it is."""
+    if found.ledger != ledger_id:
+        return f"is recorded in the data folder by ledger {found.ledger}"
+    if found.count > row.recorded:
+        return "is recorded in the data folder as it was later than in the ledger, which is an older copy"
+    return ""
+
+
+def serve(world: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
+    """Record that pointers have moved, all or none, before the ledger does; returns what the ledger is to count."""
+    data = world.layout.data
+    with _SERVING:
+        found = read_record(data, SERVING_FILE)
+        count = max(world.ledger.facts().served, found.count if found else 0) + 1
+        serving = {**(found.row if found else {}), **{str(table): version for table, version in versions.items()}}
+        write_record(data, SERVING_FILE, RegistryRecord(world.ledger_id, count, serving, run=run))
+    return count
+
+
+def newer_serving(world: AgentContext) -> RegistryRecord | None:
+    """Return what serves by a record that is newer than the ledger, None where there is none."""
+    found = read_record(world.layout.data, SERVING_FILE)
+    if found is None or (found.ledger == world.ledger_id and found.count <= world.ledger.facts().served):
+        return None
+    run = world.ledger.run(found.run) if found.run and found.ledger == world.ledger_id else None
+    # Its run moves the pointers once more, or was ended by an operator who has seen it. One that failed was retried.
+    return found if run is None or run.state == RunState.FAILED else None
+
+
+def keep_serving(world: AgentContext) -> bool:
+    """Record what serves as the ledger has it; returns False where the record is newer, or its run is under way."""
+    with _SERVING:
+        # In this order: a run that swaps meanwhile is found in one of them.
+        found, served = read_record(world.layout.data, SERVING_FILE), world.ledger.facts().served
+        serving: dict[str, Any] = {
+            d.table: d.version for d in world.ledger.deployments() if d.active and not d.external
+        }
+        if found is not None:
+            under_way = found.count > served and found.run in {run.id for run in world.ledger.open_runs()}
+            if found.row == serving:
+                return True
+            if under_way or newer_serving(world):
+                return False
+            served = max(served, found.count)
+        world.ledger.put_served(served + 1)
+        write_record(world.layout.data, SERVING_FILE, RegistryRecord(world.ledger_id, served + 1, serving))
+        return True
+
+
+def recorded_session(data: str) -> str:
+    """Return the id of the pool's session that was recorded last: a ledger that is lost knows none, and queries run on.
+
+    Empty where none is recorded; raises TryAgain where nobody can say.
+    """
+    found = read_record(data, SESSION_FILE)
+    return str(found.row.get("session_id", "")) if found else ""
+
+
+@dataclass(slots=True)
+class RegistryRecords:
+    """Keeps the records as the ledger is, round by round: what a stop, a delete or an operator has changed."""
+
+    world: AgentContext
+    _change: int = 0
+    """How far the ledger's changes were looked at."""
+    _kept: dict[Version, int] = field(default_factory=dict)
+    """Hash of the durable fields of each version as it was recorded."""
+    _pending: dict[Version, int] = field(default_factory=dict)
+    """The same of those that could not be recorded yet."""
+    _active: dict[Version, bool] = field(default_factory=dict)
+    _session: str = ""
+    _said: dict[Version, str] = field(default_factory=dict)
+    """Why a version could not be recorded, logged once."""
+
+    def round(self) -> None:
+        """Record what has changed since the last round; in doubt nothing is written. What fails is tried again."""
+        self.world.identity.refuse_doubt()
+        self._change, rows = self.world.ledger.registered_since(self._change)
+        self._pending |= {
+            key: digest for row in rows if self._kept.get(key := _key(row)) != (digest := hash(_DURABLE(row)))
+        }
+        for key, digest in tuple(self._pending.items()):
+            try:
+                with self.world.locks.holding(key, by="the registry's records", wait_s=0):
+                    keep_record(self.world, *key)
+            except (Busy, LedgerUnavailable):
+                continue
+            except HeadgateError as error:
+                if self._said.get(key) != error.summary:
+                    log.warning("%s is not recorded: %s", query_name(*key), error.summary)
+                self._said[key] = error.summary
+                continue
+            self._kept[key] = digest
+            self._pending.pop(key, None)
+            self._said.pop(key, None)
+        active = self._active | {_key(row): row.active for row in rows}
+        if active != self._active:
+            self._active = active
+            self.world.unserved.set()
+        if self.world.unserved.is_set() and keep_serving(self.world):
+            self.world.unserved.clear()
+        facts = self.world.ledger.facts()
+        if facts.session_id not in ("", self._session):
+            session = RegistryRecord(facts.ledger_id, facts.pool_generation, {"session_id": facts.session_id})
+            write_record(self.world.layout.data, SESSION_FILE, session)
+            self._session = facts.session_id
+
+
+def _key(row: Deployment) -> Version:
+    return row.table, row.version
+
+
+def _without_secrets(row: Deployment) -> RegistryRecord:
+    """Return what is recorded of a version; texts that hold what looks like a secret are not."""
+    values = durable(row)
+    try:
+        refuse_secrets(
+            {"ddl.sql": row.texts.ddl, "before.sql": row.before_ddl, "dml.sql": row.texts.dml, "yml": row.texts.yml}
+        )
+    except Refused:
+        kept = {key: value for key, value in values.items() if key not in _TEXTS}
+        return RegistryRecord("", 0, kept, withheld="its texts hold what looks like a secret")
+    return RegistryRecord("", 0, values)

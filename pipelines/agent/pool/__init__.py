@@ -1,0 +1,1 @@
+"""The pool: kept alive, attached to, its catalog filled and its pointers compared."""

@@ -1,0 +1,176 @@
+"""The pool's catalog as the registry has it: tables and pointers are put there, and tried again where refused.
+
+Tables come before pointers, and neither holds up another. The catalog of a server that has just begun is filled several
+tables, or pointers, in one request; what such a request leaves is done alone.
+"""
+
+import logging
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
+from functools import partial
+
+from core.model.errors import Busy, EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from core.model.names import TableName, query_name
+from core.model.table_formats import table_format
+from core.ports.spark import CatalogTable
+from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.statements.changed_tables import NOT_IN_CATALOG
+from pipelines.agent.statements.deployment_lifecycle import say_why
+from pipelines.agent.tables.catalog_entries import pointer_of, tables_of
+from pipelines.agent.tables.external_inputs import refuse_input_not_there
+from pipelines.agent.tables.table_identities import register_again, why_other_sink
+from pipelines.spark.call_deadlines import in_threads
+from state.row_types import Deployment
+
+TOGETHER = 10
+"""In one request: few enough that a refused one leaves few to be looked at alone, and that it ends well in time."""
+
+Together = Callable[[Sequence[Deployment]], Set[tuple[TableName, int]]]
+"""Acts on several versions, and returns those that it has left nothing to do for."""
+
+
+def fill(
+    at_once: int, deployments: Sequence[Deployment], together: Together, alone: Callable[[Deployment], None]
+) -> None:
+    """Act on versions together, and alone on those that this leaves, so many acts at once."""
+    groups = [deployments[n : n + TOGETHER] for n in range(0, len(deployments), TOGETHER)]
+    done = frozenset[tuple[TableName, int]]().union(*in_threads(at_once, together, groups))
+    in_threads(at_once, alone, [each for each in deployments if (each.table, each.version) not in done])
+
+
+def register_together(
+    world: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
+) -> Set[tuple[TableName, int]]:
+    """Put the tables of versions, which were made before, into a catalog that lacks them; return whose are there."""
+    found = {(each.table, each.version): _as_recorded(world, each) for each in deployments}
+    tables = [table for tables in found.values() for table in tables]
+    try:
+        made = pool.call(WRITE_CALL_S, pool.tables.create_together, tables)
+    except EngineRefused:
+        # Each alone is refused once more, or is found to be there.
+        return frozenset()
+    return {version for version, tables in found.items() if tables and made.issuperset(table.name for table in tables)}
+
+
+def point_together(
+    world: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
+) -> Set[tuple[TableName, int]]:
+    """Point the views of versions that a catalog lacks, and return whose are there."""
+    pointers = {(each.table, each.version): pointer_of(world.layout, each) for each in deployments}
+    try:
+        made = pool.call(WRITE_CALL_S, pool.tables.point_together, tuple(pointers.values()))
+    except EngineRefused:
+        return frozenset()
+    return {version for version, (view, _, _) in pointers.items() if view in made}
+
+
+def _as_recorded(world: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:
+    """Return a version's tables; none where they are not what was made, which is said of each alone."""
+    try:
+        if not table_format(deployment.format).transaction_log:
+            return tables_of(world.layout, deployment)
+        if deployment.external:
+            refuse_input_not_there(world, deployment)
+        elif why_other_sink(world, deployment):
+            return ()
+        return tables_of(world.layout, deployment, world.files)
+    except HeadgateError:
+        return ()
+
+
+log = logging.getLogger(__name__)
+
+ACTS_AT_ONCE = 8
+"""Starts, stops and tables of a catalog at one time: a pool of two cores is busy with so many."""
+
+REGISTER_EVERY_S = 10.0
+"""Between two tries of a table that the catalog has refused."""
+
+
+@dataclass(slots=True)
+class PoolCatalog:
+    """What of the registry the catalog of the pool lacks."""
+
+    world: AgentContext
+    _unregistered: dict[tuple[TableName, int], str] = field(default_factory=dict)
+    """Versions whose table the pool's catalog has refused, or that could not be looked at, with the reason."""
+    _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
+    """Versions whose pointer it has refused."""
+    _register_at: float = 0.0
+
+    def refused(self, version: tuple[TableName, int]) -> str:
+        """Say, as what follows its name, why the table of a version may not be in the catalog; empty where it is."""
+        return self._unregistered.get(version, "")
+
+    def restore(self, pool: PoolConnection) -> None:
+        """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays.
+
+        A table that is refused is marked with the error and tried again by later rounds.
+        """
+        deployments = self.world.ledger.deployments()
+        self._unregistered.clear()
+        self._unpointed.clear()
+        fill(ACTS_AT_ONCE, deployments, partial(register_together, self.world, pool), partial(self._register, pool))
+        pointed = [deployment for deployment in deployments if self._has_pointer(deployment)]
+        fill(ACTS_AT_ONCE, pointed, partial(point_together, self.world, pool), partial(self._point, pool))
+        self._register_at = self.world.monotonic() + REGISTER_EVERY_S
+
+    def _register(self, pool: PoolConnection, deployment: Deployment) -> None:
+        key = (deployment.table, deployment.version)
+        try:
+            register_again(self.world, pool, deployment)
+        except PoolUnreachable:
+            raise
+        except TryAgain as error:
+            # It may be in the catalog and run: nothing is said of that, but nothing is started over it.
+            why = f"which could not be looked at: {error.summary}"
+            if self._unregistered.get(key) != why:
+                log.warning("the table of %s, %s", query_name(*key), why)
+            self._unregistered[key] = why
+        except HeadgateError as error:
+            self._unregistered[key] = f"which is not in the pool's catalog: {error.summary}"
+            say_why(self.world, deployment, f"{NOT_IN_CATALOG}: {error.summary}")
+        else:
+            if self._unregistered.pop(key, "") and deployment.error.startswith(NOT_IN_CATALOG):
+                self.world.ledger.observe_deployment(deployment, error="", error_class="")
+
+    def _has_pointer(self, deployment: Deployment) -> bool:
+        # In doubt an older ledger would point readers of a pool that others use as well to an older version.
+        served = deployment.active and not deployment.external and not self.world.identity.doubt
+        return served and (deployment.table, deployment.version) not in self._unregistered
+
+    def _point(self, pool: PoolConnection, deployment: Deployment) -> None:
+        key = (deployment.table, deployment.version)
+        if not self._has_pointer(deployment):
+            return
+        try:
+            pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(self.world.layout, deployment))
+        except EngineRefused as error:
+            self._unpointed.add(key)
+            say_why(self.world, deployment, f"its pointer is not in the pool's catalog: {error.summary}")
+        else:
+            self._unpointed.discard(key)
+
+    def try_again(self, deployments: tuple[Deployment, ...]) -> None:
+        """Try the tables once more that the catalog has refused, and pointers that a swap has left anywhere."""
+        adrift = {(d.table, d.version) for d in deployments if d.active and d.table in self.world.adrift}
+        self.world.adrift.difference_update(table for table, _ in adrift)
+        self._unpointed |= adrift
+        lacking = self._unpointed | self._unregistered.keys()
+        if not lacking or self.world.monotonic() < self._register_at:
+            return
+        self._register_at = self.world.monotonic() + REGISTER_EVERY_S
+        refused = [d for d in deployments if (d.table, d.version) in lacking]
+        in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.world.pool.connection()), refused)
+
+    def _register_once_more(self, pool: PoolConnection, deployment: Deployment) -> None:
+        """Try one table, unless somebody acts on any version of it: a swap moves the same pointer."""
+        versions = [(found.table, found.version) for found in self.world.ledger.versions(deployment.table)]
+        try:
+            with self.world.locks.holding(*versions, by="the reconciler", wait_s=0):
+                now = self.world.ledger.deployment(deployment.table, deployment.version)
+                if now is not None and not now.deleted:
+                    self._register(pool, now)
+                    self._point(pool, now)
+        except Busy:
+            return

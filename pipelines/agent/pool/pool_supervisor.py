@@ -1,0 +1,390 @@
+"""Keeping the pool: started when it is ours, attached to, given its catalog, and started again when it died."""
+
+import logging
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from core.ipc.environment_paths import EnvironmentPaths
+from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.project.connectors import Connector
+from core.project.model import Pool
+from pipelines.agent.context import READ_CALL_S, PoolConnection
+from pipelines.agent.pool.pool_events import PoolEvents
+from pipelines.local_pool.connect_server import LocalPool
+from pipelines.spark.error_translation import EngineStopped, SessionLost
+from state.ledger import Ledger
+from state.row_types import EventRow
+
+if TYPE_CHECKING:
+    from pipelines.agent.pool.spark_connection import SparkConnection
+    from pipelines.spark.session import Session
+
+log = logging.getLogger(__name__)
+
+START_S = 90.0
+"""How long a local pool may take until it answers."""
+
+PROVE_S = 10.0
+"""Between two looks whether the server still runs anything: a list of idle queries alone does not tell."""
+
+PROOFS = 2
+"""So many looks in a row, each in a round of its own, find a SparkContext stopped before its server is ended."""
+
+MANAGED = "whoever manages the pool has to restart it"
+
+GIVEN_UP = "failed"
+"""State of a pool that ended again and again: it is started when somebody asks for it."""
+
+
+class _Waits(PoolUnreachable):
+    """The pool is not started now, and what is said of it stays."""
+
+
+class PoolSupervisor:
+    """One pool; its connection is the only road to it, with a deadline on each call and behind a circuit breaker."""
+
+    def __init__(
+        self,
+        places: EnvironmentPaths,
+        pool: Pool,
+        ledger: Ledger,
+        restore: Callable[[PoolConnection], None],
+        *,
+        data: str | None = None,
+        connectors: tuple[Connector, ...] = (),
+        project: str = "/",
+        recorded_session: Callable[[], str] = lambda: "",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep one pool; `restore` fills the catalog of each new attachment, while statements can only be stopped.
+
+        `data` is the folder that a server of ours writes, and locks; `connectors` it is given, with jars that may be
+        below `project`.
+        `recorded_session` gives the session to look for where the ledger knows none, empty where nobody does.
+        """
+        self._recorded_session = recorded_session
+        self._restore = restore
+        self._pool = pool
+        self._ledger = ledger
+        self._local: LocalPool | None = None
+        if pool.url is None:
+            self._local = LocalPool(places.home, pool, data=data, connectors=connectors, project=project)
+        self._events = PoolEvents(ledger, f"the pool {pool.name}" if pool.url else "the pool's server", monotonic)
+        self._backoff = StartBackoff(monotonic)
+        self._monotonic = monotonic
+        self._prove_at = 0.0
+        self._stopped_proofs = 0
+        """Looks in a row that found the SparkContext of the server stopped."""
+        self._open: SparkConnection | None = None
+        self._restored: SparkConnection | None = None
+        """The connection whose catalog is filled: None or the open one."""
+        self._lock = threading.Lock()
+        self._said = ("", "")
+        self._is_recorded = True
+        self._last_words = ""
+
+    def connection(self) -> PoolConnection:
+        """Return the open connection; raises PoolUnreachable when the pool is not up."""
+        current = self._restored
+        if current is None:
+            raise self._unreachable()
+        return current
+
+    def connection_for_stops(self) -> PoolConnection:
+        """Return the open connection, whatever its catalog holds; raises PoolUnreachable when there is none."""
+        current = self._open
+        if current is None:
+            raise self._unreachable()
+        return current
+
+    def keep(self) -> None:
+        """Start the pool, attach to it and fill its catalog, as far as that is not done.
+
+        Raises PoolUnreachable if it is impossible now.
+        """
+        with self._lock:
+            if self._open is not None and self._local is not None and not self._local.alive():
+                self._last_words = self._local.last_words()
+                log.warning("the pool %s died: %s", self._pool.name, self._last_words)
+                self._drop()
+                self._events.ended(
+                    f"the pool's server{self._local.named} ended; it is started again",
+                    _sentence("", self._last_words),
+                )
+                self._say("down", _sentence("its process ended; it is being restarted", self._last_words))
+            self._prove()
+            if self._open is None:
+                self._bring_up()
+            if self._restored is None:
+                self._fill_catalog()
+
+    def start_again(self) -> bool:
+        """Have the next round of `keep` start a pool again that was given up; returns whether it was."""
+        given_up = self._said[0] == GIVEN_UP
+        if given_up:
+            self._backoff.forget()
+            self._say("starting", "somebody asked for it again")
+        return given_up
+
+    def connectors(self) -> tuple[str, ...] | None:
+        """Return what a pool of ours was given beside Spark; None where nobody can tell."""
+        return self._local.connectors if self._local is not None and self._local.alive() else None
+
+    @property
+    def up(self) -> bool:
+        """Return whether a session is open and its catalog filled; it may not answer all the same."""
+        return self._restored is not None
+
+    def heard(self, error: HeadgateError | None) -> None:
+        """Record whether the pool answered just now; one that is frozen is silent, and is left to come back."""
+        if isinstance(error, EngineStopped):
+            self._prove_at = self._monotonic()
+        elif self._restored is not None and not self._stopped_proofs:
+            self._say("silent" if error else "up", error.summary if error else "")
+            if error:
+                self._events.silent()
+            else:
+                self._events.up()
+
+    def bound_log(self) -> None:
+        """Cut the log of a pool of ours that has grown large."""
+        if self._local is not None:
+            self._local.bound_log()
+
+    def end(self) -> None:
+        """End a pool of ours, queries and all; their checkpoints stay. Nothing may keep the pool any more."""
+        self._drop()
+        if self._local is not None:
+            self._local.end()
+        self._say("off", "")
+
+    def _prove(self) -> None:
+        """Have the server run a trivial statement, now and then; one of ours whose SparkContext has stopped is ended.
+
+        Raises EngineStopped while such a server is there. One that does not answer may come back, and is left alone.
+        """
+        if self._open is None or self._monotonic() < self._prove_at:
+            return
+        self._prove_at = self._monotonic() + PROVE_S
+        session = self._open.session
+        try:
+            # What is refused for another reason is an answer.
+            with suppress(EngineRefused):
+                session.call(READ_CALL_S, session.prove)
+        except EngineStopped as error:
+            self._found_stopped(error)
+            return
+        except PoolUnreachable:
+            if self._stopped_proofs:
+                raise
+            return
+        self._stopped_proofs = 0
+
+    def _found_stopped(self, error: EngineStopped) -> None:
+        """Count a look that found the SparkContext stopped; end a server of ours once that is confirmed, else raise."""
+        self._stopped_proofs += 1
+        self._prove_at = self._monotonic()
+        confirmed = self._stopped_proofs >= PROOFS
+        if confirmed and self._local is not None:
+            self._last_words = error.summary
+            log.warning("the pool %s is ended: %s", self._pool.name, error.summary)
+            self._drop()
+            why = "its SparkContext has stopped"
+            self._events.ended(f"the pool's server{self._local.named} is ended: {why}; it is started again")
+            self._say("down", f"{error.summary}; it is being restarted")
+            self._local.end()
+            return
+        if confirmed:
+            self._restored = None
+            self._events.away(f"{error.summary}; {MANAGED}")
+        self._say("down", error.summary if self._local is not None else f"{error.summary}; {MANAGED}")
+        raise error
+
+    def _bring_up(self) -> None:
+        try:
+            adopted = self._local is None or self._local.alive()
+            if self._local is not None and not adopted:
+                self._start(self._local)
+            self._attach(new=not adopted)
+        except _Waits:
+            raise
+        except EngineStopped as error:
+            self._found_stopped(error)
+        except HeadgateError as error:
+            self._last_words = error.summary
+            self._say("down", error.sentence)
+            raise PoolUnreachable(error.summary, remedy=error.remedy) from error
+
+    def _start(self, server: LocalPool) -> None:
+        """Start the server, unless it ended so often that it has to wait, or a person is waited for."""
+        if self._said[0] != GIVEN_UP and self._backoff.exhausted:
+            last = f"; the last one: {self._last_words}" if self._last_words else ""
+            why = f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}"
+            self._events.ended(f"the pool's server is not started again until headgate up: {why}")
+            self._say(GIVEN_UP, why)
+        if self._said[0] == GIVEN_UP:
+            raise _Waits(
+                f"the pool {self._pool.name} is given up: {self._said[1]}", remedy="headgate up starts it again"
+            )
+        if (pause := self._backoff.pause_s) > 0:
+            raise _Waits(f"the pool {self._pool.name} is started again in {pause:.0f} s: {self._last_words}")
+        self._backoff.started()
+        self._stopped_proofs = 0
+        takes = "a Spark Connect server takes 6 to 10 s"
+        self._say("starting", takes)
+        server.start(lambda doing: self._say("starting", doing))
+        self._events.nothing_runs()
+        self._say("starting", takes)
+        server.ready(START_S)
+
+    def _attach(self, *, new: bool) -> None:
+        """Attach by the session id in the ledger, or the one that is recorded where the ledger was lost.
+
+        A session that the server does not know starts a new generation.
+
+        From here on statements can be stopped.
+        """
+        try:
+            # Not with this module: an agent that begins is heard 0.7 s sooner without Spark's client.
+            from pipelines.agent.pool import spark_connection
+        except ImportError as error:
+            remedy = "install headgate again, and restart the agent with headgate down and headgate up"
+            raise PoolUnreachable(f"Spark's client cannot be loaded: {error}", remedy=remedy) from error
+        facts = self._ledger.facts()
+        session_id = "" if new else facts.session_id or self._recorded_session()
+        try:
+            session = self._attached(session_id or str(uuid.uuid4()))
+        except SessionLost as error:
+            # Its id is refused for ever.
+            log.warning("session %s was lost; opening a new one: %s", session_id, error.summary)
+            session = self._attached(str(uuid.uuid4()))
+        try:
+            if session.session_id != facts.session_id:
+                self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
+                self._events.nothing_runs()
+            if self._local is None and (limit := session.idle_limit_s()) is not None:
+                self._warn_of_idle_limit(limit)
+            self._say("starting", "attached; its catalog is being filled, statements can be stopped")
+        except BaseException:
+            spark_connection.close(session)
+            raise
+        self._prove_at = self._monotonic() + PROVE_S
+        self._open = spark_connection.SparkConnection(session)
+
+    def _fill_catalog(self) -> None:
+        attached = self._open
+        if attached is None:
+            # Another thread has found the session lost since.
+            return
+        try:
+            self._restore(attached)
+        except EngineStopped:
+            self._prove_at = self._monotonic()
+            raise
+        except PoolUnreachable as error:
+            if self._open is attached:
+                self._say("silent", f"{error.summary}; its catalog is not filled yet")
+            raise
+        if self._open is attached:
+            self._restored = attached
+            self._events.up()
+            self._say("up", "")
+
+    def _attached(self, session_id: str) -> "Session":
+        from pipelines.agent.pool import spark_connection
+
+        at = (str(self._pool.url), "") if self._local is None else (self._local.url, self._local.token)
+        return spark_connection.attached(*at, session_id, self._lost)
+
+    def _unreachable(self) -> PoolUnreachable:
+        state = self._said[0] or "off"
+        state = "being attached to again" if state in ("up", "silent") else state
+        return PoolUnreachable(f"the pool {self._pool.name} is {state}", remedy="headgate doctor")
+
+    def _warn_of_idle_limit(self, limit_s: float) -> None:
+        """A session that is idle for so long is closed with all its queries; our rounds keep it alive."""
+        summary = (
+            f"the pool closes sessions that are idle for {limit_s / 60:.0f} min, and stops every statement in them"
+        )
+        remedy = "set spark.connect.session.manager.defaultSessionTimeout=-1 on the server"
+        event = EventRow(0, time.time(), "", 0, "pool", summary, remedy, fingerprint="idle limit")
+        with suppress(LedgerUnavailable):
+            self._ledger.add_event(event)
+
+    def _lost(self, session: "Session") -> None:
+        """Drop a session that the pool does not know any more, and what ran in it."""
+        current = self._open
+        if current is not None and session is current.session:
+            self._events.away(f"the session on the pool {self._pool.name} was closed; another one is opened")
+        self._drop(session)
+
+    def _drop(self, session: "Session | None" = None) -> None:
+        """Drop the session, or only this one: another thread may have opened a new one."""
+        current = self._open
+        if current is not None and session in (None, current.session):
+            self._open = self._restored = None
+            current.close()
+
+    def _say(self, state: str, detail: str) -> None:
+        """Record what the pool is doing; what the ledger does not take is recorded with what follows."""
+        if (state, detail) != self._said or not self._is_recorded:
+            self._said, self._is_recorded = (state, detail), False
+            with suppress(LedgerUnavailable):
+                self._ledger.put_pool(pool=self._pool.name, pool_state=state, pool_detail=detail)
+                self._is_recorded = True
+
+
+def _sentence(what: str, last_words: str) -> str:
+    """Add the last words of a server, if there are any, to what is said of it."""
+    return "; ".join(part for part in (what, f"its log ends: {last_words}" if last_words else "") if part)
+
+
+WINDOW_S = 600.0
+"""Starts within this time count."""
+
+AT_ONCE = 3
+"""So many starts follow each other without a pause."""
+
+LIMIT = 8
+"""After so many starts within the window a person is waited for."""
+
+FIRST_PAUSE_S = 2.0
+"""Doubled with each further start."""
+
+
+class StartBackoff:
+    """The last starts of one pool."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._starts: deque[float] = deque(maxlen=LIMIT)
+
+    @property
+    def exhausted(self) -> bool:
+        """Return whether no further start is made by itself."""
+        return self._count() >= LIMIT
+
+    @property
+    def pause_s(self) -> float:
+        """Return how long the next start has to wait yet."""
+        count = self._count()
+        if count < AT_ONCE:
+            return 0.0
+        pause: float = FIRST_PAUSE_S * 2 ** (count - AT_ONCE)
+        return max(0.0, self._starts[-1] + pause - self._monotonic())
+
+    def started(self) -> None:
+        """Count a start, whatever comes of it."""
+        self._starts.append(self._monotonic())
+
+    def forget(self) -> None:
+        """Begin anew: somebody has asked for the pool."""
+        self._starts.clear()
+
+    def _count(self) -> int:
+        return sum(self._monotonic() - at <= WINDOW_S for at in self._starts)

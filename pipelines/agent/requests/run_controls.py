@@ -1,0 +1,125 @@
+"""An operator's words to runs: retry, skip and swap, when they are taken, and from whom.
+
+What cannot be skipped, and a retry where a newer release serves, is refused. Words are journalled before the run hears.
+"""
+
+import json
+
+from core.model.actions import StepKind
+from core.model.errors import HeadgateError, Refused
+from core.plan.codec import plan_from_json
+from core.plan.confirmation import confirmation_for_swap
+from core.plan.model import Plan
+from core.policy.model import APPROVE
+from core.run import state_machine
+from core.run.guarded_acts import moves_pointers, overrules
+from core.run.model import SATISFIED, StepState
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.requests.policy_enforcement import NEEDED, PolicyEnforcement, require_confirmation
+from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.runs.run_context import overtaken
+from pipelines.agent.runs.run_driver import run_of
+from state.row_types import PlanRow, RunRow
+
+
+def journal_retry(world: AgentContext, row: RunRow, *, skipping: int = 0, by: str) -> None:
+    """Write down a retry, or the skip of a step that has failed.
+
+    Raises Refused where a table is taken or overtaken, and where another run continues this one.
+    """
+    refuse_overtaken(world, row)
+    world.ledger.retry_run(row.id, serial=world.locks.start(), skipping=skipping, by=by, at=world.clock())
+
+
+def why_not_skipped(world: AgentContext, row: RunRow, n: int) -> str | None:
+    """Return why a step of a run cannot be skipped, None where it can."""
+    plan = _readable_plan(world, row)
+    if plan is None:
+        return "the plan of the run cannot be read"
+    if all(step.n != n for step in plan.steps):
+        return "there is no such step"
+    return state_machine.why_not_skipped(run_of(row, plan), n)
+
+
+def refuse_overtaken(world: AgentContext, row: RunRow) -> None:
+    """Refuse to take up a run that has not swapped, where something serves that it was not planned to replace."""
+    plan = _readable_plan(world, row)
+    waiting = {step.n for step in row.steps if step.do == StepKind.SWAP and step.state not in SATISFIED}
+    if plan is None or row.state != "failed":
+        return
+    swapped = {table for step in plan.steps if step.n in waiting for table in (step.tables or (step.table,))}
+    for node in plan.nodes:
+        if node.table in swapped and (newer := overtaken(world, node)):
+            raise Refused(
+                f"{newer} serves since run {row.id} failed, which was not planned to replace it",
+                remedy=f"headgate runs cancel {row.id}, and plan again",
+            )
+
+
+def _readable_plan(world: AgentContext, row: RunRow) -> Plan | None:
+    """Return the plan of a run, None where it cannot be read: such a run says so itself."""
+    found = world.ledger.plan(row.plan_hash)
+    try:
+        return plan_from_json(json.loads(found.body)) if found is not None else None
+    except (HeadgateError, ValueError):
+        return None
+
+
+def refuse_word(
+    world: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
+) -> None:
+    """Raise Refused where a run would move a pointer in a freeze, or where others must overrule a check of it.
+
+    A word in place of a check of a plan that needed an approval is another person's than the author's, and the skip of
+    a comparison is an approver's. Of a plan that cannot be read nothing is done but to end its run.
+    """
+    kept = world.ledger.plan(row.plan_hash)
+    plan = _decoded(kept)
+    if plan is None or kept is None:
+        policies.require(caller, *NEEDED["run"])
+        return
+    states = {step.n: StepState(step.state) for step in row.steps}
+    if moves_pointers(plan, states) and (until := world.frozen()) is not None:
+        raise Refused(
+            f"{plan.environment} is {until}: run {row.id} would move a pointer",
+            remedy=f"wait for the end of the freeze, or headgate runs cancel {row.id}",
+        )
+    do = next((step.do for step in plan.steps if step.n == control.n), None)
+    if not overrules(plan, control.act, do):
+        policies.require(caller, *NEEDED["run"])
+        return
+    what = f"headgate release swap {row.id}"
+    if control.act == "skip":
+        what = f"headgate runs skip {row.id} --step {control.n}"
+        policies.require(caller, APPROVE, "skip the comparison of a plan that needed an approval")
+    elif not policies.is_named(APPROVE, caller):
+        policies.require(caller, *NEEDED["run"])
+    if caller.may_be(kept.author, kept.author_uid, kept.author_process_uid):
+        raise Refused(
+            f"run {row.id} was planned by {kept.author}, and its plan needed an approval",
+            remedy=f"ask another login, without sudo: {what}",
+        )
+
+
+def check_swap(world: AgentContext, row: RunRow, confirm: str) -> None:
+    """Raise Refused unless a run is held, and ConfirmationNeeded."""
+    held = [step for step in row.steps if step.do == StepKind.HOLD]
+    if not any(step.state == StepState.GATE for step in held):
+        waits = "it does not wait for a word"
+        if _is_to_come(row):
+            waits = "its new versions have not caught up, or are not compared yet"
+        raise Refused(f"run {row.id}: {waits}", remedy=f"headgate release show {row.id}")
+    require_confirmation(confirmation_for_swap(row.id, environment=world.layout.environment.name), confirm)
+
+
+def _decoded(kept: PlanRow | None) -> Plan | None:
+    try:
+        return plan_from_json(json.loads(kept.body)) if kept is not None else None
+    except (HeadgateError, ValueError):
+        return None
+
+
+def _is_to_come(row: RunRow) -> bool:
+    held = any(step.do == StepKind.HOLD and step.state == StepState.WAITS for step in row.steps)
+    return held and row.state in ("running", "paused")

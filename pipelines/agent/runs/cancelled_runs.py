@@ -1,0 +1,159 @@
+"""What becomes of what a cancelled or failed run has half made: versions, pointers, and moves to or from the trash.
+
+New versions beside the one that serves are stopped. The ledger counts: whatever a step had not recorded there yet is
+undone, also where an agent was killed in between.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from core.model.actions import StepKind
+from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
+from core.model.names import TableName, physical_name, query_name
+from core.model.states import State, WantedState
+from core.plan.model import Step
+from core.run.model import Run, StepState
+from pipelines.agent.context import AgentContext
+from pipelines.agent.identity.registry_records import serve
+from pipelines.agent.runs.pointer_moves import put_back
+from pipelines.agent.runs.run_context import running_readers
+from pipelines.agent.runs.trash_moves import back_from_trash, back_into_trash
+from pipelines.agent.statements.deployment_lifecycle import mark_stopped, stop
+from state.row_types import Deployment, RunRow
+
+log = logging.getLogger(__name__)
+
+_BEGINS = (StepKind.START, StepKind.RESUME)
+
+Versions = tuple[tuple[str, int], ...]
+
+
+def give_up(world: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
+    """Record that versions which do not serve are wanted stopped; returns them, those that read others first.
+
+    One that anything else reads by now runs on, as after a release, until nothing reads it. So does one that was
+    started by a word later than the serial `since`, which is that of the cancel: it may be tried again, or late.
+    """
+    given_up = []
+    for table, version in reversed(versions):
+        key = (TableName(table), version)
+        with world.locks.holding(key, by="a cancel"):
+            found = world.ledger.deployment(*key)
+            if found is None or found.active or found.deleted or world.ledger.is_started_since(*key, since):
+                continue
+            if found.wanted == WantedState.RUNNING:
+                if readers := running_readers(world, *key):
+                    if found.stops_at is None:
+                        world.event("state", f"runs on after a cancel: {readers} reads it", about=key)
+                        world.ledger.update_deployment(*key, stops_at=world.clock())
+                    continue
+                world.ledger.update_deployment(*key, wanted=WantedState.STOPPED)
+            given_up.append(found)
+    return tuple(given_up)
+
+
+def call_off_starts(world: AgentContext, row: RunRow) -> None:
+    """Record that what a run was to start, and has not, is wanted stopped as before; raises as `holding` does.
+
+    A start that was sent and not answered is waited for: its query may come yet.
+    """
+    for key in dict.fromkeys((TableName(step.table), step.version) for step in row.steps if step.table):
+        found = world.ledger.deployment(*key)
+        if found is None or found.wanted != WantedState.RUNNING or found.state not in (State.STOPPING, State.STOPPED):
+            continue
+        with world.locks.holding(key, by="a cancel"):
+            world.ledger.call_off_start(*key, cancelled=row.id)
+
+
+def stop_failed(world: AgentContext, row: RunRow) -> None:
+    """Record that new versions of a run that have failed are wanted stopped: after a retry its steps start them again.
+
+    A step starts what is wanted stopped, and leaves alone what has failed since.
+    """
+    begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
+    for deployment in (world.ledger.deployment(*key) for key in dict.fromkeys(begun)):
+        if deployment is not None and not deployment.active and deployment.state == State.FAILED:
+            # Unless an operator has begun it since.
+            world.ledger.observe_deployment(deployment, wanted=WantedState.STOPPED)
+
+
+def abort(world: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> None:
+    """Stop what a run started beside what serves and has given up; tables and checkpoints stay.
+
+    What cannot be stopped now is recorded as wanted stopped by then, and the reconciler stops it.
+    """
+    for deployment in given_up:
+        key = (deployment.table, deployment.version)
+        try:
+            with world.locks.holding(key, by=f"run {run_id}"):
+                now = world.ledger.deployment(*key)
+                if now is None or now.wanted == WantedState.RUNNING:
+                    # An operator has started it since.
+                    continue
+                stop(world, now)
+                mark_stopped(world, now)
+        except HeadgateError as error:
+            log.warning("%s of a cancelled run will be stopped later: %s", query_name(*key), error.summary)
+
+
+def undo_cancelled(world: AgentContext, run: Run) -> None:
+    """Undo what the steps of a run have begun that a cancel has ended; raises TryAgain where it has to be tried again.
+
+    The pool is not waited for, and what cannot be undone is an event.
+    """
+    cut_off = [p.step for p in run.steps if p.tries and p.state is StepState.CANCELLED]
+    for step in reversed(cut_off):
+        if step.do is StepKind.TOMBSTONE:
+            _undo(world, run, step, lambda found: not found.deleted, back_from_trash)
+        elif step.do is StepKind.RESTORE:
+            _undo(world, run, step, lambda found: found.deleted, back_into_trash)
+    swapped = {table for step in cut_off if step.do is StepKind.SWAP for table in (step.tables or (step.table,))}
+    unpointed = {p.step.table for p in run.steps if p.step.do is StepKind.UNPOINT and p.tries}
+    serving = {found.table for found in world.ledger.deployments() if found.active}
+    lead_to_serving(world, run.id, swapped | (unpointed & serving))
+
+
+def lead_to_serving(world: AgentContext, run_id: str, tables: Iterable[TableName]) -> None:
+    """Have pointers lead to what serves by the ledger, and record that; the reconciler goes on where a pool is away."""
+    if not (names := sorted(tables)):
+        return
+    try:
+        put_back(world, names)
+    except LedgerUnavailable:
+        raise
+    except HeadgateError as error:
+        world.adrift.update(names)
+        _tell(world, f"pointers that run {run_id} has moved could not be moved back yet", error)
+    serving = {d.table: d.version for d in world.ledger.deployments() if d.active and d.table in names}
+    try:
+        world.ledger.put_served(serve(world, serving, run_id))
+    except LedgerUnavailable:
+        raise
+    except HeadgateError as error:
+        world.unserved.set()
+        log.warning("what serves is recorded later: %s", error.summary)
+
+
+def _undo(
+    world: AgentContext,
+    run: Run,
+    step: Step,
+    is_unrecorded: Callable[[Deployment], bool],
+    undo: Callable[[AgentContext, Deployment], None],
+) -> None:
+    key = (step.table, step.version)
+    try:
+        with world.locks.holding(key, by=f"run {run.id}"):
+            found = world.ledger.deployment(*key)
+            if found is not None and is_unrecorded(found):
+                undo(world, found)
+    except HeadgateError as error:
+        if isinstance(error, TryAgain) and not isinstance(error, PoolUnreachable):
+            raise
+        # Of what the pool does not hear, a new catalog is filled, and what is in the trash is purged all the same.
+        _tell(world, f"{physical_name(*key)} is not back where it was before run {run.id} was cancelled", error)
+
+
+def _tell(world: AgentContext, summary: str, error: HeadgateError) -> None:
+    log.warning("%s: %s", summary, error.summary)
+    world.event("run", summary, detail=error.sentence)

@@ -1,0 +1,192 @@
+"""Step effects of a statement that keeps its table and goes on with a new checkpoint: seam and rewrite.
+
+A seam goes on over another version of the table that it streams. Where it goes on is exact or not at all: it stands at
+a batch of its own, and the other version has a batch that had read just what its old upstream version had read by then.
+A rewrite writes a keyed table again in place, from the earliest row; the checkpoint that it had is in the trash then.
+Until the ledger says that it moved, all is as it was.
+"""
+
+from dataclasses import dataclass
+
+from core.model.errors import HeadgateError
+from core.model.names import query_name
+from core.model.table_formats import table_format
+from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
+from core.plan.model import PlanNode, Step
+from core.ports.storage import VersionFolders
+from core.run.state_machine import GateOpened, RunEvidence, StepFailed
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.run_context import RunContext
+from pipelines.agent.runs.starting_steps import PENDING, begin_moved, take_over_texts
+from pipelines.agent.runs.version_histories import version_histories
+from pipelines.agent.statements.deployment_lifecycle import refuse_unready, stop, written_batch
+from state.row_types import Deployment
+
+WAIT_S = 300.0
+"""How long a batch that fits is waited for: both versions read on, and have read the same again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeamPlace:
+    """Where a statement can go on."""
+
+    batch: int
+    """Its own last batch over the old upstream version."""
+    parent: Version
+    parent_batch: int
+    """Of the new upstream version: what was written up to it counts as read."""
+
+
+def seam(run: RunContext, step: Step) -> RunEvidence:
+    """Have a version go on over what the plan binds it to, on a checkpoint that counts as read what it has read.
+
+    While no batch fits it reads on as before; after `WAIT_S` the step fails, and nothing has moved.
+    """
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table, step.version))
+    deployment, node = run.deployed(step), run.node(step)
+    if has_moved(run, step):
+        return _begun(run, step)
+    place = find_place(run.world, deployment, node)
+    if isinstance(place, Unaligned):
+        return _wait(run, step, place.why)
+    refuse_unready(run.world, deployment, stops=run.world.locks.stops((step.table, step.version)))
+    stop(run.world, deployment)
+    run.world.faults.pass_by(f"seam stop {step.table}")
+    try:
+        # It may have gone on until it was stopped.
+        place = _unless_half_done(run.world, deployment, find_place(run.world, deployment, node))
+        if isinstance(place, SeamPlace):
+            _move(run, step, deployment, place)
+    except HeadgateError:
+        run.start_as_before(step, deployment)
+        raise
+    if isinstance(place, Unaligned):
+        again = run.start_as_before(step, deployment)
+        return again if isinstance(again, StepFailed) else _wait(run, step, place.why)
+    return _begun(run, step)
+
+
+def has_moved(run: RunContext, step: Step) -> bool:
+    """Return whether the ledger says already that the step's version reads what the plan binds it to."""
+    return {*run.deployed(step).bindings} == {*run.node(step).bindings}
+
+
+def find_place(world: AgentContext, deployment: Deployment, node: PlanNode) -> SeamPlace | Unaligned:
+    """Find the batch of the new upstream version that had read what the old one had when this version read it last.
+
+    Raises TryAgain where files cannot be reached.
+    """
+    key = (deployment.table, deployment.version)
+    before, after = (next(b for b in found.bindings if b.streamed) for found in (deployment, node))
+    old, new = (before.parent, before.version), (after.parent, after.version)
+    histories = version_histories(world, key, new)
+    batches = histories[key].history.batches
+    if old not in histories:
+        return Unaligned(f"{query_name(*old)} is not there any more")
+    if not batches:
+        return Unaligned(f"{query_name(*key)} has committed no batch yet")
+    batch = max(batches)
+    first, last = histories[old].history.held.get(batches[batch].consumed[0], (0, -1))
+    if first > last:
+        return Unaligned(f"{query_name(*key)} has read up to within a batch of {query_name(*old)}")
+    keeps = {(d.table, d.version) for d in world.ledger.deployments() if d.stateful}
+    # What withholds rows by a watermark must have come to the same one as well.
+    strict = not keeps.isdisjoint(histories.keys() - {key})
+    pair = newest_aligned(histories, old, new, at=range(first, last + 1), strict=strict)
+    return SeamPlace(batch, new, pair.green) if isinstance(pair, AlignedPair) else pair
+
+
+def _unless_half_done(
+    world: AgentContext, deployment: Deployment, place: SeamPlace | Unaligned
+) -> SeamPlace | Unaligned:
+    """Return a place unless a table with a log has a batch more, written and not committed: it has to end first.
+
+    The table knows the statement under the same query after the seam, and would skip the batch of that number.
+    """
+    if isinstance(place, Unaligned) or not table_format(deployment.format).transaction_log:
+        return place
+    written = written_batch(world, deployment)
+    if written is None or written <= place.batch:
+        return place
+    return Unaligned(f"batch {written} of {query_name(deployment.table, deployment.version)} is written, not committed")
+
+
+def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace) -> None:
+    """Make the checkpoint on which it goes on, then have the ledger say so, in one write: with text and binding."""
+    world, layout = run.world, run.world.layout
+    parent = world.ledger.deployment(*place.parent)
+    assert parent is not None, "its history was read"
+    checkpoint = layout.seam_folder(deployment.table, deployment.version, place.parent, place.batch)
+    folders = VersionFolders(deployment.folder, checkpoint)
+    read = world.files.seen(parent.folder, place.parent_batch)
+    note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
+    cut = world.files.seed(folders, (read,), note, batch=place.batch, like=deployment.checkpoint)
+    world.faults.pass_by(f"seam seed {step.table}")
+    before = next(query_name(b.parent, b.version) for b in deployment.bindings if b.streamed)
+    take_over_texts(run, step, checkpoint=checkpoint, checkpoint_id=cut.id, older_rows=f"rows that came of {before}")
+    world.faults.pass_by(f"seam move {step.table}")
+    words = f"after batch {place.batch}, on batch {place.parent_batch} of {query_name(*place.parent)}"
+    run.seams[step.n] = f"goes on {words}; "
+    world.event("state", f"goes on {words}, by run {run.id}", about=(deployment.table, deployment.version))
+
+
+def _begun(run: RunContext, step: Step) -> RunEvidence:
+    run.waits.pop(step.n, None)
+    begun = begin_moved(run, step)
+    return begun if isinstance(begun, StepFailed) else GateOpened(step.n, f"{run.seams.get(step.n, '')}{PENDING}")
+
+
+def _wait(run: RunContext, step: Step, why: str) -> RunEvidence:
+    since = run.waits.setdefault(step.n, run.world.monotonic())
+    if run.world.monotonic() - since <= WAIT_S:
+        return GateOpened(step.n, f"no batch fits yet: {why}")
+    del run.waits[step.n]
+    ways = "headgate runs retry waits again; a rebuild needs no such batch"
+    return StepFailed(step.n, f"no batch fitted in {WAIT_S:.0f} s, and nothing has moved: {why}; {ways}")
+
+
+_OLDER = "rows that earlier texts wrote"
+
+
+def rewrite(run: RunContext, step: Step) -> RunEvidence:
+    """Stop a version and start it with the new texts on a checkpoint that has read nothing."""
+    if run.stopped_by_operator(step.table, step.version):
+        return StepFailed(step.n, run.stopped_words(step.table, step.version))
+    deployment, checkpoint = run.deployed(step), run.world.layout.rewrite_folder(step.table, step.version, run.id)
+    if deployment.checkpoint != checkpoint:
+        refuse_unready(run.world, deployment, stops=run.world.locks.stops((step.table, step.version)))
+        stop(run.world, deployment)
+        run.world.faults.pass_by(f"rewrite stop {step.table}")
+        try:
+            _make_checkpoint(run, step, deployment, checkpoint)
+        except HeadgateError:
+            run.start_as_before(step, deployment)
+            raise
+    begun = begin_moved(run, step)
+    return begun if isinstance(begun, StepFailed) else GateOpened(step.n, PENDING)
+
+
+def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkpoint: str) -> None:
+    """Make the checkpoint, with a query of its own, then have the ledger say so: in one write with text and writer."""
+    world, built = run.world, run.built(step)
+    note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
+    made = world.files.seed(VersionFolders(deployment.folder, checkpoint), (), note)
+    world.faults.pass_by(f"rewrite seed {step.table}")
+    take_over_texts(
+        run,
+        step,
+        checkpoint=checkpoint,
+        checkpoint_id=made.id,
+        mode=built.mode,
+        stateful=built.stateful,
+        begins_where=built.begins_where,
+        begins_after="",
+        older_rows=_OLDER,
+        # What the checkpoint pins is that of its own first start.
+        pool=None,
+        started_at=None,
+    )
+    about = (deployment.table, deployment.version)
+    world.event("state", f"{query_name(*about)} is written again from the earliest row, by run {run.id}", about=about)
+    world.faults.pass_by(f"rewrite move {step.table}")

@@ -1,0 +1,214 @@
+"""One run while its steps are performed: plan, versions, and an operator's stops; what every step effect is given."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import Any
+
+from core.model.errors import NotRecorded, Refused, TryAgain
+from core.model.names import TableName, query_name
+from core.model.states import State, WantedState
+from core.observed.aligned_positions import AlignedPair
+from core.plan.model import Plan, PlanNode, Step
+from core.run.model import RunState
+from core.run.state_machine import GatePolled, StepFailed
+from core.validation.verdicts import CheckResult
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import compile_deployment
+from pipelines.agent.runs.version_comparison import VersionComparison
+from pipelines.agent.statements.deployment_lifecycle import start
+from state.plans import local_time
+from state.row_types import Deployment
+from state.words import WordRow
+
+
+@dataclass(slots=True)
+class OpenUpkeep:
+    """One OPTIMIZE or VACUUM while its step is open."""
+
+    tag: str
+    work: "Future[None]" = field(default_factory=Future)
+    ended: Event = field(default_factory=Event)
+    """Set where nobody waits for it any more."""
+
+
+@dataclass(slots=True)
+class OpenValidation:
+    """One validation while its step is open."""
+
+    opened_at: float
+    """Seconds of `AgentContext.monotonic`."""
+    looked_at: float
+    """When the files of the serving version were looked for last."""
+    pair: AlignedPair | None = None
+    work: "Future[tuple[CheckResult, ...]] | None" = None
+    comparison: VersionComparison | None = None
+
+
+def overtaken(world: AgentContext, node: PlanNode) -> str:
+    """Return which version serves a table that a node neither replaces nor brings; empty where none does."""
+    serving = next((d for d in world.ledger.versions(node.table) if d.active and not d.deleted), None)
+    if serving is None or serving.external or serving.version in (node.from_version, node.version):
+        return ""
+    return query_name(node.table, serving.version)
+
+
+def running_readers(world: AgentContext, table: TableName, version: int) -> str:
+    """Return the versions that are wanted running and read a version, in words; empty where none does."""
+    return ", ".join(
+        sorted(
+            query_name(d.table, d.version)
+            for d in world.ledger.deployments()
+            if d.wanted == WantedState.RUNNING
+            and (d.table, d.version) != (table, version)
+            and any(b.parent == table and b.version == version for b in d.bindings)
+        )
+    )
+
+
+class RunContext:
+    """A run whose steps are performed."""
+
+    def __init__(self, world: AgentContext, plan: Plan, run_id: str) -> None:
+        self.world = world
+        self.plan = plan
+        self.id = run_id
+        self.nodes = {node.table: node for node in plan.nodes}
+        self.seams: dict[int, str] = {}
+        """Where each restarted statement goes on, in words, by the number of its step."""
+        self.validations: dict[int, OpenValidation] = {}
+        """By the number of the step."""
+        self.upkeep: dict[int, OpenUpkeep] = {}
+        """By the number of the step."""
+        self.half_moved: dict[int, bool] = {}
+        """By the number of a swap whether some of its pointers may have moved, and others not."""
+        self.waits: dict[int, float] = {}
+        """Since when a step waits for what lets it begin, by the monotonic clock."""
+        self._rested: dict[tuple[str, int], WordRow | None] = {}
+        """The word from before its start, by the name of each version that was wanted stopped and the start's serial.
+        """
+
+    def versions(self, step: Step) -> list[tuple[TableName, int]]:
+        """Return the versions that a step acts on."""
+        return [(table, self.nodes[table].version) for table in step.tables] or [(step.table, step.version)]
+
+    def frozen(self) -> str | None:
+        """Explain why no pointer moves now; None where one may: outside of a freeze, and for a rollback always."""
+        until = self.world.frozen() if self.plan.request.verb != "rollback" else None
+        return None if until is None else f"waits: {self.world.layout.environment.name} is {until}: no pointer moves"
+
+    def stopped_by_operator(self, table: TableName, version: int) -> bool:
+        """Return whether an operator has stopped a version since this run began: no step starts or serves it then."""
+        locks, ledger = self.world.locks, self.world.ledger
+        waits = locks.has_unrecorded_stop((table, version), after=ledger.run_word(self.id).serial)
+        return waits or ledger.stopped_during(self.id, table, version) is not None
+
+    def stopped_words(self, table: TableName, version: int) -> str:
+        """Write which table was stopped, by whom and when, as far as that is recorded, and what can be done."""
+        word = self.world.ledger.stopped_during(self.id, table, version)
+        who = f"{word.actor} at {local_time(word.at)}" if word else "an operator"
+        retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
+        return f"{table} was stopped by {who} during this run; {retry} starts it all the same, {cancel} leaves it"
+
+    def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
+        """Start a version of this run that was stopped before a retry, or whose start a kill has cut off.
+
+        None where it runs now. In a paused run, whose gates are looked at all the same, nothing is started.
+        """
+        deployment = self.world.ledger.deployment(table, version)
+        if deployment is None or deployment.external:
+            return None
+        was_cut_off = deployment.state == State.STOPPED and not deployment.query_id
+        if deployment.wanted == WantedState.RUNNING and not was_cut_off:
+            return None
+        run = self.world.ledger.run(self.id)
+        if run is not None and run.state == RunState.PAUSED:
+            name = query_name(table, version)
+            return GatePolled(step.n, f"{name} is stopped: it starts once the run is resumed")
+        again = self.start_unless_stopped(replace(step, table=table, version=version))
+        return again if isinstance(again, StepFailed) else None
+
+    def start_unless_stopped(
+        self, step: Step, before: Callable[[Deployment], bool] = lambda found: False, *, after_stop: bool = False
+    ) -> Deployment | StepFailed:
+        """Start the step's version after `before`; a stop by an operator during this run wins, whenever it comes.
+
+        `before` returns whether it has stopped what ran; `after_stop` says that the caller has. What was wanted stopped
+        stays so where the start is refused.
+        """
+        key, word = (step.table, step.version), self.world.ledger.run_word(self.id)
+        stops, name = self.world.locks.stops(key), query_name(*key)
+        if self._is_to_rest(self.deployed(step)):
+            # Another try of this start finds it wanted running.
+            self._rested[name, word.serial] = self.world.ledger.word(name)
+        if self.stopped_by_operator(*key) or not self.world.ledger.want_running(*key, word):
+            return StepFailed(step.n, self.stopped_words(*key))
+        try:
+            after_stop = before(self.deployed(step)) or after_stop
+            start(self.world, self.deployed(step), stops=stops, after_stop=after_stop)
+        except Refused:
+            self.take_back(step)
+            raise
+        except NotRecorded:
+            # It runs.
+            self._rested.pop((name, word.serial), None)
+            raise
+        self._rested.pop((name, word.serial), None)
+        self.world.locks.started((name,), word.serial)
+        return self.deployed(step)
+
+    def take_back(self, step: Step) -> None:
+        """Have a start that was refused, or that its step gives up, count for nothing where the version was to rest."""
+        name, word = query_name(step.table, step.version), self.world.ledger.run_word(self.id)
+        if (name, word.serial) in self._rested:
+            self.world.ledger.take_back(step.table, step.version, word, self._rested[name, word.serial])
+
+    def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
+        """Start a version again that the step has stopped in vain, unless it was wanted stopped by then."""
+        return before if self._is_to_rest(before) else self.start_unless_stopped(step, after_stop=True)
+
+    def _is_to_rest(self, found: Deployment) -> bool:
+        """Return whether a version is wanted stopped, also by a stop that the ledger does not have yet."""
+        waits = self.world.locks.has_unrecorded_stop((found.table, found.version))
+        return waits or found.wanted == WantedState.STOPPED
+
+    def node(self, step: Step) -> PlanNode:
+        """Return what the plan says of the step's table."""
+        return self.nodes[step.table]
+
+    def built(self, step: Step) -> Deployment:
+        """Compile the step's version afresh from the plan, which carries its texts."""
+        node = self.node(step)
+        return compile_deployment(
+            replace(node, version=step.version),
+            self.world.layout,
+            now=self.world.clock(),
+            plan_hash=self.plan.hash,
+        )
+
+    def deployed(self, step: Step) -> Deployment:
+        """Return the step's version from the registry; raises TryAgain where it is not there."""
+        found = self.world.ledger.deployment(step.table, step.version)
+        if found is None:
+            raise TryAgain(
+                f"{query_name(step.table, step.version)} is not in the registry",
+                remedy="plan again from the current state",
+            )
+        return found
+
+    def running_readers(self, step: Step) -> str:
+        """Return the versions that are wanted running and read the step's version, in words; empty where none does."""
+        return running_readers(self.world, step.table, step.version)
+
+    def folder_note(self, built: Deployment) -> dict[str, Any]:
+        """Return what lies beside each table and checkpoint, so that a restart or an adoption needs no catalog."""
+        return {
+            "table": built.table,
+            "version": built.version,
+            "ddl": built.compiled_ddl,
+            "revision": built.revision,
+            "run": self.id,
+            "plan": self.plan.hash,
+            "checkpoint": built.checkpoint,
+        }

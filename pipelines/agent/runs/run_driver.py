@@ -1,0 +1,397 @@
+"""Driving runs: each open run is driven by a thread of its own, step by step, and resumed by a new agent."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar, assert_never
+
+from core.model.actions import StepKind
+from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain, UsageError
+from core.plan.codec import plan_from_json
+from core.plan.descriptions import act_words
+from core.plan.model import Plan, Step
+from core.run.model import Run, RunState, StepProgress, StepState
+from core.run.release import replaced_nodes
+from core.run.state_machine import (
+    AbortVersions,
+    GatePolled,
+    OperatorControl,
+    PerformStep,
+    PollGate,
+    RunEvidence,
+    StepFailed,
+    StepPutOff,
+    advance_run,
+    is_early,
+    recover_run,
+)
+from core.run.stopped_tables import staying_words
+from core.text.wording import without_numbers
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.cancelled_runs import abort, call_off_starts, give_up, stop_failed, undo_cancelled
+from pipelines.agent.runs.run_ends import end_of, end_unreadable, refused_words
+from pipelines.agent.runs.step_executor import StepExecutor
+from state.row_types import AuditRow, Deployment, EventRow, RunRow, StepRow
+from state.run_words import RunWordRow, control_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_ENDED = (RunState.DONE, RunState.FAILED, RunState.CANCELLED)
+
+POLL_S = 1.0
+"""Between two looks at the gates of a run."""
+
+POOL_WAIT_S = 900.0
+"""A step that finds no pool is tried again for this long, then fails; the run can be retried."""
+
+
+class OpenRuns:
+    """Drives every open run; an operator's word reaches a run through the ledger and never waits for a step's gate."""
+
+    def __init__(self, world: AgentContext) -> None:
+        self._world = world
+        self._woken: dict[str, threading.Event] = {}
+        """By run that is being driven; set where the ledger has a word that it may not have read."""
+        self._broken: set[str] = set()
+        """Runs that have met a bug of ours: they wait for a new word, or for the next agent."""
+        self._lock = threading.Lock()
+
+    def resume_open(self) -> None:
+        """Resume the runs that an earlier agent left open, or with words that it had accepted."""
+        left = [row.id for row in self._world.ledger.open_runs()]
+        for run_id in (*left, *self._world.ledger.runs_with_words()):
+            if run_id not in self._broken:
+                self.drive(run_id)
+
+    def drive(self, run_id: str) -> None:
+        """Start executing a run, unless it is already being executed."""
+        with self._lock:
+            if run_id not in self._woken:
+                self._begin(run_id, threading.Event())
+
+    def tell(self, run_id: str, word: OperatorControl) -> None:
+        """Record an operator's word, and have its run hear it; a word counts for nothing where `tell_run` raises."""
+        self._world.ledger.tell_run(run_id, word, at=self._world.clock(), drawn=self._world.locks.newest_serial())
+        self.wake(run_id)
+
+    def wake(self, run_id: str) -> None:
+        """Have a run hear the words that the ledger has; a run that had ended failed is taken up again."""
+        with self._lock:
+            self._broken.discard(run_id)
+            woken = self._woken.get(run_id) or threading.Event()
+            woken.set()
+            if run_id not in self._woken:
+                self._begin(run_id, woken)
+
+    def _begin(self, run_id: str, woken: threading.Event) -> None:
+        self._woken[run_id] = woken
+        threading.Thread(target=self._drive, args=(run_id, woken), name=f"run {run_id}", daemon=True).start()
+
+    def _drive(self, run_id: str, woken: threading.Event) -> None:
+        try:
+            while not self._world.stopping.is_set():
+                # Whatever woke it is in the ledger, which is read from here on.
+                woken.clear()
+                try:
+                    self._drive_or_end(run_id, woken)
+                    break
+                except TryAgain as error:
+                    log.warning("run %s waits: %s", run_id, error.summary)
+                    self._world.stopping.wait(POLL_S)
+        except Exception as error:
+            log.exception("run %s ended early", run_id)
+            self._stand_still(run_id, woken, error)
+        finally:
+            with self._lock:
+                del self._woken[run_id]
+                if woken.is_set() and not self._world.stopping.is_set():
+                    # A word that came while the run was ending takes it up once more.
+                    self._begin(run_id, woken)
+
+    def _stand_still(self, run_id: str, woken: threading.Event, error: Exception) -> None:
+        """Have no round take a run up again, which would go on for ever, and record that nobody drives it.
+
+        A word that came meanwhile takes it up once more. Where the ledger cannot record it, so does the next round.
+        """
+        if woken.is_set():
+            return
+        summary = f"run {run_id} stands still: the agent failed unexpectedly on it ({type(error).__name__})"
+        helps = f"headgate runs cancel {run_id} takes it up again, and so does the next agent"
+        try:
+            self._world.event("run", summary, detail=f"{helps}; headgate logs agent has the error")
+        except LedgerUnavailable as unavailable:
+            log.warning("that run %s stands still is recorded later: %s", run_id, unavailable.summary)
+            return
+        with self._lock:
+            if not woken.is_set():
+                self._broken.add(run_id)
+
+    def _drive_or_end(self, run_id: str, woken: threading.Event) -> None:
+        """Drive a run; one that this version cannot execute is ended: a thread each second would end it never."""
+        row = self._world.ledger.run(run_id)
+        assert row is not None, f"run {run_id} is not in the ledger"
+        try:
+            RunDriver(self._world, row, woken).drive()
+        except TryAgain:
+            raise
+        except Exception as error:
+            why = error.summary if isinstance(error, HeadgateError) else f"unexpectedly ({type(error).__name__})"
+            log.error("run %s cannot be executed", run_id, exc_info=error)
+            words = self._world.ledger.run_words(run_id)
+            end_unreadable(self._world, row, f"the agent cannot execute this run: {why}", words)
+
+
+class RunDriver:
+    """One run's loop: evidence in, intents out, each written before and after."""
+
+    def __init__(self, world: AgentContext, row: RunRow, woken: threading.Event) -> None:
+        """Take up a run; raises UsageError where its plan is missing or not readable by this version."""
+        self._world = world
+        self._woken = woken
+        self._row = row
+        found = self._world.ledger.plan(row.plan_hash)
+        if found is None:
+            raise UsageError("its plan is not in the ledger", remedy=f"headgate runs cancel {row.id}")
+        self._plan: Plan = plan_from_json(json.loads(found.body))
+        self._executor = StepExecutor(world, self._plan, row.id)
+        self._run = run_of(row, self._plan)
+
+    def drive(self) -> None:
+        try:
+            self._drive()
+        finally:
+            self._executor.end_waits()
+
+    def _drive(self) -> None:
+        self._put(recover_run(self._with_recorded_swaps()))
+        evidence: list[RunEvidence] = []
+        while not self._world.stopping.is_set() and self._goes_on():
+            self._woken.clear()
+            waiting = self._retrying(self._waiting)
+            # The others are kept until they can be carried out.
+            heard = tuple(word for word in waiting if not is_early(self._run, control_of(word)))
+            if any(word.act == "retry" for word in heard):
+                self._retrying(partial(stop_failed, self._world, self._row))
+            run, intents = advance_run(self._run, [*evidence, *map(control_of, heard)])
+            given_up: tuple[Deployment, ...] = ()
+            if run.state is RunState.CANCELLED and self._run.state is not RunState.CANCELLED:
+                # Before the run is closed: an agent that dies in between leaves them to the reconciler.
+                since = next(word.statement_serial for word in heard if word.act == "cancel")
+                for intent in intents:
+                    if isinstance(intent, AbortVersions):
+                        given_up += self._retrying(partial(give_up, self._world, intent.versions, since=since))
+                self._retrying(partial(call_off_starts, self._world, self._row))
+                self._retrying(partial(undo_cancelled, self._world, run))
+            if not self._put(run, heard):
+                continue
+            self._executor.end_waits({p.step.n for p in run.steps if p.state is StepState.GATE})
+            evidence = []
+            for intent in intents:
+                match intent:
+                    case PerformStep(step):
+                        evidence.append(self._perform(step))
+                    case PollGate(step):
+                        evidence.append(self._poll(step))
+                    case AbortVersions():
+                        abort(self._world, self._run.id, given_up)
+                    case _:
+                        assert_never(intent)
+            if self._run.state in _ENDED and heard == waiting and not self._woken.is_set():
+                return
+            has_performed = any(isinstance(intent, PerformStep) for intent in intents)
+            if heard != waiting if self._run.state in _ENDED else not has_performed:
+                self._wait()
+
+    def _goes_on(self) -> bool:
+        """Return whether the ledger still lets the run go on; what it has of a run that somebody had retried is taken.
+
+        An adoption ends a run whose tables have gone on without it.
+        """
+        row = self._read()
+        if row.state != self._row.state:
+            if row.ended_at is not None:
+                log.warning("run %s was ended meanwhile: it is %s", row.id, row.state)
+                if self._retrying(self._waiting):
+                    # They are of the run as it has ended, which is taken up for them.
+                    self._woken.set()
+                return False
+            # A retry that was journalled before its word is heard: nothing that this driver began is under way.
+            self._run = run_of(row, self._plan)
+        self._row = row
+        return True
+
+    def _read(self) -> RunRow:
+        found = self._retrying(lambda: self._world.ledger.run(self._row.id))
+        assert found is not None, "a run is forgotten long after it has ended"
+        return found
+
+    def _with_recorded_swaps(self) -> Run:
+        """Return the run with the swaps done that the ledger has: a cancel that is heard first would call them none."""
+        run = self._run
+        for progress in (p for p in run.steps if p.state in (StepState.RUNNING, StepState.GATE)):
+            if (found := self._executor.recorded(progress.step)) is not None:
+                run = run.put(progress.become(StepState.DONE, found.note))
+        return run
+
+    def _waiting(self) -> tuple[RunWordRow, ...]:
+        """Return the words that were accepted and not carried out yet, in order."""
+        return self._world.ledger.run_words(self._row.id)
+
+    def _wait(self) -> None:
+        """Wait for the next look at the gates, or for an operator's word, whichever is first."""
+        self._woken.wait(POLL_S)
+
+    def _perform(self, step: Step) -> RunEvidence:
+        """Perform a step; while the pool cannot be reached, wait and try again, within a bound.
+
+        A pause or a cancel is heard before each try: then the step waits again. The ledger is waited for longer,
+        because a step that fails is recorded as well; what could not be recorded is tried once more by then.
+        """
+        until, said, last = self._world.monotonic() + POOL_WAIT_S, "", False
+        while True:
+            if self._world.stopping.is_set():
+                return StepPutOff(step.n, said)
+            try:
+                if any(word.act in ("pause", "cancel") for word in self._waiting()):
+                    return self._left(step, StepPutOff(step.n, f"not done yet: {said}" if said else ""))
+                self._world.faults.pass_by(f"effect {step.n} {step.do}")
+                evidence = self._executor.perform(step)
+                self._world.faults.pass_by(f"evidence {step.n} {step.do}")
+                return evidence
+            except (PoolUnreachable, LedgerUnavailable, Busy) as error:
+                if last:
+                    return self._left(step, StepFailed(step.n, error.summary))
+                if (news := without_numbers(error.summary)) != said:
+                    log.info("step %s waits: %s", step.n, error.summary)
+                said = news
+                if self._world.monotonic() > until:
+                    self._retrying(lambda: self._world.ledger.heartbeat(self._world.clock()))
+                    last = True
+                else:
+                    self._world.stopping.wait(POLL_S)
+            except Exception as error:
+                return self._left(step, _unforeseen(step, error))
+
+    def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
+        """Leave a step that has come to what was `found`, unless it is a swap that the ledger has: that is done."""
+        return self._retrying(partial(self._executor.leave, step)) or found
+
+    def _poll(self, step: Step) -> RunEvidence:
+        """Check a gate; if something cannot be reached now, the gate is checked again and keeps its count so far."""
+        try:
+            return self._executor.poll(step)
+        except (PoolUnreachable, LedgerUnavailable, Busy) as error:
+            found = self._retrying(partial(self._executor.recorded, step))
+            return found or GatePolled(step.n, f"waits: {error.summary}")
+        except Exception as error:
+            return self._left(step, _unforeseen(step, error))
+
+    def _put(self, run: Run, heard: Iterable[RunWordRow] = ()) -> bool:
+        """Write every step that changed, before anything is done about it, that words were heard, and what is told of
+        the run; waits while the ledger cannot take it.
+
+        Returns False, and has written nothing, where somebody else has ended the run or had it retried.
+        """
+        before = {step.n: step for step in self._row.steps}
+        changed = [p for p in run.steps if _differs(p, before.get(p.step.n))]
+        rows = [self._row_of(progress, before.get(progress.step.n)) for progress in changed]
+        moved = [
+            f"{row.n} {row.do} {row.state}" for row in rows if row.n not in before or before[row.n].state != row.state
+        ]
+        now, after = self._world.clock(), replace(self._row, state=run.state.value)
+        told: list[EventRow | AuditRow] = [*refused_words(self._run, run, heard, now)]
+        if after.state != self._row.state:
+            after = replace(after, ended_at=now if run.state in _ENDED else None)
+            told += end_of(after, now, self._how_it_ended(run)) if run.state in _ENDED else ()
+        for label in moved:
+            self._world.faults.pass_by(f"before {label}")
+        written = True
+        serials = tuple(word.serial for word in heard)
+        if rows or serials or after.state != self._row.state:
+            written = self._retrying(
+                lambda: self._world.ledger.advance_run(
+                    run.id,
+                    was=self._row.state,
+                    state=after.state,
+                    ended_at=after.ended_at,
+                    steps=rows,
+                    heard=serials,
+                    told=told,
+                )
+            )
+        if not written:
+            return False
+        for label in moved:
+            self._world.faults.pass_by(f"after {label}")
+        steps = {**before, **{row.n: row for row in rows}}
+        self._row = replace(after, steps=tuple(steps.values()))
+        self._run = run
+        return True
+
+    def _row_of(self, progress: StepProgress, before: StepRow | None) -> StepRow:
+        now = self._world.clock()
+        begun = progress.state is StepState.RUNNING
+        ended = progress.state not in (StepState.RUNNING, StepState.GATE, StepState.WAITS)
+        return StepRow(
+            n=progress.step.n,
+            do=progress.step.do.value,
+            table=progress.step.table,
+            version=progress.step.version,
+            state=progress.state.value,
+            tries=progress.tries,
+            note=progress.note,
+            started_at=now if begun else (before.started_at if before else None),
+            ended_at=now if ended else None,
+            intent_at=now if begun else (before.intent_at if before else None),
+        )
+
+    def _retrying(self, act: Callable[[], T]) -> T:
+        while True:
+            try:
+                return act()
+            except LedgerUnavailable as error:
+                log.warning("the run is waiting for the ledger: %s", error.summary)
+                if self._world.stopping.wait(POLL_S):
+                    raise
+
+    def _how_it_ended(self, run: Run) -> str:
+        """Write what failed; after a cancel what serves and is stopped, and what was replaced and runs on."""
+        if run.state is not RunState.CANCELLED:
+            failed = [p for p in run.steps if p.state is StepState.FAILED]
+            return "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
+        # What the cancel has given up is wanted stopped by now.
+        every = self._retrying(self._world.ledger.deployments)
+        swapped = any(p.step.do is StepKind.SWAP and p.state is StepState.DONE for p in run.steps)
+        replaced = {(node.table, node.from_version) for node in replaced_nodes(self._plan)} if swapped else set()
+        return staying_words(every, {p.step.table for p in run.steps}, replaced)
+
+
+def run_of(row: RunRow, plan: Plan) -> Run:
+    """Build the run as a value from its rows and the plan's steps."""
+    rows = {step.n: step for step in row.steps}
+    steps = tuple(
+        StepProgress(step, StepState(rows[step.n].state), rows[step.n].tries, rows[step.n].note)
+        if step.n in rows
+        else StepProgress(step)
+        for step in plan.steps
+    )
+    return Run(row.id, RunState(row.state), steps)
+
+
+def _unforeseen(step: Step, error: Exception) -> StepFailed:
+    """Fail a step on our own bug: a thread that dies of it would be begun again for ever, and say nothing."""
+    log.error("step %s %s failed unexpectedly", step.n, step.do, exc_info=error)
+    return StepFailed(
+        step.n, f"the agent failed unexpectedly on this step ({type(error).__name__}); see headgate logs agent"
+    )
+
+
+def _differs(progress: StepProgress, row: StepRow | None) -> bool:
+    if row is None:
+        return True
+    return (progress.state.value, progress.tries, progress.note) != (row.state, row.tries, row.note)

@@ -1,0 +1,148 @@
+"""How runs end: the event and audit entry of an end, words that come too late, and runs that cannot go on.
+
+A run cannot go on where this version cannot execute it, or the environment that it was planned for has changed. Events
+are rows, written in the transaction that records what they report (`RunWrites.advance_run`).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from core.model.actions import StepKind
+from core.model.names import TableName
+from core.plan.descriptions import act_words
+from core.plan.model import Step
+from core.run.model import FINISHED, Run, RunState, StepProgress, StepState
+from core.run.state_machine import HEARD_IN, AbortVersions, advance_run, recover_run
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.cancelled_runs import abort, call_off_starts, give_up, undo_cancelled
+from state.row_types import AuditRow, EventRow, RunRow, StepRow
+from state.run_words import RunWordRow, control_of
+
+
+def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
+    """Return the event and the audit entry for the end of a run, in the state of its row."""
+    audited = AuditRow(0, at, run.actor, "run", run.id, plan_hash=run.plan_hash, outcome=run.state)
+    return _event(at, f"run {run.id} {run.state}", detail), audited
+
+
+def dropped_word(run_id: str, state: str, word: RunWordRow, at: float, why: str = "") -> EventRow:
+    """Return the event for a word that a run was not able to carry out, because it is in `state`."""
+    summary = f"the word to {word.act} run {run_id} was not carried out: the run is {state}"
+    return _event(at, summary, "; ".join(filter(None, (f"asked for by {word.actor}", why))))
+
+
+def refused_words(before: Run, after: Run, words: Iterable[RunWordRow], at: float) -> tuple[EventRow, ...]:
+    """Return the events for words that have come too late: their authors were told that they were sent."""
+    told = []
+    for word in words:
+        if word.act == "skip":
+            if (found := after.step(word.step)).state is not StepState.SKIPPED:
+                what = f"{act_words(found.step.do)} {found.step.table}".strip()
+                why = "it waits" if found.state is StepState.WAITS else f"it is {found.state}"
+                summary = f"step {word.step} of run {after.id}, {what}, was not skipped: {why}"
+                told.append(_event(at, summary, f"asked for by {word.actor}"))
+        elif before.state not in HEARD_IN[word.act]:
+            told.append(dropped_word(after.id, after.state, word, at))
+        elif word.act == "swap" and not _has_ended_a_hold(before, after):
+            summary = f"the word to swap run {after.id} was not carried out: nothing was held any more"
+            told.append(_event(at, summary, f"asked for by {word.actor}"))
+    return tuple(told)
+
+
+def _has_ended_a_hold(before: Run, after: Run) -> bool:
+    ended = {p.step.n for p in after.steps if p.step.do is StepKind.HOLD and p.state is StepState.DONE}
+    return any(before.step(n).state is not StepState.DONE for n in ended)
+
+
+def _event(at: float, summary: str, detail: str) -> EventRow:
+    return EventRow(0, at, "", 0, "run", summary, detail)
+
+
+def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
+    """End a run failed, or cancelled where one of the words says so; its tables are free either way.
+
+    One that is done or cancelled stays so. A run that ended failed can be retried by a version that reads it, and
+    cancelled by any. Its versions are held, so that no step of it is under way, and none begins once it has ended;
+    raises Busy where one goes on for too long.
+
+    Only a later word takes it up again: those that wait are deleted, and an event tells each of their authors. A cancel
+    that is not among `words` stays and is carried out next, where the run has ended failed.
+    """
+    keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
+    with world.locks.holding(*keys, by=f"the end of run {row.id}"):
+        row = world.ledger.run(row.id) or row
+        heard = [word for word in words if word.act == "cancel" and row.state in HEARD_IN["cancel"]]
+        if heard:
+            steps, state, why = _cancelled(world, row, heard[0]), RunState.CANCELLED, ""
+        elif row.ended_at is None:
+            steps, state = _failed(world, row, why), RunState.FAILED
+        else:
+            steps, state = row.steps, RunState(row.state)
+        now, ends = world.clock(), state != row.state
+        written = world.ledger.advance_run(
+            row.id,
+            was=row.state,
+            state=state.value,
+            ended_at=now if ends else row.ended_at,
+            steps=[step for step in steps if step not in row.steps],
+            heard=[word.serial for word in heard],
+            told=end_of(replace(row, state=state.value), now, why) if ends else (),
+            dropped=lambda word: dropped_word(row.id, state, word, now, why),
+        )
+    if not written and row.ended_at is None:
+        # Its thread has recorded something meanwhile, such as a pause.
+        end_unreadable(world, row, why, words)
+
+
+def _with_recorded_swap(world: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
+    """Return the steps with a swap done that the registry has: what it moved serves, whatever becomes of the run."""
+    steps = []
+    for step in row.steps:
+        found = world.ledger.deployment(TableName(step.table), step.version) if step.do == StepKind.SWAP else None
+        if step.state not in FINISHED and found is not None and found.active and found.served_by == row.id:
+            step = replace(step, state=StepState.DONE.value, note="recorded before", ended_at=found.served_at)
+        steps.append(step)
+    return tuple(steps)
+
+
+def _cancelled(world: AgentContext, row: RunRow, word: RunWordRow) -> tuple[StepRow, ...]:
+    """Stop what it has started beside what serves, and undo what it has begun, as far as the rows of its steps tell.
+
+    A step of a newer version, whose kind or state is unknown here, is cancelled and not undone.
+    """
+    rows = _with_recorded_swap(world, row)
+    known = [step for step in rows if step.do in set(StepKind) and step.state in set(StepState)]
+    steps = tuple(StepProgress(_step(row, step), StepState(step.state), step.tries) for step in known)
+    run, intents = advance_run(recover_run(Run(row.id, RunState(row.state), steps)), (control_of(word),))
+    for intent in intents:
+        if isinstance(intent, AbortVersions):
+            abort(world, row.id, give_up(world, intent.versions, since=word.statement_serial))
+    call_off_starts(world, row)
+    undo_cancelled(world, run)
+    after = {p.step.n: p for p in run.steps}
+    return tuple(_after_cancel(step, after.get(step.n)) for step in rows)
+
+
+def _after_cancel(step: StepRow, progress: StepProgress | None) -> StepRow:
+    if progress is not None:
+        return replace(step, state=progress.state.value, note=progress.note or step.note)
+    if step.state in FINISHED:
+        return step
+    return replace(step, state=StepState.CANCELLED.value, note="cancelled, not undone: this version does not know it")
+
+
+def _step(row: RunRow, step: StepRow) -> Step:
+    """Return a step as far as its row tells: a swap is of every table that was to catch up."""
+    gates = {TableName(found.table) for found in row.steps if found.do == StepKind.CATCH_UP}
+    tables = tuple(sorted({TableName(step.table), *gates})) if step.do == StepKind.SWAP else ()
+    return Step(step.n, StepKind(step.do), TableName(step.table), step.version, after=(), why="", tables=tables)
+
+
+def _failed(world: AgentContext, row: RunRow, why: str) -> tuple[StepRow, ...]:
+    """Show the error at the first step that is not finished."""
+    steps = _with_recorded_swap(world, row)
+    open_step = next((step for step in steps if step.state not in FINISHED), None)
+    return tuple(
+        replace(step, state=StepState.FAILED.value, note=why, ended_at=world.clock()) if step is open_step else step
+        for step in steps
+    )

@@ -1,0 +1,420 @@
+"""Starting and stopping one deployment: the same way for a run's step, an operator's key and the reconciler.
+
+A stream may track the columns that it has read: Spark ends it once at each change of columns, and says that it is to be
+started again (Delta 4.4.0).
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from core.changes.pinned_settings import pool_at_start
+from core.model.errors import (
+    EngineRefused,
+    HeadgateError,
+    LedgerUnavailable,
+    NotAdopted,
+    NotRecorded,
+    Overtaken,
+    Refused,
+    TryAgain,
+)
+from core.model.names import query_name
+from core.model.states import ALIVE, State, WantedState
+from core.model.table_formats import table_format
+from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
+from core.ports.storage import CheckpointState
+from core.sql.schema_tracking import tracking_options, with_stream_options
+from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
+from pipelines.agent.deployment_compiler import parsed_ddl, streamed_reads, tracks_schemas, upsert_of, upserts
+from pipelines.agent.identity.registry_records import keep_record
+from pipelines.agent.statement_locks import Version
+from pipelines.agent.statements.transient_failures import with_disk
+from pipelines.agent.tables.table_identities import refuse_gone, refuse_other_tables, register_if_missing
+from state.row_types import Deployment
+
+log = logging.getLogger(__name__)
+
+PYTHON_CALL_S = 60.0
+"""A pool may have to start its first Python."""
+
+
+def start(world: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
+    """Start a deployment as the ledger has it once it is held, on its checkpoint, or find it running.
+
+    Raises Refused, EngineRefused or PoolUnreachable, and LedgerUnavailable where the ledger cannot be read or written
+    before the start, NotRecorded where it could not be afterwards: the query runs.
+
+    `stops` is a serial: that of the start, or `StatementLocks.stops` of the deployment as the caller knew it when it
+    decided to start. An operator's later stop wins. `after_stop` says that what ran was stopped for this start, which
+    the error tells then. The owner file is read again before every start, because Spark fences nobody.
+    """
+    try:
+        return _start(world, deployment, stops)
+    except (Overtaken, NotRecorded):
+        raise
+    except HeadgateError as error:
+        if after_stop:
+            name = query_name(deployment.table, deployment.version)
+            error.add(f"{name} was stopped for this start, and does not run")
+        raise
+
+
+def refuse_start(world: AgentContext, deployment: Deployment, *, stops: int) -> None:
+    """Raise whatever would refuse a start now, Spark's own word apart: asked before what runs is stopped for it.
+
+    The table is registered if the catalog lacks it, as the catalog may refuse that.
+    """
+    refuse_unready(world, deployment, stops=stops)
+    check_checkpoint(world, deployment)
+    register_if_missing(world, deployment)
+
+
+def refuse_unready(world: AgentContext, deployment: Deployment, *, stops: int) -> None:
+    """Raise whatever would refuse a start on any checkpoint."""
+    world.identity.refuse_doubt()
+    _refuse_stopped(world, deployment, stops)
+    # Not the connection for stops: what is stopped could not be started over that.
+    world.pool.connection()
+    _refuse_other_python(world, deployment)
+
+
+def _start(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery:
+    key = (deployment.table, deployment.version)
+    with world.locks.holding(key, by="a start"):
+        deployment = _as_held(world, key)
+        refuse_start(world, deployment, stops=stops)
+        # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.
+        keep_record(world, *key)
+        try:
+            query = _started(world, deployment, stops)
+        except EngineRefused as error:
+            if world.locks.stops(key) <= stops:
+                with _recorded_later(deployment):
+                    fail(world, deployment, error.error_class, error.sentence)
+            raise
+        if query is None:
+            with _recorded_later(deployment):
+                mark_stopped(world, deployment)
+            raise overtaken(deployment)
+        try:
+            _record_start(world, deployment, query)
+        except LedgerUnavailable as error:
+            world.unrecorded.add(query.run_id)
+            raise NotRecorded(error.summary, remedy=error.remedy) from error
+        world.unrecorded.discard(query.run_id)
+        return query
+
+
+def _record_start(world: AgentContext, deployment: Deployment, query: ReportedQuery) -> None:
+    found, now = None, world.clock()
+    with suppress(TryAgain):
+        # Where it cannot be read now, the query runs all the same.
+        found = world.files.read(deployment.checkpoint)
+    world.ledger.update_deployment(
+        deployment.table,
+        deployment.version,
+        state=State.STARTING,
+        state_since=now,
+        query_id=query.id,
+        run_id=query.run_id,
+        checkpoint_id=found.id if found and found.id else deployment.checkpoint_id,
+        started_at=now,
+        error="",
+        error_class="",
+        **_runs_on(world, deployment),
+    )
+
+
+@contextmanager
+def _recorded_later(deployment: Deployment) -> Iterator[None]:
+    """Leave to the reconciler what the ledger does not take now: what Spark has answered says more."""
+    try:
+        yield
+    except LedgerUnavailable as error:
+        log.warning("%s: recorded later: %s", query_name(deployment.table, deployment.version), error.summary)
+
+
+def _as_held(world: AgentContext, key: Version) -> Deployment:
+    """Read a version that is held: whoever asked for its start may have read it before it was."""
+    found = world.ledger.deployment(*key)
+    if found is None or found.deleted:
+        raise Refused(f"{query_name(*key)} was deleted in the meantime", remedy="headgate ls shows what is deployed")
+    return found
+
+
+def stop(
+    world: AgentContext,
+    deployment: Deployment,
+    *,
+    seconds: float = WRITE_CALL_S,
+    calling: Callable[[], object] = unheard,
+) -> None:
+    """Stop a deployment's query and prove it gone, with what the pool does for it beside it.
+
+    `calling` hears of each call of Spark's stop, just before it.
+
+    It waits for nobody: an operator's stop must not. Who starts a version looks for stops after it.
+    """
+    pool = world.pool.connection_for_stops()
+    name = query_name(deployment.table, deployment.version)
+    pool.call(seconds, pool.queries.stop, name, calling, upserts=upserts(deployment))
+
+
+def pause(world: AgentContext, deployment: Deployment) -> None:
+    """Stop a deployment for a while: it stays wanted running, and its next start is not counted as a restart."""
+    world.paused.add(deployment.run_id)
+    stop(world, deployment)
+
+
+def _started(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
+    """Return the query that was started; None where an operator's stop came meanwhile, and it was ended.
+
+    Nothing here waits for the ledger: a stop waits for the end of it.
+    """
+    with world.locks.starting((deployment.table, deployment.version)):
+        _refuse_stopped(world, deployment, stops)
+        pool, asked = world.pool.connection(), (_start_of(world, deployment), deployment.run_id)
+        try:
+            query = pool.call(WRITE_CALL_S, pool.queries.start, *asked)
+        except AnotherQuery as error:
+            log.warning("%s: it is stopped", error.summary)
+            stop(world, deployment)
+            # It may have written on since these were compared.
+            check_checkpoint(world, deployment)
+            query = pool.call(WRITE_CALL_S, pool.queries.start, *asked)
+        if world.locks.stops((deployment.table, deployment.version)) <= stops:
+            return query
+        stop(world, deployment)
+        return None
+
+
+def _refuse_stopped(world: AgentContext, deployment: Deployment, stops: int) -> None:
+    if world.locks.stops((deployment.table, deployment.version)) > stops:
+        raise overtaken(deployment)
+
+
+def overtaken(deployment: Deployment) -> Overtaken:
+    """Return the error of a start that an operator's later stop has overtaken."""
+    name = query_name(deployment.table, deployment.version)
+    return Overtaken(
+        f"{name} was stopped by an operator while it was starting", remedy=f"headgate start {deployment.table}"
+    )
+
+
+def state_change(before: str, after: State) -> str:
+    """Write from which state to which a deployment has come; what was repeated has changed nothing."""
+    return f"{after} again" if before == after else f"{before} → {after}"
+
+
+def mark_stopped(world: AgentContext, deployment: Deployment) -> bool:
+    """Record that a deployment's query is gone; returns False where it is wanted running, or has another one by now.
+
+    That its query is gone says nothing of what is wanted of it.
+    """
+    return world.ledger.put_stopped(deployment.table, deployment.version, deployment.run_id, world.clock())
+
+
+def fail(world: AgentContext, deployment: Deployment, error_class: str, error: str) -> None:
+    """Record that a deployment has ended with an error, or could not begin: in the registry and among the events."""
+    about = (deployment.table, deployment.version)
+    error_class, error = with_disk(deployment, error_class, error)
+    world.ledger.update_deployment(
+        *about,
+        state=State.FAILED,
+        state_since=world.clock(),
+        error_class=error_class,
+        error=error,
+        query_id="",
+        run_id="",
+    )
+    world.event("exception", error_class or "failed", about=about, detail=error, fingerprint=error_class)
+    if deployment.state != State.FAILED:
+        world.event("state", f"{deployment.state} → {State.FAILED}", about=about)
+
+
+def say_why(world: AgentContext, deployment: Deployment, why: str) -> None:
+    """Record why a statement is not as it is wanted, unless it has changed since it was read; it is tried again."""
+    about = (deployment.table, deployment.version)
+    wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
+    lost = wanted and deployment.state in ALIVE | {State.UNKNOWN}
+    state = State.DEGRADED if lost else State(deployment.state)
+    if (deployment.state, deployment.error) == (state, why):
+        return
+    since = deployment.state_since if deployment.state == state else world.clock()
+    changes = {"state": state, "state_since": since, "error": why, "error_class": ""}
+    if world.ledger.observe_deployment(deployment, **changes):
+        log.warning("%s: %s", query_name(*about), why)
+        world.event("state", state_change(deployment.state, state), about=about, detail=why)
+
+
+def _refuse_other_python(world: AgentContext, deployment: Deployment) -> None:
+    """Refuse to send a writer to a pool of others that cannot run it: a pool of ours has our own Python."""
+    if upsert_of(deployment) is None or world.layout.environment.pool.url is None:
+        return
+    pool = world.pool.connection()
+    if why := pool.call(PYTHON_CALL_S, pool.queries.other_python):
+        name = query_name(deployment.table, deployment.version)
+        raise Refused(f"{name} cannot be written: {why}", remedy="set PYSPARK_PYTHON where the pool's server starts")
+
+
+def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
+    """Refuse a start on a checkpoint or tables that are not those that this deployment had, or not of this world."""
+    refuse_other_tables(world, deployment)
+    refuse_other_checkpoint(world, deployment)
+    _refuse_other_world(world, deployment)
+
+
+def written_batch(world: AgentContext, deployment: Deployment) -> int | None:
+    """Return the newest batch of its own statement that a version's table has; None where it has none."""
+    query = query_of(world, deployment)
+    return world.files.sink_batch(deployment.folder, format=deployment.format, query=query)
+
+
+def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
+    """Refuse a checkpoint that is not the one that this deployment had: Spark would begin anew.
+
+    It must be of this ledger, or of one of `owners`. Returns the batch that it has committed. The sink's record is
+    read before the checkpoint, because a query that runs already writes it second.
+    """
+    name = query_name(deployment.table, deployment.version)
+    sink = written_batch(world, deployment)
+    found = world.files.read(deployment.checkpoint)
+    if found is None:
+        raise Refused(
+            f"{name} has no readable checkpoint; starting over on the same table would lose or duplicate rows",
+            remedy=f"headgate plan {deployment.table} --rebuild",
+        )
+    if found.owner not in (world.ledger_id, *owners):
+        raise Refused(
+            f"the checkpoint of {name} belongs to another ledger ({found.owner or 'no owner file'})",
+            remedy="find out what else is running it; nothing was started",
+        )
+    if (deployment.checkpoint_id and found.id != deployment.checkpoint_id) or _made_by_another(found, deployment):
+        raise Refused(
+            f"the checkpoint of {name} is not the one it had before",
+            remedy=f"restore it, or headgate plan {deployment.table} --rebuild",
+        )
+    if lacks := world.files.lacks(deployment.checkpoint):
+        raise Refused(
+            f"the checkpoint of {name} lacks {lacks}, without which Spark does not start: part of it is missing, or it "
+            "was mixed from two copies",
+            remedy=f"restore checkpoint and table from one moment, or headgate plan {deployment.table} --rebuild",
+        )
+    if found.batch is not None and (sink is None or sink < found.batch):
+        sink = written_batch(world, deployment)
+        if sink is None:
+            refuse_gone(world, deployment)
+    refuse_other_age(name, found.planned, found.batch, sink)
+    return found.batch
+
+
+def query_of(world: AgentContext, deployment: Deployment) -> str:
+    """Return the id of the query whose checkpoint a version has; empty before its first start."""
+    if deployment.checkpoint_id:
+        return deployment.checkpoint_id
+    found = world.files.read(deployment.checkpoint)
+    return found.id if found else ""
+
+
+def _refuse_other_world(world: AgentContext, deployment: Deployment) -> None:
+    """Refuse a checkpoint of another epoch or machine; one that says neither is of an earlier release."""
+    name, here = query_name(deployment.table, deployment.version), world.files
+    found = here.read(deployment.checkpoint)
+    if found is None:
+        return
+    if found.epoch and found.epoch != here.epoch:
+        summary = f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {here.epoch}"
+        raise NotAdopted(f"{summary}: one of them is an older copy", remedy="headgate adopt")
+    if found.machine and here.machine and found.machine != here.machine:
+        if world.machine_may_move:
+            here.take_over(deployment.checkpoint)
+            return
+        raise NotAdopted(
+            f"the checkpoint of {name} was written on machine {found.machine}, and this is machine {here.machine}",
+            remedy="headgate adopt, if nothing runs there any more",
+        )
+
+
+def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:
+    """Return whether another run has made the checkpoint; unknown where either side was recorded before runs were."""
+    return bool(found.run and deployment.made_by and found.run != deployment.made_by)
+
+
+def refuse_other_age(name: str, planned: int | None, committed: int | None, sink: int | None) -> None:
+    """Refuse a start where the checkpoint and the sink's own record of batches are not of the same age.
+
+    Spark's file sink, and Delta's, skip every batch that they have already and report success (4.2.0, 4.4.0): a
+    checkpoint behind them loses the rows of those batches. A table that lacks batches which its checkpoint has
+    committed never gets them.
+    """
+    ways_out = f"restore both from one moment, or headgate plan {name.partition('@')[0]} --rebuild".format(
+        table=name.partition("@")[0]
+    )
+    if sink is not None and sink > (-1 if planned is None else planned):
+        at = "before its first batch" if planned is None else f"at batch {planned}"
+        raise Refused(
+            f"the checkpoint of {name} stands {at} and its table at batch {sink}: it is an older copy, and the rows "
+            "of the batches between would be lost without a word",
+            remedy=ways_out,
+        )
+    if committed is not None and (sink is None or sink < committed):
+        ends = "has none" if sink is None else f"ends with batch {sink}"
+        raise Refused(
+            f"the checkpoint of {name} has committed batch {committed} and its table {ends}: the table is an older "
+            "copy, and lacks what came after it",
+            remedy=ways_out,
+        )
+
+
+def _runs_on(world: AgentContext, deployment: Deployment) -> dict[str, Any]:
+    """Return what is recorded of pool and engine at a start.
+
+    Of a version that was started before anything was recorded, nobody knows what its checkpoint has pinned.
+    """
+    found: dict[str, Any] = {}
+    with suppress(HeadgateError):
+        pool = world.pool.connection()
+        found["engine"] = pool.call(READ_CALL_S, pool.analysis.engine)
+    if deployment.pool is not None or deployment.started_at is None:
+        found["pool"] = pool_at_start(world.layout.environment.pool, deployment.pool)
+    return found
+
+
+def _start_of(world: AgentContext, deployment: Deployment) -> QueryStart:
+    return QueryStart(
+        name=query_name(deployment.table, deployment.version),
+        select=select_of(world, deployment),
+        target=world.layout.catalog_name(deployment.table, deployment.version),
+        format=deployment.format,
+        checkpoint=deployment.checkpoint,
+        trigger=deployment.trigger,
+        upsert=upsert_of(deployment),
+        partitioned_by=parsed_ddl(deployment).partitioning if "PARTITIONED BY" in deployment.compiled_ddl else (),
+    )
+
+
+COLUMNS_KEPT = "DELTA_STREAMING_METADATA_EVOLUTION"
+"""Class of the error with which a stream ends once it has kept other columns."""
+
+
+def select_of(world: AgentContext, deployment: Deployment) -> str:
+    """Return the SELECT that is started: the compiled one, with a place below its checkpoint for what is kept.
+
+    It is written at each start, because a version may go on from another checkpoint than its first.
+    """
+    if not tracks_schemas(deployment):
+        return deployment.compiled
+    versions = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
+    options = {}
+    for ordinal, read in enumerate(streamed_reads(deployment)):
+        parent = world.ledger.deployment(read.table, versions.get(read.table, 0))
+        if parent is not None and table_format(parent.format).transaction_log:
+            options[ordinal] = tracking_options(deployment.checkpoint, ordinal)
+    return with_stream_options(deployment.compiled, options)
+
+
+def goes_on(deployment: Deployment, error_class: str) -> bool:
+    """Return whether a statement that ended has only kept other columns: its next start goes on over them."""
+    return error_class == COLUMNS_KEPT and tracks_schemas(deployment)

@@ -1,0 +1,355 @@
+"""Statement control: stop, start and restart of statements, in the thread of the caller, overtaking every run."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+
+from core.lineage.table_graph import depths
+from core.model.act_outcomes import ActOutcome, Came
+from core.model.errors import (
+    Busy,
+    EngineRefused,
+    HeadgateError,
+    LedgerUnavailable,
+    NotRecorded,
+    NotTakenBack,
+    PoolUnreachable,
+    Refused,
+    TryAgain,
+    UsageError,
+)
+from core.model.names import physical_name, query_name
+from core.model.states import AT_REST, State, WantedState
+from core.observed.serving import serving_versions
+from pipelines.agent.context import AgentContext
+from pipelines.agent.identity.registry_records import keep_record
+from pipelines.agent.statement_locks import Version
+from pipelines.agent.statements.deployment_lifecycle import (
+    mark_stopped,
+    overtaken,
+    refuse_start,
+    start,
+    state_change,
+    stop,
+)
+from pipelines.agent.statements.journalled_stops import announce_journal
+from pipelines.spark import call_deadlines
+from pipelines.spark.call_deadlines import in_threads
+from state.emergency_journal import EmergencyJournal, JournalledStop
+from state.row_types import Deployment
+from state.table_acts import TableAct
+from state.words import Word, WordRow
+
+log = logging.getLogger(__name__)
+
+LEDGER_S = 0.15
+"""How long a stop waits for the ledger before its intent goes to the emergency journal."""
+
+STOP_S = 8.0
+"""Deadline of a stop; after it the stop is sent, not confirmed, and the reconciler goes on with it."""
+
+STOPS_AT_ONCE = 8
+"""Calls of Spark's stop at one time: forty statements stop within three seconds."""
+
+HOLDER_S = 1.0
+"""How long a stop waits for somebody who holds its version and is not starting it."""
+
+RECORD_S = 1.0
+"""How long a stop that has taken effect waits for the ledger to record it."""
+
+
+class Recorded(Enum):
+    """Where the intent of a stop is on disk; false where it is nowhere."""
+
+    LEDGER = "ledger"
+    JOURNAL = "emergency journal"
+    NOWHERE = ""
+
+    def __bool__(self) -> bool:
+        return self is not Recorded.NOWHERE
+
+
+class StatementControl:
+    """Stops, starts and restarts at once. The registry is remembered, so that a stop needs no readable ledger."""
+
+    def __init__(self, world: AgentContext, emergency: EmergencyJournal) -> None:
+        self._world = world
+        self._emergency = emergency
+        self._remembered: tuple[Deployment, ...] = ()
+        announce_journal(world, emergency)
+
+    def remember(self, deployments: tuple[Deployment, ...]) -> None:
+        """Cache the registry as last read, for a stop while the ledger cannot be read."""
+        self._remembered = deployments
+
+    def stop(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
+        """Stop all versions of tables that may run, or one that is named `a@v2`, sinks first.
+
+        There is one intent for all, before the first call of Spark.
+        """
+        found = self._stoppable(names)
+        word = Word(self._world.locks.stop(names), by, self._world.clock())
+        recorded = self._intend(names, word)
+        outcomes = in_threads(STOPS_AT_ONCE, partial(self._stop_one, word, arrived=arrived), found)
+        if recorded is Recorded.LEDGER:
+            self._record(found, outcomes, by)
+        return tuple(replace(outcome, recorded=bool(recorded)) for outcome in outcomes)
+
+    def start(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
+        """Start stopped or failed statements on their checkpoints, sources first; raises as `_each` does."""
+        return self._each(names, tuple(reversed(self._find(names))), Came.STARTED, arrived, by)
+
+    def restart(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
+        """Stop and start statements on their checkpoints with the deployed revision; raises as `_each` does."""
+        return self._each(names, self._find(names), Came.RESTARTED, arrived, by)
+
+    def _each(
+        self, names: tuple[str, ...], found: tuple[Deployment, ...], done: Came, arrived: float, by: str
+    ) -> tuple[ActOutcome, ...]:
+        """Start each version: of several each has its own outcome, of one alone the error is raised."""
+        word = Word(self._world.locks.start(), by, self._world.clock())
+        outcomes: list[ActOutcome] = []
+        for deployment in found:
+            try:
+                came, recorded = self._start_one(deployment, word, done=done, whole=deployment.table in names)
+                outcomes.append(replace(_outcome(deployment, came, arrived), recorded=recorded))
+            except HeadgateError as error:
+                if len(found) == 1:
+                    raise
+                not_done = Came.NOT_STARTED if done is Came.STARTED else Came.NOT_RESTARTED
+                outcomes.append(replace(_outcome(deployment, not_done, arrived), error=error))
+        return tuple(outcomes)
+
+    def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> tuple[Came, bool]:
+        """Start one version, after a stop where it is `restarted`; with `whole` the stop of its table ends with it.
+
+        Whatever may refuse it is asked before what runs is stopped. Returns what came of it, and whether the ledger
+        has all of it: what Spark has taken is told to be done, whatever becomes of the record.
+        """
+        world, key, name = self._world, (found.table, found.version), query_name(found.table, found.version)
+        verb = "start" if done is Came.STARTED else "restart"
+        with self._held(found, f"what {word.actor} has {done}") as deployment:
+            runs = done is Came.STARTED and self._runs(deployment)
+            rests = deployment.wanted == WantedState.STOPPED or world.locks.has_unrecorded_stop(key)
+            before = world.ledger.word(name)
+            if not world.ledger.want_running(*key, word, TableAct(f"a {verb} by {word.actor}", word.at)):
+                raise overtaken(deployment)
+            try:
+                if not runs:
+                    self._begin(deployment, word, done=done)
+            except NotRecorded as error:
+                log.warning("%s was %s; it is recorded later: %s", name, done, error.summary)
+            except (Refused, TryAgain) as error:
+                if rests:
+                    # Refused is refused: it must not begin by itself once the pool is back.
+                    self._take_back(key, word, before, error)
+                raise
+            recorded = not whole or self._written(partial(world.ledger.end_stop, found.table, word))
+            world.locks.started((name, found.table) if whole and recorded else (name,), word.serial)
+        if runs:
+            self._written(partial(self._say_unchanged, deployment, f"was running already: start by {word.actor}"))
+            return Came.RAN, recorded
+        self._written(partial(self._tell, deployment, State.STARTING, f"{done} by {word.actor}"))
+        return done, recorded
+
+    def _take_back(self, key: Version, word: Word, before: WordRow | None, error: HeadgateError) -> None:
+        """Have a start that was refused count for nothing; raises NotTakenBack where the ledger does not take that."""
+        if not self._written(partial(self._world.ledger.take_back, *key, word, before)):
+            name = query_name(*key)
+            raise NotTakenBack(
+                f"{error.summary}; the ledger keeps that {name} is to run: the agent starts it when it can",
+                remedy=f"headgate stop {name}, where it is not to run",
+            ) from error
+
+    def _written(self, write: Callable[[], object]) -> bool:
+        """Return whether the ledger has taken what follows an act of Spark, which is not undone for its record."""
+        try:
+            write()
+        except LedgerUnavailable as error:
+            log.warning("the ledger lacks a part of an operator's start: %s", error.summary)
+            return False
+        return True
+
+    def _begin(self, deployment: Deployment, word: Word, *, done: Came) -> None:
+        world, key = self._world, (deployment.table, deployment.version)
+        self._fail_without_parents(deployment)
+        stops_first = done is Came.RESTARTED and deployment.state not in AT_REST
+        if done is Came.RESTARTED:
+            refuse_start(world, deployment, stops=word.serial)
+            # The disk that it writes on may be full.
+            keep_record(world, *key)
+            if stops_first:
+                world.ledger.update_deployment(*key, state=State.STOPPING)
+            stop(world, deployment)
+        start(world, deployment, stops=word.serial, after_stop=stops_first)
+
+    def _runs(self, deployment: Deployment) -> bool:
+        """Return whether a statement runs, or is starting, and nobody has asked for its stop."""
+        there = deployment.state in (State.STARTING, State.RUNNING) and deployment.query_id
+        stopping = self._world.locks.has_unrecorded_stop((deployment.table, deployment.version))
+        return bool(there) and deployment.wanted == WantedState.RUNNING and not stopping
+
+    @contextmanager
+    def _held(self, found: Deployment, by: str) -> Iterator[Deployment]:
+        """Hold a version and read it again: a run may have given it other texts, or deleted it, in the meantime."""
+        key = (found.table, found.version)
+        with self._world.locks.holding(key, by=by):
+            deployment = self._world.ledger.deployment(*key)
+            if deployment is None or deployment.deleted:
+                raise UsageError(
+                    f"{query_name(*key)} was deleted in the meantime", remedy="headgate ls shows what is deployed"
+                )
+            yield deployment
+
+    def _find(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
+        """Find what serves and what is named, sinks before sources; raises UsageError naming what is not deployed."""
+        deployments = self._registry()
+        return _sinks_first(deployments, _named(names, deployments))
+
+    def _stoppable(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
+        """Find the same, and all other versions of whole tables that may run, sinks before sources."""
+        deployments = self._registry()
+        found = _named(names, deployments)
+        others = [d for d in deployments if d.table in names and d not in found and not d.deleted and _may_run(d)]
+        return _sinks_first(deployments, [*found, *others])
+
+    def _registry(self) -> tuple[Deployment, ...]:
+        """Read the registry, or return it as it was last read while the ledger cannot be read in time."""
+        try:
+            return tuple(call_deadlines.call(LEDGER_S, self._world.ledger.deployments))
+        except (LedgerUnavailable, PoolUnreachable):
+            return self._remembered
+
+    def _intend(self, names: tuple[str, ...], word: Word) -> Recorded:
+        """Write down that tables, or versions, are wanted stopped, where it can be written."""
+        try:
+            call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, names, word)
+        except (LedgerUnavailable, PoolUnreachable) as error:
+            log.warning(
+                "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary
+            )
+            entry = JournalledStop(word.serial, word.actor, word.at, names)
+            on_disk = self._emergency.append(entry, after=self._world.locks.newest_start())
+            return Recorded.JOURNAL if on_disk else Recorded.NOWHERE
+        self._world.locks.recorded(names, word.serial)
+        return Recorded.LEDGER
+
+    def _tell(self, deployment: Deployment, state: State, how: str) -> None:
+        """Record among the events what an operator did."""
+        about = (deployment.table, deployment.version)
+        self._world.event("state", f"{state_change(deployment.state, state)}, {how}", about=about)
+
+    def _say_unchanged(self, deployment: Deployment, words: str) -> None:
+        """Record what changed nothing in one event for each caller, which counts: anybody may repeat it."""
+        about = (deployment.table, deployment.version)
+        self._world.event("state", words, about=about, fingerprint=words)
+
+    def _stop_one(self, word: Word, deployment: Deployment, arrived: float) -> ActOutcome:
+        """Stop one version at once; where somebody holds it, stop it once more after them, within the deadline."""
+        calls: list[float] = []
+        key, ends_at = (deployment.table, deployment.version), arrived + STOP_S
+
+        def called() -> None:
+            calls.append(_since(arrived))
+
+        def came(what: Came, error: HeadgateError | None = None) -> ActOutcome:
+            return ActOutcome(*key, what, calls[0] if calls else None, _since(arrived), error=error)
+
+        try:
+            held = key in self._world.locks.held()
+            stop(self._world, deployment, seconds=STOP_S, calling=called)
+            if held:
+                self._stop_after_holder(word, deployment, ends_at, called)
+        except (PoolUnreachable, Busy) as error:
+            log.warning("stop of %s not confirmed: %s", query_name(*key), error.summary)
+            return came(Came.SENT if calls else Came.WAITS)
+        except EngineRefused as error:
+            log.warning("stop of %s refused: %s", query_name(*key), error.summary)
+            return came(Came.NOT_STOPPED, error)
+        # Spark's stop is called whatever the ledger says: it may not know.
+        rested = (deployment.wanted, deployment.state) == (WantedState.STOPPED, State.STOPPED)
+        return came(Came.RESTED if rested else Came.STOPPED)
+
+    def _stop_after_holder(
+        self, word: Word, deployment: Deployment, ends_at: float, called: Callable[[], None]
+    ) -> None:
+        """Stop a version once more after whoever holds it, who looks for stops after a start and ends what it started.
+
+        Raises Busy where a start goes on. Who holds it and starts nothing may wait for a locked ledger: no stop does.
+        What somebody has started by a later word is left alone.
+        """
+        key = (deployment.table, deployment.version)
+
+        def stop_within(seconds: float) -> None:
+            with self._world.locks.holding(key, by="a stop", wait_s=seconds):
+                if not self._world.locks.was_started_since(key, word.serial):
+                    stop(self._world, deployment, seconds=STOP_S, calling=called)
+
+        try:
+            stop_within(HOLDER_S)
+        except Busy:
+            if self._world.locks.is_starting(key):
+                stop_within(max(0.0, ends_at - time.monotonic()))
+
+    def _record(self, found: tuple[Deployment, ...], outcomes: tuple[ActOutcome, ...], by: str) -> None:
+        """Record what is stopped; what cannot be recorded in time the reconciler finds by itself."""
+
+        def write() -> None:
+            for deployment, outcome in zip(found, outcomes, strict=True):
+                if outcome.came is Came.RESTED:
+                    self._say_unchanged(deployment, f"was stopped already: stop by {by}")
+                # A version that somebody has started since is theirs.
+                gone = outcome.came is Came.STOPPED and mark_stopped(self._world, deployment)
+                if gone and deployment.state != State.STOPPED:
+                    self._tell(deployment, State.STOPPED, f"stopped by {by}")
+
+        try:
+            call_deadlines.call(RECORD_S, write)
+        except (LedgerUnavailable, PoolUnreachable) as error:
+            log.warning("statements are stopped; the ledger will be updated later: %s", error.summary)
+
+    def _fail_without_parents(self, deployment: Deployment) -> None:
+        """Refuse to start a statement whose parent's version is gone: it would be active, silent and blind."""
+        versions = {(d.table, d.version) for d in self._world.ledger.deployments()}
+        gone = [
+            physical_name(b.parent, b.version) if b.version else str(b.parent)
+            for b in deployment.bindings
+            if (b.parent, b.version) not in versions or self._world.locks.is_being_deleted((b.parent, b.version))
+        ]
+        if gone:
+            raise Refused(
+                f"{deployment.table} reads {', '.join(gone)}, which does not exist",
+                remedy=f"headgate plan {deployment.table} --rebuild",
+            )
+
+
+def _named(names: tuple[str, ...], registry: tuple[Deployment, ...]) -> list[Deployment]:
+    """Return each version once: what serves of a table, or the one that is named; raises UsageError."""
+    every: dict[str, Deployment] = {query_name(d.table, d.version): d for d in registry if not d.deleted}
+    every |= {str(table): found for table, found in serving_versions(registry).items()}
+    for name in names:
+        if name not in every or every[name].external:
+            why = "is an external table: Headgate runs no statement for it" if name in every else "is not deployed"
+            raise UsageError(f"{name} {why}", remedy="headgate ls shows what is deployed")
+    return list({(found.table, found.version): found for found in map(every.__getitem__, names)}.values())
+
+
+def _sinks_first(registry: tuple[Deployment, ...], found: list[Deployment]) -> tuple[Deployment, ...]:
+    depth = depths((d.table, [b.parent for b in d.bindings]) for d in registry)
+    return tuple(sorted(found, key=lambda d: (-depth[d.table], d.table, d.version)))
+
+
+def _may_run(deployment: Deployment) -> bool:
+    return deployment.wanted == WantedState.RUNNING or deployment.state not in AT_REST | {State.ABSENT, State.PENDING}
+
+
+def _outcome(deployment: Deployment, came: Came, arrived: float) -> ActOutcome:
+    return ActOutcome(deployment.table, deployment.version, came, None, _since(arrived))
+
+
+def _since(arrived: float) -> float:
+    return (time.monotonic() - arrived) * 1000

@@ -1,0 +1,250 @@
+"""Identities of tables: registered only where the table is the one that was made, never another in its place.
+
+For a keyed version that includes the table of its deleted keys. A batch makes that table if there is none, and writes
+to whatever lies there, so that late rows would bring deleted keys back. Ledger and table are compared before each start
+and while the statement runs.
+"""
+
+import os
+import re
+
+from core.model.errors import EngineRefused, Refused
+from core.model.names import physical_name, query_name
+from core.model.table_formats import table_format
+from core.ports.storage import VersionFolders
+from core.sql.stars import says_star
+from core.sql.statement import TableRead
+from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.deployment_compiler import (
+    parsed_statement,
+    streamed_reads,
+    streamed_sources,
+    tracks_schemas,
+    upsert_of,
+)
+from pipelines.agent.tables.catalog_entries import register, tables_of
+from pipelines.agent.tables.external_inputs import refuse_input_not_there, refuse_inputs, remedy_for_input
+from pipelines.formats.external_tables import Unlike
+from state.row_types import Deployment
+
+_BY_HAND = "it was renamed or dropped by hand, and a new name can be taken back"
+_TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed"})
+"""Options of a stream of Delta with which it does not end where rows were changed or taken out."""
+
+
+class NotInCatalog(Refused):
+    """The catalog refuses a table for now, or does not say whether it has it."""
+
+
+def register_again(world: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
+    """Put a version's table, which was made before, into a pool's catalog; raises Refused where its log is gone.
+
+    Without its log Delta would make an empty one in its place, and say nothing (4.4.0).
+    """
+    if not table_format(deployment.format).transaction_log:
+        register(pool, world.layout, deployment)
+        return
+    if deployment.external:
+        refuse_input_not_there(world, deployment)
+    elif why := why_other_sink(world, deployment):
+        raise Refused(why, remedy=f"headgate plan {deployment.table} --rebuild")
+    register(pool, world.layout, deployment, logs=world.files)
+
+
+def register_if_missing(world: AgentContext, deployment: Deployment) -> None:
+    """Register a version's table in the catalog if the catalog does not have it.
+
+    Raises Refused where it cannot be, of which NotInCatalog where the catalog refuses it.
+
+    It comes before each start: if the catalog lacks the name that `toTable` is given, Spark makes a table in its
+    warehouse and writes the rows there (4.2.0).
+    """
+    pool, name = world.pool.connection(), world.layout.catalog_name(deployment.table, deployment.version)
+    said = f"the pool's catalog does not say whether it has {name}"
+    try:
+        if all(pool.call(READ_CALL_S, pool.tables.has, table.name) for table in tables_of(world.layout, deployment)):
+            return
+        said = f"{name} is not in the pool's catalog, which refuses it"
+        register_again(world, pool, deployment)
+    except EngineRefused as error:
+        raise NotInCatalog(
+            f"{said}: {error.summary}",
+            remedy=error.remedy or f"headgate start {deployment.table} once that is repaired",
+        ) from error
+
+
+def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:
+    """Refuse a start that would write into, or read on from, another table than the one before.
+
+    Spark compares the id of what is read and never of what is written: rows before it would be lost without a word.
+    """
+    if deployment.external:
+        return
+    if why := why_other_sink(world, deployment):
+        raise Refused(why, remedy=_remedy(deployment))
+    if why := why_other_deleted_keys(world, deployment):
+        raise Refused(why, remedy=_remedy(deployment))
+    if other := _other_source(world, deployment):
+        raise Refused(other.why, remedy=other.remedy)
+    refuse_inputs(world, deployment)
+    if why := _why_other_static_side(world, deployment):
+        raise Refused(why, remedy=_remedy(deployment))
+
+
+def refuse_gone(world: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
+    """Raise Refused if the folder of a version's table is gone, in place of what a reader of it was told."""
+    if deployment.external:
+        if table_format(deployment.format).transaction_log:
+            refuse_input_not_there(world, deployment)
+    elif world.files.contents(deployment.folder, deployment.format) is None:
+        raise Refused(
+            f"the table of {query_name(deployment.table, deployment.version)} is gone: {_why_gone(deployment.folder)}",
+            remedy=_remedy(deployment),
+        ) from because
+
+
+def why_folder_gone(world: AgentContext, deployment: Deployment) -> str:
+    """Explain that the folder of a version's table is gone, and what to do; empty where it is there.
+
+    Where the folder around it is not there either, the data may not be mounted: that is no loss of one table.
+    """
+    if world.files.is_there(deployment.folder) or not world.files.is_there(os.path.dirname(deployment.folder)):
+        return ""
+    name = query_name(deployment.table, deployment.version)
+    return f"the table of {name} is gone: there is no folder {deployment.folder}; {_remedy(deployment)}"
+
+
+def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
+    """Explain why the table of a version is not the one that was made for it; empty where it is."""
+    if not table_format(deployment.format).transaction_log:
+        return ""
+    name = query_name(deployment.table, deployment.version)
+    found = world.files.identity(deployment.folder, deployment.format)
+    if not found:
+        return f"the table of {name} is gone: {_why_gone(deployment.folder)}"
+    if deployment.table_id and found != deployment.table_id:
+        return f"the table of {name} was re-created: its id is {found} and was {deployment.table_id}"
+    if lost := _lost_columns(world, deployment):
+        return f"the table of {name} has no column {', '.join(lost)} any more: {_BY_HAND}"
+    before = VersionFolders(deployment.folder, deployment.checkpoint).before
+    if deployment.before_ddl and not world.files.identity(before, deployment.format):
+        return f"the table of the rows from before {name} is gone: {_why_gone(before)}"
+    return ""
+
+
+def _lost_columns(world: AgentContext, deployment: Deployment) -> list[str]:
+    """Return the columns of a version that its table, as its log says, has under that name no more."""
+    there = world.files.columns(deployment.folder, deployment.stored_as)
+    names = {column.lower() for column in there or deployment.columns}
+    return [column for column in deployment.columns if column.lower() not in names]
+
+
+def _why_other_static_side(world: AgentContext, deployment: Deployment) -> str:
+    """Explain which column a statement reads of a static side that has it no more; empty where all are there."""
+    for binding in deployment.bindings:
+        side = None if binding.streamed else world.ledger.deployment(binding.parent, binding.version)
+        if side is None or side.external or not (lost := _lost_columns(world, side)):
+            continue
+        parsed = parsed_statement(deployment)
+        read = [each for each in lost if says_star(parsed) or re.search(rf"\b{re.escape(each)}\b", parsed.select, re.I)]
+        if read:
+            about = f"{physical_name(binding.parent, binding.version)}, a static side of"
+            name = query_name(deployment.table, deployment.version)
+            return f"{about} {name}, has no column {', '.join(read)} any more: {_BY_HAND}"
+    return ""
+
+
+def _why_gone(folder: str) -> str:
+    return f"{folder} has no log" if os.path.isdir(folder) else f"there is no folder {folder}"
+
+
+def _remedy(deployment: Deployment) -> str:
+    return f"headgate plan {deployment.table} --rebuild, or restore its folder from a backup"
+
+
+def takes_changes(read: TableRead) -> bool:
+    """Return whether a stream goes on over rows that were changed or taken out."""
+    return not _TAKE_CHANGES.isdisjoint(key.lower() for key, _ in read.options)
+
+
+def _other_source(world: AgentContext, deployment: Deployment) -> Unlike | None:
+    """Find the first stream of a statement whose table is not what it has read; None where all are."""
+    parents = {}
+    for binding in deployment.bindings:
+        if binding.streamed and (parent := world.ledger.deployment(binding.parent, binding.version)) is not None:
+            parents[binding.parent, binding.version] = parent
+    if not any(table_format(parent.format).transaction_log for parent in parents.values()):
+        return None
+    reads = streamed_reads(deployment)
+    sources = streamed_sources(deployment, reads, parents)
+    take_changes = frozenset(n for n, read in enumerate(reads) if takes_changes(read))
+    other = world.files.why_other_source(
+        deployment.checkpoint, sources, take_changes=take_changes, tracked=tracks_schemas(deployment)
+    )
+    if other is None:
+        return None
+    table, why = other
+    version = next((version for parent, version in parents if parent == table), 0)
+    name = query_name(deployment.table, deployment.version)
+    if not version:
+        return Unlike(f"{table}, which {name} reads, {why}", remedy_for_input(deployment, why))
+    return Unlike(f"{physical_name(table, version)}, which {name} reads, {why}", _remedy(deployment))
+
+
+def deleted_keys_of(deployment: Deployment) -> str:
+    """Return the folder of the table of a version's deleted keys, which its first batch makes; empty without one."""
+    upsert = upsert_of(deployment) if "deletes:" in deployment.texts.yml else None
+    return upsert.deleted if upsert is not None and upsert.deletes and upsert.sequence else ""
+
+
+def why_other_deleted_keys(world: AgentContext, deployment: Deployment) -> str:
+    """Explain why the table of a version's deleted keys is gone, another one, or an older copy; empty where it is not.
+
+    A version that a ledger knows no table of, as one from before that was recorded, has any.
+    """
+    if not (place := deleted_keys_of(deployment)):
+        return ""
+    what = f"the table of the keys that were deleted from {query_name(deployment.table, deployment.version)}"
+    checkpoint = world.files.read(deployment.checkpoint)
+    if not world.files.is_there(f"{place}/_delta_log"):
+        begun = checkpoint is not None and checkpoint.batch is not None
+        return f"{what} is gone: there is no log in {place}" if begun else ""
+    known = deployment.deleted_keys_version
+    found = world.files.log_mark(place, known)
+    if found is None or not deployment.deleted_keys_id:
+        return ""
+    risk = "rows that come late would bring those keys back"
+    if found.id != deployment.deleted_keys_id:
+        return f"{what} was re-created: its id is {found.id} and was {deployment.deleted_keys_id}, and {risk}"
+    planned = checkpoint.planned if checkpoint is not None else None
+    if known is None or planned is None or planned < (deployment.deleted_keys_batch or 0):
+        # Together with a checkpoint of an earlier moment it may be what it was then.
+        return ""
+    if found.version < known:
+        return f"{what} is an older copy: it ends with version {found.version} and had version {known}, and {risk}"
+    if found.commit and found.commit != deployment.deleted_keys_commit:
+        return (
+            f"{what} is an older copy that was written on: its version {known} is another one than it had, and {risk}"
+        )
+    return ""
+
+
+def keep_deleted_keys(world: AgentContext, deployment: Deployment) -> None:
+    """Record which table of deleted keys a version has and how far it has come; it was compared before."""
+    place = deleted_keys_of(deployment)
+    found = world.files.log_mark(place) if place else None
+    # Read second: what a batch has written there, it has planned before.
+    checkpoint = world.files.read(deployment.checkpoint) if found is not None else None
+    if found is None or checkpoint is None or checkpoint.planned is None:
+        return
+    mark = (found.id, found.version, found.commit)
+    before = (deployment.deleted_keys_id, deployment.deleted_keys_version, deployment.deleted_keys_commit)
+    if mark != before or checkpoint.planned < (deployment.deleted_keys_batch or 0):
+        world.ledger.update_deployment(
+            deployment.table,
+            deployment.version,
+            deleted_keys_id=found.id,
+            deleted_keys_version=found.version,
+            deleted_keys_commit=found.commit,
+            deleted_keys_batch=checkpoint.planned,
+        )

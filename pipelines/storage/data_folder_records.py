@@ -1,0 +1,149 @@
+"""What is recorded in a data folder: whose it is (the mark), and the registry, from which a lost ledger is rebuilt.
+
+The mark says which ledger, home and machine it belongs to, and how far that ledger had counted. The ledger counts
+first, the mark after it: of two that were never copied the mark is equal or one behind. The registry has a file for
+each version that the ledger knows, one for what serves, and one for the session; each counts on when it is written.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from core.model.errors import TryAgain
+from pipelines.storage.file_sources import TABLE_NOTE_FILE
+from pipelines.storage.json_files import reachable, read_json, write_json
+
+MARK_FILE = "_headgate_world"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentMark:
+    """What the mark says, or what it should say."""
+
+    ledger: str
+    epoch: int
+    machine: str
+    """Its id, not its host name, which a container changes; empty where it has none."""
+    home: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableFolder:
+    """A table's folder with our note, whoever has made it."""
+
+    table: str
+    version: int
+    run: str
+    path: str
+
+
+def machine_id() -> str:
+    """Return an id that this machine keeps over boots and renaming; empty where it has none.
+
+    Hashed: machine-id(5) asks that the id itself is not shown.
+    """
+    for place in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        try:
+            if found := Path(place).read_text("ascii").strip():
+                return hashlib.sha256(f"headgate {found}".encode()).hexdigest()[:12]
+        except (OSError, ValueError):
+            continue
+    return ""
+
+
+def read_mark(data: str) -> EnvironmentMark | None:
+    """Read the mark of a data folder, None where it has none; raises TryAgain where nobody can say."""
+    path = f"{data}/{MARK_FILE}"
+    with reachable(data):
+        try:
+            found = read_json(path)
+            mark = EnvironmentMark(**found) if found else None
+            # An earlier release has written the home as it was spelled.
+            return replace(mark, home=os.path.realpath(mark.home)) if mark and mark.home else mark
+        except (ValueError, TypeError) as error:
+            raise TryAgain(f"{path} cannot be read: {error}", remedy="restore it") from error
+
+
+def write_mark(data: str, mark: EnvironmentMark) -> None:
+    """Write the mark, and the folder where there is none yet."""
+    with reachable(data):
+        Path(data).mkdir(parents=True, exist_ok=True)
+        write_json(Path(data, MARK_FILE), asdict(mark))
+
+
+def table_folders(data: str) -> tuple[TableFolder, ...]:
+    """List the tables' folders of a data folder that carry our note, by table and version."""
+    found = []
+    tables = Path(data, "tables")
+    with reachable(data):
+        for folder in tables.iterdir() if tables.is_dir() else ():
+            try:
+                note = read_json(str(folder / TABLE_NOTE_FILE))
+                found.append(TableFolder(note["table"], int(note["version"]), note.get("run", ""), str(folder)))
+            except (ValueError, KeyError, TypeError):
+                continue
+    return tuple(sorted(found, key=lambda folder: (folder.table, folder.version)))
+
+
+RECORDS_FOLDER = "_headgate_registry"
+SERVING_FILE = "_serving"
+SESSION_FILE = "_session"
+_ENDING = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryRecord:
+    """One record: who has written it, how often, and what it says."""
+
+    ledger: str
+    count: int
+    row: Mapping[str, Any]
+    """A version's durable fields; of what serves, table → version; of the pool's session, its id."""
+    withheld: str = ""
+    """Why its texts are left out; empty where they are there."""
+    run: str = ""
+    """The run that has moved the pointers, for as long as the ledger may not know it yet."""
+
+
+def read_record(data: str, name: str) -> RegistryRecord | None:
+    """Read one record, None where there is none; raises TryAgain where it cannot be read."""
+    path = _path(data, name)
+    with reachable(data):
+        try:
+            found = read_json(str(path))
+            return RegistryRecord(**found) if found else None
+        except (ValueError, TypeError) as error:
+            raise TryAgain(f"{path} cannot be read: {error}", remedy="restore it, or move it away") from error
+
+
+def write_record(data: str, name: str, record: RegistryRecord) -> None:
+    """Write one record, whole or not at all."""
+    path = _path(data, name)
+    with reachable(data):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        what = {"ledger": record.ledger, "count": record.count, "row": record.row}
+        said = {"withheld": record.withheld, "run": record.run}
+        write_json(path, what | {key: value for key, value in said.items() if value})
+
+
+def remove_record(data: str, name: str) -> None:
+    """Remove one record; nothing when it is gone already."""
+    with reachable(data):
+        _path(data, name).unlink(missing_ok=True)
+
+
+def record_names(data: str) -> tuple[str, ...]:
+    """List the names of the versions that have a record."""
+    folder = Path(data, RECORDS_FOLDER)
+    with reachable(data):
+        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    found = (name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING) and not name.startswith("."))
+    return tuple(sorted(name for name in found if name not in (SERVING_FILE, SESSION_FILE)))
+
+
+def _path(data: str, name: str) -> Path:
+    return Path(data, RECORDS_FOLDER, name + _ENDING)

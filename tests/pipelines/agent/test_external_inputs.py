@@ -1,0 +1,323 @@
+"""Delta tables of others through the agent: registered where their log is, compared with their DDL, left alone."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import read_before
+
+from core.model.errors import Refused, TryAgain
+from core.model.names import TableName as T
+from core.model.states import State
+from core.plan.request import PlanRequest
+from core.planning.planner import make_plan
+from pipelines.agent.context import AgentContext
+from pipelines.agent.pool.pool_catalog import register_together
+from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.runs import pointer_steps, run_driver, step_executor
+from pipelines.agent.statements.changed_tables import COLUMNS_CHANGED, LOG_UNREAD, REPLACED, ROWS_CHANGED, ChangedTables
+from pipelines.agent.statements.deployment_lifecycle import check_checkpoint
+from pipelines.agent.tables.external_inputs import refuse_unlike_inputs
+from state.emergency_journal import EmergencyJournal
+from tests.pipelines.agent.runs import test_fork_steps as forks
+from tests.pipelines.agent.runs import test_run_driver as lane
+
+LAKE = "/lake/orders"
+DDL = f"CREATE TABLE landed (id BIGINT, kind STRING) USING delta LOCATION '{LAKE}';"
+ALL = PlanRequest(everything=True, children="all")
+
+
+def files(ddl: str = DDL, **selects: str) -> dict[str, str]:
+    """Return a project whose input is a Delta table of others."""
+    found = small_project.texts(**selects)
+    place = next(path for path in found if path.endswith("ddl.landed.sql"))
+    return found | {place: ddl, "headgate.yml": found["headgate.yml"] + "connectors: {delta: {}}\n"}
+
+
+@pytest.fixture(autouse=True)
+def open_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
+
+
+@pytest.fixture
+def lake(world: Any) -> Any:
+    """A world in which the table of others is there, with a column more than is declared."""
+    world.files.ids[LAKE] = "id-1"
+    world.files.types[LAKE] = {"id": "bigint", "Kind": "string", "more": "int"}
+    return world
+
+
+@pytest.fixture
+def deployed(lake: Any, pool: Any) -> Any:
+    forks.applied(lake, pool, files(), ALL)
+    return lake
+
+
+def landed(world: AgentContext) -> Any:
+    return world.ledger.deployment(T("landed"), 0)
+
+
+def test_an_input_that_is_registered_again_while_it_is_looked_at_keeps_what_that_has_recorded(deployed: Any) -> None:
+    deployed.files.ids[LAKE] = "id-2"
+
+    def registered() -> None:
+        deployed.ledger.update_deployment(T("landed"), 0, table_id="id-3")
+
+    ChangedTables(read_before(deployed, "deployments", registered)).round()
+    assert landed(deployed).table_id == "id-3"
+
+
+def a(world: AgentContext) -> Any:
+    return world.ledger.deployment(T("a"), 1)
+
+
+def register_step(world: AgentContext, pool: Any, texts: dict[str, str]) -> tuple[str, str]:
+    """Apply a plan of all, and return the state and the note of its first step."""
+    run = lane.submit(world, lane.plan(world, texts, ALL))
+    lane.drive(world, run)
+    steps = world.ledger.run(run).steps  # type: ignore[union-attr]
+    return next((step.state, step.note) for step in steps if step.do == "register")
+
+
+def test_it_is_registered_as_its_log_has_it_and_its_id_is_recorded(deployed: Any, pool: Any) -> None:
+    assert pool.tables["landed"].endswith(f"USING delta LOCATION '{LAKE}'")
+    assert (landed(deployed).table_id, landed(deployed).folder) == ("id-1", LAKE)
+    assert a(deployed).state == State.RUNNING
+    assert LAKE not in deployed.files.folders, "nothing is prepared there"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda found: found.ids.clear(), f"landed has no table: {LAKE} has no _delta_log"),
+        (lambda found: (found.ids.clear(), found.removed.add(LAKE)), f"landed has no table: there is no folder {LAKE}"),
+        (lambda found: found.types.update({LAKE: {"id": "int", "kind": "string"}}),
+         f"ddl.landed.sql declares id bigint, and the table at {LAKE} has it as int"),
+        (lambda found: found.types.update({LAKE: {"id": "bigint", "sort": "string"}}),
+         f"ddl.landed.sql declares kind string, and the table at {LAKE} has no such column: it has id, sort"),
+    ],
+    ids=["no log", "no folder", "another type", "a column less"],
+)  # fmt: skip
+def test_it_is_not_registered_where_it_is_not_as_declared(change: Any, words: str, lake: Any, pool: Any) -> None:
+    change(lake.files)
+    state, note = register_step(lake, pool, files())
+    assert state == "failed" and words in note, note
+    assert "landed" not in pool.tables and landed(lake) is None
+
+
+def test_a_property_that_is_declared_is_one_that_its_log_must_have(lake: Any, pool: Any) -> None:
+    ddl = DDL.replace(";", " TBLPROPERTIES ('delta.enableChangeDataFeed'='true');")
+    state, note = register_step(lake, pool, files(ddl))
+    expected = f"ddl.landed.sql declares delta.enableChangeDataFeed = true, and the table at {LAKE} does not say it"
+    assert state == "failed" and expected in note
+    lake.files.said[LAKE] = {"delta.enablechangedatafeed": "TRUE"}
+    forks.applied(lake, pool, files(ddl), PlanRequest(everything=True, children="all", nonce="n"))
+
+
+def test_what_is_declared_anew_is_compared_and_nothing_is_altered(deployed: Any, pool: Any) -> None:
+    wider = files(DDL.replace("kind STRING", "kind STRING, more INT"))
+    plan, _ = forks.applied(deployed, pool, wider, PlanRequest(tables=(T("landed"),)))
+    assert [(step.do, step.table) for step in plan.steps] == [("register", "landed")]
+    assert landed(deployed).columns == ("id", "kind", "more") and " + " not in pool.tables["landed"]
+    assert LAKE not in deployed.files.folders
+
+
+def test_a_new_catalog_gets_it_only_where_its_log_is(deployed: Any, pool: Any, tmp_path: Path) -> None:
+    reconciler = Reconciler(deployed, EmergencyJournal(tmp_path / "emergency"))
+    pool.tables.clear()
+    pool.views.clear()
+    del deployed.files.ids[LAKE]
+    reconciler.restore(pool.connection())
+    assert "landed" not in pool.tables
+    assert landed(deployed).error == (
+        f"its table is not in the pool's catalog: landed has no table: {LAKE} has no _delta_log"
+    )
+    deployed.files.ids[LAKE] = "id-1"
+    deployed.files.types[LAKE] = {"id": "bigint"}
+    reconciler.restore(pool.connection())
+    assert "landed" in pool.tables, "what a reader lacks is said to the reader alone"
+    deployed.monotonic = lambda: 1e9
+    reconciler.round(BeforeRound.of(deployed), pool.connection().queries.active(), ())
+    assert register_together(deployed, pool.connection(), ()) == set()
+
+
+@pytest.mark.parametrize(
+    ("why", "remedy", "said"),
+    [
+        ("was re-created: its id is y, and what was read had x",
+         "headgate plan a --rebuild reads what is there now, or have the owner of the table put back what was there",
+         REPLACED),
+        ("was changed by DELETE in version 3, which it has not read: a stream of rows does not go on over that",
+         "headgate plan a --rebuild reads what is there now; with ('skipChangeCommits'='true') at its STREAM it passes "
+         "over such versions", ROWS_CHANGED),
+        ("is gone: there is no _delta_log",
+         "have the owner of the table put it back: Headgate makes no table of others", REPLACED),
+    ],
+    ids=["re-created", "changed", "gone"],
+)  # fmt: skip
+def test_what_its_owner_does_is_told_to_who_reads_it_with_a_remedy_that_is_ours(
+    why: str, remedy: str, said: str, deployed: Any
+) -> None:
+    deployed.files.others[a(deployed).checkpoint] = (T("landed"), why)
+    with pytest.raises(Refused) as refused:
+        check_checkpoint(deployed, a(deployed))
+    assert (refused.value.summary, refused.value.remedy) == (f"landed, which a@v1 reads, {why}", remedy)
+    ChangedTables(deployed).round()
+    assert (a(deployed).state, a(deployed).error_class) == (State.FAILED, said)
+    assert a(deployed).error == f"landed, which a@v1 reads, {why}; {remedy}"
+
+
+def test_a_column_that_a_reader_reads_and_that_is_gone_is_told_to_it_alone(deployed: Any, pool: Any) -> None:
+    forks.applied(deployed, pool, files(a="SELECT id, 'x' AS kind FROM STREAM landed"), ALL)
+    deployed.files.types[LAKE] = {"id": "bigint"}
+    check_checkpoint(deployed, a(deployed))
+    deployed.files.types[LAKE] = {"key": "bigint", "kind": "string"}
+    words = f"a@v1 reads landed: ddl.landed.sql declares id bigint, and the table at {LAKE} has no such column"
+    with pytest.raises(Refused, match=words):
+        check_checkpoint(deployed, a(deployed))
+    ChangedTables(deployed).round()
+    assert (a(deployed).state, a(deployed).error_class) == (State.FAILED, COLUMNS_CHANGED)
+
+
+@pytest.mark.parametrize(("there", "goes_on"), [("decimal(38,0)", False), ("int", False), ("bigint", True)])
+def test_another_type_of_what_is_read_is_told_before_a_start(there: str, goes_on: bool, deployed: Any) -> None:
+    deployed.files.types[LAKE] = {"id": there, "kind": "string"}
+    if goes_on:
+        check_checkpoint(deployed, a(deployed))
+        return
+    with pytest.raises(Refused, match=f"has it as {there.partition('(')[0]}"):
+        check_checkpoint(deployed, a(deployed))
+
+
+def test_a_wider_type_that_fits_without_rounding_is_left_to_spark_at_a_start_and_declared_in_a_plan(
+    lake: Any, pool: Any
+) -> None:
+    narrow = files(DDL.replace("BIGINT", "INT"), a="SELECT id * 1L AS id, kind FROM STREAM landed")
+    lake.files.types[LAKE] = {"id": "int", "kind": "string"}
+    forks.applied(lake, pool, narrow, ALL)
+    lake.files.types[LAKE] = {"id": "bigint", "kind": "string"}
+    check_checkpoint(lake, a(lake))
+    wide = files(DDL, a="SELECT id * 1L AS id, kind FROM STREAM landed")
+    plan, _ = forks.applied(lake, pool, wide, PlanRequest(tables=(T("landed"),)))
+    assert [step.do for step in plan.steps] == ["register"]
+
+
+def said(world: AgentContext, table: str = "landed") -> list[tuple[str, str]]:
+    return [(event.summary, event.detail) for event in world.ledger.events_of(T(table), "exception")]
+
+
+def test_what_becomes_of_a_table_of_others_is_said_of_it_once_and_taken_back(deployed: Any) -> None:
+    rounds, gone = ChangedTables(deployed), f"landed has no table: {LAKE} has no _delta_log"
+    rounds.round()
+    assert (landed(deployed).error, said(deployed)) == ("", [])
+    del deployed.files.ids[LAKE]
+    for _ in range(2):
+        rounds.round()
+    assert landed(deployed).error == (
+        f"{gone}; have its owner put it back: Headgate makes no table of others; where it lies elsewhere now, declare "
+        "that under a new name and move its readers there"
+    ), "a plan with another LOCATION is refused once it is registered"
+    assert [summary for summary, _ in said(deployed)] == [REPLACED]
+    deployed.files.ids[LAKE] = "id-1"
+    rounds.round()
+    assert landed(deployed).error == "" and len(said(deployed)) == 1
+    deployed.files.types[LAKE] = {"id": "bigint"}
+    rounds.round()
+    assert "ddl.landed.sql declares kind string" in landed(deployed).error
+
+
+def test_a_table_of_others_that_was_re_created_is_said_with_both_ids_once(deployed: Any) -> None:
+    deployed.files.ids[LAKE] = "id-2"
+    for _ in range(2):
+        ChangedTables(deployed).round()
+    ((summary, detail),) = said(deployed)
+    assert summary == REPLACED and detail.startswith("landed was re-created: its id is id-2 and was id-1; ")
+    assert (landed(deployed).table_id, landed(deployed).error) == ("id-2", "")
+
+
+def test_what_the_catalog_refused_stays_said_in_its_words(deployed: Any) -> None:
+    words = "its table is not in the pool's catalog: landed has no table"
+    deployed.ledger.update_deployment(T("landed"), 0, error=words)
+    del deployed.files.ids[LAKE]
+    ChangedTables(deployed).round()
+    assert landed(deployed).error == words
+
+
+def test_spark_ends_a_reader_before_we_have_looked_and_what_was_done_is_said_in_our_words(
+    deployed: Any, pool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    why = "was changed by RESTORE in version 7, which it has not read: a stream of rows does not go on over that"
+    reconciler = Reconciler(deployed, EmergencyJournal(tmp_path / "emergency"))
+
+    def ended() -> None:
+        query = pool.connection().queries._query("a@v1")
+        over = replace(query, active=False, error="Spark's words", error_class="DELTA_SOURCE_IGNORE_DELETE")
+        deployed.ledger.update_deployment(T("a"), 1, state=State.RUNNING, run_id=over.run_id, query_id=over.id)
+        pool.running.pop("a@v1", None)
+        reconciler.round(BeforeRound.of(deployed), pool.connection().queries.active(), (over,))
+
+    ended()
+    assert (a(deployed).error_class, a(deployed).error) == ("DELTA_SOURCE_IGNORE_DELETE", "Spark's words")
+    deployed.files.others[a(deployed).checkpoint] = (T("landed"), why)
+    ended()
+    assert (a(deployed).error_class, a(deployed).state) == (ROWS_CHANGED, State.FAILED)
+    assert a(deployed).error.startswith(f"landed, which a@v1 reads, {why}; headgate plan a --rebuild")
+
+
+def test_a_column_that_an_input_of_files_gets_is_noted_in_the_ledger_and_not_in_its_folder(
+    world: Any, pool: Any
+) -> None:
+    forks.applied(world, pool, small_project.texts(), ALL)
+    place = next(path for path in small_project.texts() if path.endswith("ddl.landed.sql"))
+    wider = small_project.texts() | {
+        place: "CREATE TABLE landed (id BIGINT, kind STRING, more INT) USING json LOCATION 'landing';"
+    }
+    forks.applied(world, pool, wider, PlanRequest(tables=(T("landed"),)))
+    assert landed(world).columns == ("id", "kind", "more") and " + " in pool.tables["landed"]
+    assert landed(world).folder not in world.files.folders
+
+
+def test_a_plan_over_an_input_that_is_not_as_declared_is_refused_with_the_file(world: Any) -> None:
+    lake = world.files
+    project = small_project.project(files())
+
+    def refused(*tables: str) -> str:
+        observed: Any = {}
+        plan = make_plan(project, "dev", observed, PlanRequest(tables=tuple(map(T, tables))))
+        try:
+            refuse_unlike_inputs(world, project, plan)
+        except Refused as error:
+            return error.summary
+        return ""
+
+    assert refused("a") == f"landed has no table: {LAKE} has no _delta_log"
+    lake.ids[LAKE], lake.types[LAKE] = "id-1", {"id": "bigint", "kind": "int"}
+    file = "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
+    assert refused("a") == f"{file} declares kind string, and the table at {LAKE} has it as int"
+    lake.types[LAKE] = {"id": "bigint", "kind": "string"}
+    assert refused("a") == ""
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [f"the log of {LAKE} cannot be read: it asks for newFeature, which is not read here", "/lake is not there",
+     f"{LAKE} cannot be reached: Permission denied"],
+)  # fmt: skip
+def test_why_a_table_of_others_has_no_figures_is_said_of_it_until_it_has_them(
+    summary: str, deployed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def identity(folder: str, format: str) -> str:
+        raise TryAgain(summary, remedy="mount it")
+
+    with monkeypatch.context() as unread:
+        unread.setattr(deployed.files, "identity", identity)
+        for _ in range(2):
+            ChangedTables(deployed).round()
+        assert landed(deployed).error == f"{summary}; mount it"
+        assert said(deployed) == [(LOG_UNREAD, f"{summary}; mount it")]
+    ChangedTables(deployed).round()
+    assert (landed(deployed).error, landed(deployed).table_id) == ("", "id-1")

@@ -1,0 +1,174 @@
+"""Pointers that lead elsewhere than the ledger says are put right, whoever has moved them, and when."""
+
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import held_elsewhere
+from ledger_rows import deployment_row
+
+from core.model.errors import EngineRefused, Refused, TryAgain
+from core.model.names import TableName
+from core.plan.request import PlanRequest
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.pool import pointer_check
+from pipelines.agent.pool.pointer_check import PointerCheck
+from pipelines.agent.runs import ending_steps, pointer_steps, run_driver, step_executor
+from pipelines.spark.call_deadlines import in_threads
+from tests.pipelines.agent.runs import test_run_driver as lane
+from tests.pipelines.agent.runs.test_pointer_moves import AFTER, BEFORE, begun, serving
+
+
+@pytest.fixture(autouse=True)
+def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (step_executor, pointer_steps):
+        monkeypatch.setattr(module, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(run_driver, "POLL_S", 0.001)
+
+
+def said(world: AgentContext) -> list[str]:
+    return [event.summary for event in world.ledger.events() if "pointer" in event.summary]
+
+
+@pytest.mark.parametrize("same_agent", [True, False])
+def test_a_swap_that_takes_effect_after_it_was_cancelled_is_put_right(
+    same_agent: bool, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = begun(world, pool)
+    monkeypatch.setattr(run_driver, "POOL_WAIT_S", -1.0)
+    pool.late.append("swap")
+    assert lane.drive(world, run_id) == "failed"
+    (late,) = pool.overdue
+    late.give_up()
+    assert lane.drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    rounds = PointerCheck(world)
+    if same_agent:
+        rounds.round()
+        assert pool.views == BEFORE == serving(world) and not said(world)
+    late.arrive_unheard()
+    assert pool.views == AFTER
+    rounds.round()
+    assert pool.views == BEFORE == serving(world)
+    assert sorted(said(world)) == [f"its pointer did not lead to {name}: it was put right" for name in BEFORE.values()]
+
+
+def test_a_first_pointer_that_comes_after_its_run_was_cancelled_is_dropped_and_a_view_of_others_is_not(
+    world: AgentContext, pool: Any
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    world.ledger.put_deployment(deployment_row("d", active=False))
+    world.ledger.put_deployment(deployment_row("e", active=False))
+    pool.views |= {"d": "d__v1", "e": "theirs"}
+    PointerCheck(world).round()
+    assert pool.views == BEFORE | {"e": "theirs"}
+    assert said(world) == ["its pointer was there, and nothing serves: it was dropped"]
+
+
+def test_a_pointer_that_a_delete_has_dropped_stays_dropped_while_its_run_goes_on(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    looks, set_aside = list[dict[str, str]](), ending_steps.set_aside
+
+    def look(world: AgentContext, deployment: Any) -> None:
+        in_threads(1, lambda rounds: rounds.round(), [PointerCheck(world)])
+        looks.append(dict(pool.views))
+        set_aside(world, deployment)
+
+    monkeypatch.setattr(ending_steps, "set_aside", look)
+    everything = lane.plan(world, small_project.texts(), PlanRequest(verb="delete", everything=True))
+    assert lane.drive(world, lane.submit(world, everything)) == "done"
+    assert looks == [{}, {}, {}] and said(world) == []
+
+
+def test_a_pointer_whose_table_is_held_waits_and_in_doubt_none_is_moved(world: AgentContext, pool: Any) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    rounds = PointerCheck(world)
+    pool.views |= {"a": "a__v7", "b": "b__v7"}
+    with held_elsewhere(world, (TableName("a"), 1)):
+        rounds.round()
+    assert pool.views == BEFORE | {"a": "a__v7"}
+
+    class Doubted:
+        doubt = "it is an older copy"
+
+        def refuse_doubt(self) -> None:
+            raise Refused(self.doubt)
+
+    known, world.identity = world.identity, Doubted()  # type: ignore[assignment]  # A double.
+    with pytest.raises(Refused):
+        rounds.round()
+    assert pool.views["a"] == "a__v7"
+    world.identity = known
+    rounds.round()
+    assert pool.views == BEFORE
+
+
+def test_one_that_is_refused_holds_up_no_other_and_each_is_looked_at_within_a_bounded_time(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pointer_check, "TABLES", 2)
+    lane.deploy(world, pool, small_project.texts())
+    pool.refuse_table["a"] = EngineRefused("the metastore says no")
+    pool.views.clear()
+    rounds = PointerCheck(world)
+    rounds.round()
+    assert pool.views == {"b": "b__v1"}
+    rounds.round()
+    assert pool.views == {"b": "b__v1", "c": "c__v1"}
+    pool.refuse_table.clear()
+    rounds.round()
+    assert pool.views == BEFORE
+
+
+def test_a_table_that_a_failed_delete_took_out_of_the_catalog_is_there_again_with_its_pointer(
+    world: AgentContext, pool: Any
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    pool.views.pop("a")
+    pool.tables.pop("a__v1")
+    PointerCheck(world).round()
+    assert pool.views == BEFORE and "a__v1" in pool.tables
+
+
+def test_a_table_that_cannot_be_reached_keeps_no_other_pointer_astray(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(world: AgentContext, deployment: Any) -> None:
+        if deployment.table == "a":
+            raise TryAgain("/lake is not there", remedy="mount it")
+
+    lane.deploy(world, pool, small_project.texts())
+    monkeypatch.setattr(pointer_check, "register_if_missing", unreachable)
+    pool.views.clear()
+    PointerCheck(world).round()
+    assert pool.views == {"b": "b__v1", "c": "c__v1"}
+
+
+def test_a_catalog_that_shows_views_in_other_words_is_not_altered_each_round(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane.deploy(world, pool, small_project.texts())
+    tables = type(pool.connection().tables)
+    pointed: list[str] = []
+    real = tables.point
+    monkeypatch.setattr(tables, "standing", lambda self, pointers: frozenset())
+    monkeypatch.setattr(tables, "point", lambda self, view, *more: (pointed.append(view), real(self, view, *more)))
+    rounds = PointerCheck(world)
+    for _ in range(3):
+        rounds.round()
+    assert sorted(pointed) == ["a", "b", "c"] and not said(world)
+
+
+def test_a_pointer_that_the_catalog_once_showed_in_other_words_is_compared_again_once_another_version_serves(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, rounds = begun(world, pool), PointerCheck(world)
+    with monkeypatch.context() as other_words:
+        other_words.setattr(type(pool.connection().tables), "standing", lambda self, pointers: frozenset())
+        rounds.round()
+    assert lane.drive(world, run_id) == "done"
+    pool.views |= BEFORE
+    rounds.round()
+    assert pool.views == AFTER
