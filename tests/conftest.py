@@ -2,6 +2,7 @@
 
 import fcntl
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -19,13 +20,15 @@ from pipelines.spark.session import Session
 from state import ledger
 
 # The same examples on every machine, and no clock: a busy machine is not a failure.
-settings.register_profile("headgate", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("drill", settings.get_profile("headgate"), max_examples=200)
-settings.register_profile("long", settings.get_profile("headgate"), max_examples=10_000)
+settings.register_profile("drill", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("headgate", settings.get_profile("drill"), max_examples=20)
+settings.register_profile("long", settings.get_profile("drill"), max_examples=10_000)
 settings.load_profile("headgate")
 
 SERVER = Pool(cores=2, memory="1g")
 DELTA_SERVER = Pool(cores=2, memory="1500m")
+EVERY = 5
+"""Of the cases of a test that is `sampled` each fifth runs by default, the others with the drills."""
 FIRST = ("spark", "terminal")
 """Marks of files that wait more than they compute, and so go well beside others: they begin the run."""
 
@@ -37,9 +40,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    seen = Counter[str]()
     for item in items:
         if is_hypothesis_test(getattr(item, "function", None)):
             item.add_marker("generated")
+        if item.get_closest_marker("sampled"):
+            function = item.nodeid.partition("[")[0]
+            if seen[function] % EVERY:
+                item.add_marker("drill")
+            seen[function] += 1
     items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in FIRST))
 
 

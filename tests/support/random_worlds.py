@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from core.model.actions import Strategy
@@ -29,6 +28,7 @@ from core.project_files.revision_reader import revision_of
 from core.sql.statement import ParsedStatement, TableDdl, Watermark
 from tests.support.declared_edits import EDITS
 from tests.support.domain_builders import project, table
+from tests.support.example_counts import examples
 
 PRODUCTS = ("kitchen", "crm", "web")
 UNHEALTHY = tuple(state for state in State if state not in (State.ABSENT, State.RUNNING))
@@ -329,7 +329,7 @@ def _leave_orphan_version(chance: random.Random, name: T, observed: dict[T, Obse
 
 
 def times(factor: int) -> int:
-    """Return how many worlds a test draws: 20 times its factor, 100 and 2,000 times with `--hypothesis-profile=drill`
+    """Return how many worlds a test draws: 4 times its factor, 20 and 2,000 times with `--hypothesis-profile=drill`
     and `long`.
     """
-    return factor * settings.default.max_examples // 5
+    return examples(20 * factor)

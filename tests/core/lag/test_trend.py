@@ -16,6 +16,8 @@ from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.model.states import State, Trend
 from core.ports.storage import SourceLag
 
+pytestmark = pytest.mark.sampled
+
 
 def words(said: Sequence[tuple[float, LagTrend, int]], after_s: float = 0.0, since: float = 0.0) -> list[str]:
     return [str(found.trend) for at, found, _ in said if at >= since + after_s]

@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -106,7 +107,7 @@ WORLDS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(WORLDS)
 def test_what_is_written_is_read_as_the_same_value_from_json_and_from_yaml(known: PlannerInput) -> None:
     document = planner_input_as_document(known, "dev")

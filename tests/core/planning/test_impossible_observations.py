@@ -19,6 +19,7 @@ from core.planning.impossible_observations import impossible_observations, with_
 from core.project.model import Project
 from tests.core.planning.test_planner_simulated import Life, born
 from tests.support.domain_builders import project, running, table
+from tests.support.example_counts import examples
 from tests.support.random_worlds import World, worlds
 from tests.support.simulated_agent import Agent, Died
 
@@ -109,14 +110,14 @@ def test_a_world_that_can_be_is_accepted(tables: str) -> None:
     assert said(f"tables:\n  {tables}\n") == []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(worlds(60))
 def test_no_world_of_deploys_stops_and_failures_is_called_impossible(world: World) -> None:
     environment = world.declared.environments["dev"]
     assert impossible_observations(world.declared, environment, world.observed, world.facts) == ()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(worlds(30), st.randoms(use_true_random=False))
 def test_a_parent_that_is_taken_out_of_a_world_is_missed_by_each_reader_that_has_a_version_of_it(
     world: World, chance: Any

@@ -21,6 +21,7 @@ from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest
 from core.project.model import Project
 from tests.support.domain_builders import project, running, table
+from tests.support.example_counts import examples
 from tests.support.random_worlds import World, cases, times
 
 BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART})
@@ -346,7 +347,7 @@ DELETE = (
 
 
 @given(st.integers(2, 6), st.sampled_from(["start", "keep", "rebuild", "delete"]))
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_the_work_is_linear_in_edges(width: int, what: str) -> None:
     """Calls, not time: 200 layers cost no more for each edge than 24 layers do."""
     few, many = (calls_for_an_edge(layers, width, what) for layers in (24, 200))

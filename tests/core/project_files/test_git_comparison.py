@@ -1,6 +1,7 @@
 """A project compared with an older one: which tables changed, which are gone, and what they said."""
 
 import small_project
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,7 +143,7 @@ def edited(edits: set[tuple[str, str]]) -> dict[str, str]:
     return files
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(EDITS, EDITS)
 def test_reading_only_the_folders_of_what_differs_finds_what_reading_all_finds(
     before: set[tuple[str, str]], after: set[tuple[str, str]]

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 from corpus_agreement import compared, disagreements, whole
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sql_corpus import Case, cases, load
@@ -35,7 +36,7 @@ def test_a_file_says_what_its_statements_say_one_by_one(case: Case) -> None:
     assert together == apart
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(st.sampled_from(CASES), st.data())
 def test_a_token_deleted_or_doubled_gives_a_result_or_a_problem(case: Case, data: st.DataObject) -> None:
     tokens = pieces(case.text)

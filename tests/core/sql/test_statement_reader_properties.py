@@ -1,5 +1,6 @@
 """Properties over generated statements: canonical text is stable, and no text makes the reader raise."""
 
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot.dialects.spark import Spark
@@ -62,7 +63,7 @@ def test_canonical_text_is_its_own_canonical_text(statement: str) -> None:
         assert problems == () and second.canonical == parsed.canonical
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.sampled_from((*STATEMENTS, TABLE)), st.data())
 def test_a_deleted_doubled_or_moved_token_gives_a_result_or_a_problem(statement: str, data: st.DataObject) -> None:
     tokens = pieces(statement)
@@ -78,7 +79,7 @@ def test_a_deleted_doubled_or_moved_token_gives_a_result_or_a_problem(statement:
         assert all(problem.where and problem.where.line and problem.where.column for problem in problems)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from((*STATEMENTS, TABLE)), st.data())
 def test_any_character_anywhere_gives_a_result_or_a_problem(statement: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(statement)))

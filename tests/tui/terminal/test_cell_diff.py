@@ -2,6 +2,7 @@
 
 import pyte
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -32,7 +33,7 @@ def shown(screen: pyte.Screen) -> list[str]:
     return [row.rstrip() for row in screen.display]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.lists(PIECES, max_size=6), min_size=1, max_size=4))
 def test_a_terminal_fed_with_differences_shows_what_one_fed_with_everything_shows(frames) -> None:
     shadow, screen = ShadowScreen(WIDTH, HEIGHT), pyte.Screen(WIDTH, HEIGHT)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,7 +88,7 @@ def test_every_input_is_a_column_of_a_table_that_is_read(written: Written) -> No
             assert not one.origin.column or one.origin.column in {c.name for c in TABLES[one.origin.table]}
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(CASES), st.data())
 def test_a_deleted_or_doubled_word_is_followed_or_said_and_never_raises(
     case: tuple[str, str, list[str]], data: st.DataObject
