@@ -7,37 +7,34 @@ what the new one means, which is what a second person approves.
 import re
 
 from core.changes.classification import keeps_names, kinds_between
-from core.changes.kinds import CHANGE_KINDS, ChangeKind
+from core.changes.kinds import CHANGE_KINDS, ChangeKind, CheckpointRefusal
 from core.changes.revision_diff import columns_into_state
+from core.model.evidence import Edit, EditKind
 from core.project.revision import Revision
 from core.sql.statement import Operator, ParsedStatement
 
 _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
-_HARMLESS = ("filter ", "HAVING ", "GROUP BY key changed: window(")
-"""Edits below the state that leave what it holds in form."""
 
 
-def why_state_not_taken(old: Revision, new: Revision) -> str:
-    """Explain why Spark does not surely go on, or the table would be wrong in form; empty where neither is so."""
+def why_state_not_taken(old: Revision, new: Revision) -> CheckpointRefusal | None:
+    """Return why Spark does not surely go on, or the table would be wrong in form; None where neither is so."""
     found = kinds_between(old, new)
     named = ChangeKind.NAMED_SOURCES_CHANGED in found and keeps_names(old)
     asked = found - {ChangeKind.NAMED_SOURCES_CHANGED} if named else found
     wrong = (each.why_not_from_checkpoint for each in CHANGE_KINDS if each.kind in asked)
-    if first := next(filter(None, wrong), ""):
+    if first := next(filter(None, wrong), None):
         return first
     if old.parsed is None or new.parsed is None:
-        return "a statement was added or removed"
+        return CheckpointRefusal.STATEMENT_CAME_OR_WENT
     if not any(kind.definition.judged_by_state for kind in found):
-        return ""
+        return None
     if columns_into_state(old, new):
-        return "its state would hold columns that its checkpoint has not"
+        return CheckpointRefusal.STATE_LACKS_COLUMNS
     if not same_state_schema(old.parsed, new.parsed):
-        return "its state has different operators, keys or values, which Spark rejects or misreads as the old ones"
+        return CheckpointRefusal.OTHER_STATE
     if old.parsed.read_above != new.parsed.read_above:
-        return "Spark may keep other aggregates once it has simplified what reads them"
-    return (
-        "" if named or _only_filters(old.parsed.pre, new.parsed.pre) else "Spark may reject what would enter its state"
-    )
+        return CheckpointRefusal.OTHER_AGGREGATES
+    return None if named or _only_filters(old.parsed.pre, new.parsed.pre) else CheckpointRefusal.OTHER_INPUT
 
 
 def same_state_schema(old: ParsedStatement, new: ParsedStatement) -> bool:
@@ -71,7 +68,14 @@ def _only_filters(old: str, new: str) -> bool:
         return True
     from core.sql.comparison.query_edits import query_edits
 
-    said = query_edits(old, new)
-    return bool(said) and all(
-        words.startswith(_HARMLESS) or re.fullmatch(r"join with .*: LEFT → INNER", words) for words in said
-    )
+    edits = query_edits(old, new)
+    return bool(edits) and all(map(_keeps_form, edits))
+
+
+def _keeps_form(edit: Edit) -> bool:
+    """Return whether an edit below the state leaves what it holds in form."""
+    if edit.kind is EditKind.GROUP_KEY:
+        return edit.before.startswith("window(") and bool(edit.after)
+    if edit.kind is EditKind.JOIN_TYPE:
+        return (edit.before, edit.after) == ("LEFT", "INNER")
+    return edit.kind in (EditKind.FILTER, EditKind.HAVING)

@@ -7,9 +7,10 @@ from core.changes.kinds import ChangeKind
 from core.changes.query_diff import RevisionDifference
 from core.changes.revision_diff import revision_differences
 from core.model.actions import Action
+from core.model.evidence import Edit, EditKind, Evidence, Notice, in_statement, reading_order
 from core.model.names import TableName
 from core.project.revision import Revision
-from core.sql.comparison.edit_words import place_of_edit
+from core.text.sentence import Fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +19,14 @@ class Change:
 
     kind: ChangeKind
     action: Action
-    evidence: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
     classified: bool = True
     """False when the deployed texts are not known or not readable, or Spark disagrees: treated as STATE_CHANGED."""
     confirmed: bool | None = None
     """Whether Spark's answer agrees with this reading; None when it was not asked, or could not say."""
 
 
-def unproven_change(why: str) -> Change:
+def unproven_change(why: Fact[Notice]) -> Change:
     """Return the change of which nothing is known but that there is one."""
     return Change(ChangeKind.STATE_CHANGED, Action.REBUILD, (why,), classified=False)
 
@@ -44,9 +45,10 @@ def classify(old: Revision, new: Revision) -> Change:
     if goes_on and new.parsed is not None and not new.parsed.stateful:
         action = Action.RESTART
     # What may change the number of rows is read first, whatever else was edited.
-    evidence = [words for _, words in sorted(by_severity, key=lambda finding: place_of_edit(finding[1]) > 0)]
-    if kind.definition.note and not goes_on:
-        evidence.append(kind.definition.note)
+    edits = (edit for _, edit in sorted(by_severity, key=lambda finding: reading_order(finding[1]) > 0))
+    evidence: list[Evidence] = [*edits]
+    if kind.definition.note is not None and not goes_on:
+        evidence.append(kind.definition.note.of())
     return Change(kind, action, tuple(dict.fromkeys(evidence)))
 
 
@@ -89,7 +91,7 @@ def most_severe(changes: Mapping[TableName, Change]) -> Change:
         by_severity = [
             (table, change) for table, change in by_severity if change.kind is not ChangeKind.COMMENT_OR_FORMAT
         ]
-    evidence = tuple(f"{table}: {words}" for table, change in by_severity for words in change.evidence)
+    evidence = tuple(in_statement(table, seen) for table, change in by_severity for seen in change.evidence)
     worst = by_severity[0][1] if by_severity else Change(ChangeKind.NONE, Action.KEEP)
     confirmed = [change.confirmed for change in changes.values()]
     return Change(
@@ -107,5 +109,5 @@ def _change_of_one(old: Revision | None, new: Revision | None) -> Change:
     return Change(
         ChangeKind.STATE_CHANGED,
         Action.REBUILD,
-        ("a statement was added" if old is None else "its statement was removed",),
+        (Edit(EditKind.STATEMENT_ADDED if old is None else EditKind.STATEMENT_REMOVED),),
     )

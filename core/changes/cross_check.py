@@ -13,11 +13,14 @@ from core.changes.spark_analysis import (
     AnalysedStatement,
     AnalysisAnswer,
     AnalysisQuestion,
+    AnalysisRefusal,
 )
 from core.model.actions import Action
+from core.model.evidence import Notice
 from core.model.names import TableName
 from core.project.revision import Revision
 from core.sql.statement import Column, ParsedStatement, line_of
+from core.text.sentence import Fact
 
 KIND_IN_SPARK = {"window": "aggregate", "deduplicate": "aggregate"}
 """Our kinds that are another one to Spark: a time window is a key, and DISTINCT an aggregate (run on 4.2.0)."""
@@ -29,52 +32,60 @@ _LONGEST = 200
 """Characters of a message of Spark's that stand in a plan."""
 
 
-def disagreements(parsed: ParsedStatement, analysed: AnalysedStatement, text: str) -> tuple[str, ...]:
-    """Return, in words, where Spark's answer differs from what Headgate read; empty when it does not.
+def disagreements(parsed: ParsedStatement, analysed: AnalysedStatement, text: str) -> tuple[Fact[Notice], ...]:
+    """Return where Spark's answer differs from what Headgate read.
 
     `text` is that of the statement's file, whose lines people know.
     """
     return tuple(_disagreements(parsed, analysed, text))
 
 
-def _disagreements(parsed: ParsedStatement, analysed: AnalysedStatement, text: str) -> Iterator[str]:
+def _disagreements(parsed: ParsedStatement, analysed: AnalysedStatement, text: str) -> Iterator[Fact[Notice]]:
     if analysed.refused is not None:
-        named = f" ({analysed.refused.error_class})" if analysed.refused.error_class else ""
-        place = _PLACE.search(analysed.refused.message)
-        line = f" at line {line_of(text, parsed, 0) + int(place[1]) - 1} of its file" if place else ""
-        yield f"it rejects the statement{line}{named}: {_short(_PLACE.sub('', analysed.refused.message))}"
+        yield _rejection(analysed.refused, parsed, text)
         return
     ours = Counter((str(read.table), read.streaming) for read in parsed.reads)
     theirs = Counter((source.table, source.streaming) for source in analysed.sources)
     if ours != theirs:
-        yield f"it reads {_sources(theirs)}, Headgate found {_sources(ours)}"
+        yield Notice.SPARK_READS.of(theirs=_sources(theirs), ours=_sources(ours))
     yield from _column_disagreements(parsed.columns, analysed.columns)
     kinds = Counter(KIND_IN_SPARK.get(operator.kind, operator.kind) for operator in parsed.operators)
     kept = Counter(operator.kind for operator in analysed.operators)
     if kinds != kept:
-        yield f"its state is {_kinds(kept)}, Headgate found {_kinds(kinds)}"
+        yield Notice.SPARK_KEEPS.of(theirs=_kinds(kept), ours=_kinds(kinds))
 
 
-def _column_disagreements(ours: tuple[Column, ...], theirs: tuple[AnalysedColumn, ...]) -> Iterator[str]:
+def _rejection(refused: AnalysisRefusal, parsed: ParsedStatement, text: str) -> Fact[Notice]:
+    message, place = _short(_PLACE.sub("", refused.message)), _PLACE.search(refused.message)
+    error_class = refused.error_class
+    if place is None:
+        named = Notice.SPARK_REJECTS_AS.of(error_class=error_class, message=message)
+        return named if error_class else Notice.SPARK_REJECTS.of(message=message)
+    line = line_of(text, parsed, 0) + int(place[1]) - 1
+    named = Notice.SPARK_REJECTS_LINE_AS.of(line=line, error_class=error_class, message=message)
+    return named if error_class else Notice.SPARK_REJECTS_LINE.of(line=line, message=message)
+
+
+def _column_disagreements(ours: tuple[Column, ...], theirs: tuple[AnalysedColumn, ...]) -> Iterator[Fact[Notice]]:
     """Compare names by position; a star stands for any number, and an unnamed expression is named by each its way."""
     if not ours or any(column.name == "*" for column in ours):
         return
     if len(ours) != len(theirs):
-        yield f"it returns {len(theirs)} columns, Headgate found {len(ours)}"
+        yield Notice.SPARK_RETURNS.of(theirs=len(theirs), ours=len(ours))
         return
     for column, output in zip(ours, theirs, strict=True):
         unnamed = column.name == column.expression.lower() and not column.name.isidentifier()
         if not unnamed and column.name.lower() != output.name.lower():
-            yield f"it names a column {output.name}, Headgate found {column.name}"
+            yield Notice.SPARK_NAMES.of(theirs=output.name, ours=column.name)
 
 
-def _sources(found: Counter[tuple[str, bool]]) -> str:
-    words = [f"{'STREAM ' if streaming else ''}{table}" for table, streaming in sorted(found.elements())]
-    return ", ".join(words) or "no table"
+def _sources(found: Counter[tuple[str, bool]]) -> tuple[str, ...]:
+    named = tuple(f"{'STREAM ' if streaming else ''}{table}" for table, streaming in sorted(found.elements()))
+    return named or ("no table",)
 
 
-def _kinds(found: Counter[str]) -> str:
-    return ", ".join(sorted(found.elements())) or "nothing"
+def _kinds(found: Counter[str]) -> tuple[str, ...]:
+    return tuple(sorted(found.elements())) or ("nothing",)
 
 
 def _short(message: str) -> str:
@@ -109,11 +120,11 @@ def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revisio
     """
     if answer is None or new.parsed is None:
         return change
-    found = [f"Spark disagrees: {words}" for words in disagreements(new.parsed, answer.new, new.texts.dml)]
+    found = [Notice.SPARK_DISAGREES.of(reading=each) for each in disagreements(new.parsed, answer.new, new.texts.dml)]
     if old is not None and old.parsed is not None and answer.old is not None:
         deployed = disagreements(old.parsed, answer.old, old.texts.dml)
-        found += [f"Spark disagrees on the deployed text: {words}" for words in deployed]
-        found += [f"Spark disagrees: {words}" for words in _retyped(old, new, answer.old, answer.new)]
+        found += [Notice.SPARK_DISAGREES_ON_DEPLOYED.of(reading=each) for each in deployed]
+        found += [Notice.SPARK_DISAGREES.of(reading=each) for each in _retyped(old, new, answer.old, answer.new)]
     if found:
         action = change.action if change.action is Action.START else Action.REBUILD
         return Change(ChangeKind.STATE_CHANGED, action, (*found, *change.evidence), classified=False, confirmed=False)
@@ -122,12 +133,14 @@ def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revisio
     if not change.classified or (reworded and not answer.same):
         # What we do not know Spark cannot confirm, and what it calls different may be the same all the same.
         return replace(change, evidence=evidence)
-    same = ("same meaning, confirmed by Spark",) if reworded else ()
+    same = (Notice.CONFIRMED.of(),) if reworded else ()
     return replace(change, evidence=(*evidence, *same), confirmed=True)
 
 
-def _retyped(old: Revision, new: Revision, before: AnalysedStatement, after: AnalysedStatement) -> Iterator[str]:
-    """Return a sentence for each column whose written type would change in a table whose declaration did not.
+def _retyped(
+    old: Revision, new: Revision, before: AnalysedStatement, after: AnalysedStatement
+) -> Iterator[Fact[Notice]]:
+    """Return a notice for each column whose written type would change in a table whose declaration did not.
 
     Nothing checks it: a stream writes such files beside the others, and the table cannot be read.
     """
@@ -136,16 +149,16 @@ def _retyped(old: Revision, new: Revision, before: AnalysedStatement, after: Ana
     for column in after.columns:
         name = column.name.lower()
         if types.get(name, column.type) != column.type and declared.get(name) == deployed.get(name):
-            yield f"the type of column {name} changed from {types[name]} to {column.type} in the same table"
+            yield Notice.SPARK_RETYPES.of(column=name, before=types[name], after=column.type)
 
 
-def _mistyped(new: Revision, analysed: AnalysedStatement) -> Iterator[str]:
-    """Return a sentence for each column of a plain type that Spark writes differently from its declaration."""
+def _mistyped(new: Revision, analysed: AnalysedStatement) -> Iterator[Fact[Notice]]:
+    """Return a notice for each column of a plain type that Spark writes differently from its declaration."""
     declared = _declared_types(new)
     for column in analysed.columns:
         said = declared.get(column.name.lower(), "")
         if said and not _NOT_PLAIN.search(said) and said != column.type:
-            yield f"Spark reads column {column.name.lower()} as {column.type}, but the table declares {said}"
+            yield Notice.SPARK_WRITES.of(column=column.name.lower(), written=column.type, declared=said)
 
 
 def _declared_types(revision: Revision) -> dict[str, str]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from core.model.actions import Action, Strategy
+from core.model.evidence import Notice
 from core.model.reasons import LOST_CHECKPOINT, Reason
+from core.text.sentence import FactKind
 
 
 class ChangeKind(StrEnum):
@@ -43,6 +45,25 @@ class ChangeKind(StrEnum):
         return _DEFINITION_BY_KIND[self]
 
 
+class CheckpointRefusal(FactKind):
+    """Why no restart on the old checkpoint may take the place of a rebuild."""
+
+    LOST = LOST_CHECKPOINT
+    COLUMNS_ADDED = "columns are added as well, and one restart cannot do both"
+    COLUMNS_WIDENED = "columns take a wider type as well, and one restart cannot do both"
+    TABLE_CANNOT_HOLD = "the old table cannot hold its columns"
+    OTHER_SOURCES = "Spark rejects a checkpoint written for other sources"
+    NAMES_NOT_TRACKED = "its offsets were not tracked by source name from the first start"
+    OTHER_SOURCE = "its offsets would be applied to another source"
+    TABLE_WRITTEN_DIFFERENTLY = "its table is written differently"
+    UNPROVEN = "nobody has shown that Spark goes on from the old checkpoint"
+    STATEMENT_CAME_OR_WENT = "a statement was added or removed"
+    STATE_LACKS_COLUMNS = "its state would hold columns that its checkpoint has not"
+    OTHER_STATE = "its state has different operators, keys or values, which Spark rejects or misreads as the old ones"
+    OTHER_AGGREGATES = "Spark may keep other aggregates once it has simplified what reads them"
+    OTHER_INPUT = "Spark may reject what would enter its state"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeKindDefinition:
     """One row of the table of change kinds."""
@@ -64,9 +85,9 @@ class ChangeKindDefinition:
     """What the default action loses, in words for people."""
     instead: tuple[Strategy, ...] = ()
     """What may be chosen in place of the default, where the statement allows it."""
-    note: str = ""
+    note: Notice | None = None
     """What is said beside the edit whenever it is found."""
-    breaks_checkpoint: str = ""
+    breaks_checkpoint: CheckpointRefusal | None = None
     """Why no restart may take the place of a rebuild where this is found: see `why_not_from_checkpoint`."""
     judged_by_state: bool = False
     """Whether the states of both texts decide if a restart can go on (`checkpoint_compatibility.same_state_schema`)."""
@@ -95,17 +116,16 @@ class ChangeKindDefinition:
         return self.action is Action.RECORD
 
     @property
-    def why_not_from_checkpoint(self) -> str:
-        """Explain why no restart on the old checkpoint may take the place of a rebuild where this is found.
+    def why_not_from_checkpoint(self) -> CheckpointRefusal | None:
+        """Return why no restart on the old checkpoint may take the place of a rebuild where this is found.
 
-        Empty where one may, or where the state decides; a kind that is rebuilt and says nothing of its own is refused.
+        None where one may, or where the state decides; a kind that is rebuilt and says nothing of its own is refused.
         """
         if self.judged_by_state:
-            return ""
-        return self.breaks_checkpoint or (_UNPROVEN if self.action is Action.REBUILD else "")
+            return None
+        return self.breaks_checkpoint or (CheckpointRefusal.UNPROVEN if self.action is Action.REBUILD else None)
 
 
-_UNPROVEN = "nobody has shown that Spark goes on from the old checkpoint"
 _NOTHING = "nothing"
 _OLD_ROWS_STAY = "nothing; rows that are there already keep the meaning of the old text"
 _HISTORY = "nothing where the sources still hold their history; else the rows that they no longer hold"
@@ -126,7 +146,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         action=Action.REBUILD, reason=Reason.CHECKPOINT_LOST,
         why="Spark would begin with an empty checkpoint on the same table and report success, with rows lost or "
         "doubled: a start is refused until a rebuild is requested",
-        loses=_HISTORY, instead=_LATER, breaks_checkpoint=LOST_CHECKPOINT,
+        loses=_HISTORY, instead=_LATER, breaks_checkpoint=CheckpointRefusal.LOST,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.COMMENT_OR_FORMAT, code="1", label="comment or format", severity=20, action=Action.RECORD,
@@ -152,7 +172,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         "query restarts",
         loses="nothing; rows that are there already have NULL in the new column, which stays",
         instead=(*_NEW_VERSION, Strategy.CARRY_OVER), alters_table=True,
-        breaks_checkpoint="columns are added as well, and one restart cannot do both",
+        breaks_checkpoint=CheckpointRefusal.COLUMNS_ADDED,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.COLUMN_WIDENED, code="4b", label="wider column type", severity=115, action=Action.RESTART,
@@ -161,7 +181,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         "it: the table is altered, then the query restarts",
         loses="nothing; rows that are there already keep their values, and the column is not narrowed in place again",
         instead=(*_NEW_VERSION, Strategy.FORK, Strategy.CARRY_OVER), leaves_seam=True, alters_table=True,
-        breaks_checkpoint="columns take a wider type as well, and one restart cannot do both",
+        breaks_checkpoint=CheckpointRefusal.COLUMNS_WIDENED,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.COLUMNS_CHANGED, code="5", label="columns no longer fit", severity=170, action=Action.REBUILD,
@@ -169,7 +189,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         why="Spark would write files of other columns beside the old ones, and the table could not be read; a table on "
         "Delta takes a drop or a new name in place, but ends all that streams it at every start from then on",
         loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER), needs_another_table=True,
-        breaks_checkpoint="the old table cannot hold its columns",
+        breaks_checkpoint=CheckpointRefusal.TABLE_CANNOT_HOLD,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.STATE_CHANGED, code="6a", label="state no longer fits", severity=190, action=Action.REBUILD,
@@ -196,15 +216,15 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         reason=Reason.DELAY_CHANGED,
         why="the state stays as it is; only when rows are given up changes, which must be acknowledged",
         loses="nothing that is there; rows that come for windows that the old watermark closed are dropped",
-        instead=_NEW_VERSION, note="windows already closed by the old watermark stay closed; this must be acknowledged",
+        instead=_NEW_VERSION, note=Notice.WINDOWS_STAY_CLOSED,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.SOURCES_CHANGED, code="7a", label="source added or removed", severity=130,
         action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
         why="a checkpoint identifies unnamed sources by their number alone, and Spark rejects a different number",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
-        note="offsets of the remaining sources cannot be carried over to a new checkpoint yet",
-        breaks_checkpoint="Spark rejects a checkpoint written for other sources",
+        note=Notice.OFFSETS_NOT_CARRIED,
+        breaks_checkpoint=CheckpointRefusal.OTHER_SOURCES,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.NAMED_SOURCES_CHANGED, code="7b", label="named sources changed", severity=120,
@@ -212,8 +232,8 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         why="offsets are tracked by source name only if that was enabled at the first start; then a statement without "
         "state restarts",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
-        note="Spark can resume only if offsets were tracked by source name from the first start",
-        breaks_checkpoint="its offsets were not tracked by source name from the first start",
+        note=Notice.NAMES_NEEDED,
+        breaks_checkpoint=CheckpointRefusal.NAMES_NOT_TRACKED,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.SOURCE_REPLACED, code="7c", label="source is not the same", severity=140,
@@ -221,19 +241,19 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         why="another table, order, name or option of a source: Spark continues with the offsets of the old one, or "
         "fails",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
-        breaks_checkpoint="its offsets would be applied to another source",
+        breaks_checkpoint=CheckpointRefusal.OTHER_SOURCE,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.TABLE_FORMAT, code="8", label="how the table is stored", severity=160, action=Action.REBUILD,
         reason=Reason.SINK_CHANGED, why="format, partitioning, location and properties are those of its first start",
         loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER, Strategy.CHAIN), needs_another_table=True,
-        breaks_checkpoint="its table is written differently",
+        breaks_checkpoint=CheckpointRefusal.TABLE_WRITTEN_DIFFERENTLY,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.OUTPUT_MODE_OR_KEY, code="9", label="output mode or key", severity=150, action=Action.REBUILD,
         reason=Reason.SINK_CHANGED, why="rows that were written by the old mode or key would stay beside the new ones",
         loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER), changes_inputs_or_key=True,
-        breaks_checkpoint="its table is written differently",
+        breaks_checkpoint=CheckpointRefusal.TABLE_WRITTEN_DIFFERENTLY,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.TRIGGER_OR_RATE, code="11a", label="pace or resources", severity=40, action=Action.RESTART,
@@ -259,7 +279,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         why="the same checkpoint continues elsewhere, never in two places at once; such a plan is refused when it is "
         "applied, since agents do not move statements between pools yet",
         loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), is_of_the_environment=True,
-        note="it is stopped on the old pool, and verified to be stopped, before it starts on the new one",
+        note=Notice.STOPPED_ON_OLD_POOL,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.ENGINE, code="13", label="another Spark", severity=100, action=Action.RESTART,
@@ -268,7 +288,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         loses="nothing; the way back to the older Spark may be closed",
         instead=(*_NEW_VERSION, Strategy.FORK, Strategy.CARRY_OVER), is_of_the_environment=True,
         state_may_be_copied=True,
-        note="an older Spark version may not be able to read the checkpoint: back it up first",
+        note=Notice.BACK_UP_CHECKPOINT,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.STATIC_SIDE, code="14", label="static side", severity=50, action=Action.RESTART,

@@ -1,14 +1,16 @@
-"""What differs between two revisions, each with its kind of change and the edit in words.
+"""What differs between two revisions, each with its kind of change and the edit.
 
 A finding may only be milder than STATE_CHANGED where Spark surely goes on with the rows that the new text means.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import is_pinned, is_restartable
 from core.changes.query_diff import RevisionDifference, query_differences
+from core.model.evidence import Edit, EditKind
 from core.model.table_formats import table_format
 from core.model.wider_types import is_wider
 from core.project.model import Pool, Settings
@@ -39,8 +41,8 @@ def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDiffe
     """
     found = tuple(_differences(old, new))
     alone = all(kind in _BESIDE_WIDER_TYPES for kind, _ in found)
-    for kind, words in found:
-        yield (kind if alone or kind is not ChangeKind.COLUMN_WIDENED else ChangeKind.COLUMNS_CHANGED), words
+    for kind, edit in found:
+        yield (kind if alone or kind is not ChangeKind.COLUMN_WIDENED else ChangeKind.COLUMNS_CHANGED), edit
 
 
 def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
@@ -51,18 +53,18 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
     yield from _settings_findings(old.settings, new.settings, external=external)
     yield from _engine_findings(old, new)
     if (old.parsed is None) != (new.parsed is None):
-        what = "a statement was added" if old.parsed is None else "its statement was removed"
-        yield ChangeKind.STATE_CHANGED, what
+        came = EditKind.STATEMENT_ADDED if old.parsed is None else EditKind.STATEMENT_REMOVED
+        yield ChangeKind.STATE_CHANGED, Edit(came)
     elif old.parsed is not None and new.parsed is not None:
         same = _differ_in_qualifiers(old, new)
         if columns := columns_into_state(old, new):
-            yield ChangeKind.STATE_CHANGED, f"* takes {', '.join(columns)} into its state"
+            yield ChangeKind.STATE_CHANGED, Edit(EditKind.STAR_INTO_STATE, columns=columns)
         yield from _type_findings(old.parsed, new.parsed, new.ddl.columns)
         yield from _source_findings(old.parsed, new.parsed, same=same)
         if not same:
             yield from query_differences(old.parsed, new.parsed, grown=grown)
     if _plain(old.texts.dml) != _plain(new.texts.dml) or _plain(old.texts.ddl) != _plain(new.texts.ddl):
-        yield ChangeKind.COMMENT_OR_FORMAT, "the text changed"
+        yield ChangeKind.COMMENT_OR_FORMAT, Edit(EditKind.COMMENTS)
 
 
 def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
@@ -100,7 +102,7 @@ def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDiff
     added = [column for column in new if column.name.lower() not in old_by_name]
     for name in old_by_name:
         if name not in new_by_name:
-            yield ChangeKind.COLUMNS_CHANGED, f"column {name} was removed"
+            yield ChangeKind.COLUMNS_CHANGED, Edit(EditKind.COLUMN_REMOVED, columns=(name,))
     for name, column in new_by_name.items():
         was = old_by_name.get(name)
         if was is None:
@@ -108,34 +110,34 @@ def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDiff
         if was.type != column.type:
             yield _retyped_column(before, after, was, column)
         elif was.nullable and not column.nullable:
-            yield ChangeKind.COLUMNS_CHANGED, f"column {name} may no longer be null"
+            yield ChangeKind.COLUMNS_CHANGED, Edit(EditKind.COLUMN_NOT_NULL, columns=(name,))
         elif was.nullable != column.nullable:
-            yield ChangeKind.COLUMNS_CHANGED, f"column {name} may now be null"
+            yield ChangeKind.COLUMNS_CHANGED, Edit(EditKind.COLUMN_NULLABLE, columns=(name,))
     kept = [column.name.lower() for column in new if column.name.lower() in old_by_name]
     if kept != [name for name in old_by_name if name in new_by_name]:
-        yield ChangeKind.COLUMNS_CHANGED, "the columns are in a different order"
+        yield ChangeKind.COLUMNS_CHANGED, Edit(EditKind.COLUMN_ORDER)
     at_the_end = not added or [c.name for c in new[len(new) - len(added) :]] == [c.name for c in added]
     for column in added:
+        names = (column.name.lower(),)
         if at_the_end and column.nullable:
             # Without a DDL its type is not known.
-            words = " ".join(filter(None, ("column", column.name.lower(), column.type, "is added")))
-            yield ChangeKind.COLUMN_ADDED, words
+            yield ChangeKind.COLUMN_ADDED, Edit(EditKind.COLUMN_ADDED, after=column.type, columns=names)
         else:
-            where = "is added before existing columns" if column.nullable else "is added and may not be null"
-            yield ChangeKind.COLUMNS_CHANGED, f"column {column.name.lower()} {where}"
+            kind = EditKind.COLUMN_INSERTED if column.nullable else EditKind.COLUMN_ADDED_NOT_NULL
+            yield ChangeKind.COLUMNS_CHANGED, Edit(kind, after=column.type, columns=names)
 
 
 def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> RevisionDifference:
-    """Return whether a column takes its other type in place, in words; one that orders or parts rows never does."""
+    """Return whether a column takes its other type in place; one that orders or parts rows never does."""
     name = now.name.lower()
-    words = f"column {name}: {was.type} → {now.type}"
+    edit = Edit(EditKind.COLUMN_TYPE, was.type, now.type, columns=(name,))
     widens = table_format(new.ddl.format).widening_property and old.ddl.format == new.ddl.format
     if not widens or was.nullable != now.nullable or not is_wider(now.type, was.type):
-        return ChangeKind.COLUMNS_CHANGED, words
+        return ChangeKind.COLUMNS_CHANGED, edit
     places = {each.lower() for each in (*new.settings.key, new.settings.sequence, *new.ddl.partitioning)}
     if name in places:
-        return ChangeKind.COLUMNS_CHANGED, f"{words}; a key, a sequence or a partition is not widened in place"
-    return ChangeKind.COLUMN_WIDENED, words
+        return ChangeKind.COLUMNS_CHANGED, replace(edit, kind=EditKind.KEY_TYPE)
+    return ChangeKind.COLUMN_WIDENED, edit
 
 
 def _type_findings(
@@ -150,23 +152,23 @@ def _type_findings(
     for column in new.columns:
         name, now = column.name.lower(), column.expression
         was = before.get(name, now)
-        if was != now and (words := _retyped(was, now, types.get(name, ""))):
-            yield ChangeKind.COLUMNS_CHANGED, f"column {name}: {words}"
+        if was != now and (edit := _retyped(was, now, types.get(name, ""))) is not None:
+            yield ChangeKind.COLUMNS_CHANGED, replace(edit, columns=(name,))
 
 
-def _retyped(was: str, now: str, into: str) -> str:
-    """Describe how an expression may write another type than `into`, which is empty where no DDL is known."""
+def _retyped(was: str, now: str, into: str) -> Edit | None:
+    """Return how an expression may write another type than `into`, which is empty where no DDL is known."""
     from core.sql.comparison.expression_types import expression_type
 
     kind, before = expression_type(now), expression_type(was)
     if kind == before:
-        return ""
+        return None
     if kind and into:
         fits = kind == into or (kind == "string" and into.startswith(("char", "varchar")))
-        return "" if fits else f"{kind} is written to {into}"
+        return None if fits else Edit(EditKind.WRITTEN_TYPE_INTO, before, kind, into)
     if not kind:
-        return f"its cast to {before} was removed, and the type now written is unknown" if _casts(was) else ""
-    return f"{kind} is written, and the type of the table's column is unknown" if _casts(now) or before else ""
+        return Edit(EditKind.CAST_REMOVED, before) if _casts(was) else None
+    return Edit(EditKind.WRITTEN_TYPE, before, kind) if _casts(now) or before else None
 
 
 def _casts(expression: str) -> bool:
@@ -184,55 +186,61 @@ def _sink_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]
     )
     for name, before, after in pairs:
         if before != after:
-            yield ChangeKind.TABLE_FORMAT, f"{name}: {before or 'none'} → {after or 'none'}"
+            yield ChangeKind.TABLE_FORMAT, Edit(EditKind.SETTING, before, after, name)
     if old.settings.mode != new.settings.mode:
-        yield ChangeKind.OUTPUT_MODE_OR_KEY, f"mode: {old.settings.mode} → {new.settings.mode}"
+        yield ChangeKind.OUTPUT_MODE_OR_KEY, Edit(EditKind.SETTING, old.settings.mode, new.settings.mode, "mode")
     if old.settings.key != new.settings.key:
-        before, after = (", ".join(each.settings.key) or "none" for each in (old, new))
-        yield ChangeKind.OUTPUT_MODE_OR_KEY, f"key: {before} → {after}"
+        before, after = (", ".join(each.settings.key) for each in (old, new))
+        yield ChangeKind.OUTPUT_MODE_OR_KEY, Edit(EditKind.SETTING, before, after, "key")
     for name in ("sequence", "deletes"):
         was, now = (str(getattr(each.settings, name)) for each in (old, new))
         if was != now:
-            yield ChangeKind.OUTPUT_MODE_OR_KEY, f"{name}: {was or 'none'} → {now or 'none'}"
+            yield ChangeKind.OUTPUT_MODE_OR_KEY, Edit(EditKind.SETTING, was, now, name)
 
 
 def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Iterator[RevisionDifference]:
     if old.trigger != new.trigger:
         # Nothing is triggered that is filled by others: a new default of the project is no change of theirs.
         kind = ChangeKind.DESCRIPTION if external else ChangeKind.TRIGGER_OR_RATE
-        yield kind, f"trigger: {old.trigger} → {new.trigger}"
+        yield kind, Edit(EditKind.SETTING, str(old.trigger), str(new.trigger), "trigger")
     if old.schema_tracking != new.schema_tracking:
-        words = "tracked from now on" if new.schema_tracking else "no longer tracked"
-        yield ChangeKind.SCHEMA_TRACKING, f"schema_tracking: columns of its sources are {words}"
+        tracked = EditKind.TRACKED if new.schema_tracking else EditKind.NOT_TRACKED
+        yield ChangeKind.SCHEMA_TRACKING, Edit(tracked)
     for name in ("owner", "runbook", "objective", "description", "tags", "reads", "protect", "readers", "checks"):
         if getattr(old, name) != getattr(new, name):
-            yield ChangeKind.DESCRIPTION, f"{name} changed"
+            yield ChangeKind.DESCRIPTION, Edit(EditKind.SETTING_CHANGED, of=name)
 
 
 def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
     """Compare what the statement runs on, as far as both revisions know it."""
     if old.engine and new.engine and old.engine != new.engine:
         older = _release(new.engine) < _release(old.engine)
-        why = ": an older version may not be able to read the checkpoint" if older else ""
-        yield ChangeKind.STATE_CHANGED if older else ChangeKind.ENGINE, f"Spark {old.engine} → {new.engine}{why}"
+        kind, edit = (
+            (ChangeKind.STATE_CHANGED, EditKind.OLDER_ENGINE) if older else (ChangeKind.ENGINE, EditKind.ENGINE)
+        )
+        yield kind, Edit(edit, old.engine, new.engine)
     if old.pool is None or new.pool is None:
         return
     if (old.pool.name, old.pool.url) != (new.pool.name, new.pool.url):
-        yield ChangeKind.POOL, f"pool: {_named(old.pool)} → {_named(new.pool)}"
+        yield ChangeKind.POOL, Edit(EditKind.SETTING, _named(old.pool), _named(new.pool), "pool")
     for what in ("cores", "memory"):
         if old.pool.name == new.pool.name and getattr(old.pool, what) != getattr(new.pool, what):
-            words = f"{what} of pool {new.pool.name}: {getattr(old.pool, what)} → {getattr(new.pool, what)}"
-            yield ChangeKind.TRIGGER_OR_RATE, words
+            before, after = (str(getattr(each, what)) for each in (old.pool, new.pool))
+            yield ChangeKind.TRIGGER_OR_RATE, Edit(EditKind.SETTING, before, after, f"{what} of pool {new.pool.name}")
     stateful = any(each.parsed is not None and each.parsed.stateful for each in (old, new))
-    before, after = dict(old.pool.conf), dict(new.pool.conf)
-    for key in sorted({*before, *after}):
-        if before.get(key) != after.get(key):
-            # Other settings may hold a secret.
-            shown = key.startswith("spark.sql.") or is_restartable(key)
-            values = f"{before.get(key, 'its default')} → {after.get(key, 'its default')}" if shown else "another value"
+    was, now = dict(old.pool.conf), dict(new.pool.conf)
+    for key in sorted({*was, *now}):
+        if was.get(key) != now.get(key):
             kind = _conf_kind(key, stateful=stateful)
-            pinned = kind is ChangeKind.PINNED_CONFIGURATION
-            yield kind, f"{key}: {values}" + (" will be ignored: the checkpoint keeps the old value" if pinned else "")
+            yield kind, _conf_edit(key, was, now, pinned=kind is ChangeKind.PINNED_CONFIGURATION)
+
+
+def _conf_edit(key: str, was: Mapping[str, str], now: Mapping[str, str], *, pinned: bool) -> Edit:
+    if not (key.startswith("spark.sql.") or is_restartable(key)):
+        # Other settings may hold a secret.
+        return Edit(EditKind.SECRET_PINNED if pinned else EditKind.SECRET_CONFIGURATION, of=key)
+    before, after = (conf[key] or '""' if key in conf else "" for conf in (was, now))
+    return Edit(EditKind.PINNED if pinned else EditKind.CONFIGURATION, before, after, key)
 
 
 def _release(engine: str) -> tuple[int, ...]:
@@ -257,14 +265,14 @@ def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) 
     if before_names != after_names:
         gone = [name for name in before_names if after_names.count(name) < before_names.count(name)]
         come = [name for name in after_names if before_names.count(name) < after_names.count(name)]
-        words = [*(f"- {name}" for name in dict.fromkeys(gone)), *(f"+ {name}" for name in dict.fromkeys(come))]
-        yield _moved(before, after), f"streamed sources: {' '.join(words)}"
+        went, came = (", ".join(dict.fromkeys(names)) for names in (gone, come))
+        yield _moved(before, after), Edit(EditKind.STREAMED, went, came)
         return
     if [r.table for r in before] != [r.table for r in after]:
-        yield ChangeKind.SOURCE_REPLACED, "the streamed sources are in a different order"
+        yield ChangeKind.SOURCE_REPLACED, Edit(EditKind.STREAMED_ORDER)
         return
     if len(after) > 1 and old.pre != new.pre and not same and _reorders(old, new):
-        yield ChangeKind.SOURCE_REPLACED, "the streamed sources may be in a different order behind their WITH"
+        yield ChangeKind.SOURCE_REPLACED, Edit(EditKind.STREAMED_ORDER_UNKNOWN)
     for was, now in zip(before, after, strict=True):
         yield from _read_findings(was, now)
 
@@ -289,15 +297,16 @@ def _reorders(old: ParsedStatement, new: ParsedStatement) -> bool:
 
 def _read_findings(old: TableRead, new: TableRead) -> Iterator[RevisionDifference]:
     if old.source_name != new.source_name:
-        words = f"source name of {new.table}: {old.source_name or 'none'} → {new.source_name or 'none'}"
-        yield ChangeKind.SOURCE_REPLACED, words
+        of = f"source name of {new.table}"
+        yield ChangeKind.SOURCE_REPLACED, Edit(EditKind.READ_OPTION, old.source_name, new.source_name, of)
     # Spark compares names of options without case.
     before, after = ({key.lower(): value for key, value in read.options} for read in (old, new))
     written = {key.lower(): key for key, _ in (*old.options, *new.options)}
     for key in sorted(written):
         if before.get(key) != after.get(key):
             kind = ChangeKind.TRIGGER_OR_RATE if key in RATE_LIMITS else ChangeKind.SOURCE_REPLACED
-            yield kind, f"{written[key]} of {new.table}: {before.get(key, 'none')} → {after.get(key, 'none')}"
+            of = f"{written[key]} of {new.table}"
+            yield kind, Edit(EditKind.READ_OPTION, before.get(key, ""), after.get(key, ""), of)
 
 
 def _named(pool: Pool) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from core.changes.classification import Change
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action
+from core.model.evidence import Notice
 from core.project.revision import Revision
 
 
@@ -23,5 +24,5 @@ def with_upgrade_proof(change: Change, known: Mapping[str, str], *, old: Revisio
     shown = known.get(proof_key(old.hash, new.hash), "")
     if not shown:
         return change
-    words = f"an upgrade test shows that it must not go on from its checkpoint: {shown}"
-    return Change(ChangeKind.STATE_CHANGED, Action.REBUILD, (words, *change.evidence), classified=False)
+    evidence = (Notice.UPGRADE_TEST.of(shown=shown), *change.evidence)
+    return Change(ChangeKind.STATE_CHANGED, Action.REBUILD, evidence, classified=False)

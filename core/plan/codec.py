@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 from core.changes.kinds import kind_of_code
 from core.model.actions import Action, StepKind
 from core.model.errors import UsageError
+from core.model.evidence import evidence_from_json
 from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.plan.descriptions import undo_command
+from core.plan.edit_words import evidence_as_json
 from core.plan.model import (
     PLAN_FORMAT,
     Guard,
@@ -178,6 +180,7 @@ def _flat(value: Any) -> dict[str, Any]:
 
 def _node_as_json(node: PlanNode) -> dict[str, Any]:
     data = _flat(node)
+    data["evidence"] = [evidence_as_json(seen) for seen in node.evidence]
     data["bindings"] = [_flat(binding) for binding in node.bindings]
     data["offers"] = [{**_flat(offer), "executable": offer.executable} for offer in node.offers]
     data["texts"], data["old"] = _flat(node.texts), _flat(node.old)
@@ -242,6 +245,7 @@ def _node_from_json(data: Mapping[str, Any]) -> PlanNode:
         {name: value for name, value in data.items() if name != "row"},
         change=kind_of_code(data["row"]) if data["row"] else None,
         action=Action(data["action"]),
+        evidence=tuple(map(evidence_from_json, data["evidence"])),
         bindings=tuple(_unflat(Binding, binding) for binding in data["bindings"]),
         offers=tuple(_unflat(StrategyOffer, offer) for offer in data.get("offers", ())),
         texts=_unflat(RevisionTexts, data["texts"]),

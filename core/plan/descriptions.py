@@ -7,8 +7,8 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind, Strategy, typed_strategy
 from core.model.names import TableName, physical_name, query_name
 from core.model.reasons import Reason, because, reason_words
+from core.plan.edit_words import edit_of_rows, evidence_lines, evidence_words, own_edits
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer, WayBack
-from core.sql.comparison.edit_words import edit_of_rows, edits_by_sort, place_of_edit
 from core.text.diff import unified_diff
 from core.text.units import duration_range, short_duration, short_number, short_size
 from core.text.wording import counted
@@ -104,10 +104,10 @@ def why_words(node: PlanNode) -> str:
     """Return the strongest evidence, else the reason, with the causes for what others brought along."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"
-        own = "; ".join(edits_by_sort(words for words in node.evidence if place_of_edit(words) < 2))
+        own = own_edits(node.evidence)
         return f"{own}{'; ' if own else ''}{kind}; reads {', '.join(node.because_of)}"
     if node.evidence:
-        return "; ".join(edits_by_sort(node.evidence))
+        return "; ".join(evidence_lines(node.evidence))
     return reason_words(node.reason) + (f": {', '.join(node.because_of)}" if node.because_of else "")
 
 
@@ -194,7 +194,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
     ]
     if node.because_of:
         lines.append(f"  because of {', '.join(node.because_of)}")
-    lines += [f"  evidence: {words}" for words in node.evidence]
+    lines += [f"  evidence: {evidence_words(seen)}" for seen in node.evidence]
     lines += [f"  {words}" for words in (spark_words(node),) if words]
     if node.lowered:
         lines.append(f"  {lowered_words(node)}; needs an approval")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, StepKind
+from core.model.evidence import Evidence
 from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
@@ -57,7 +58,7 @@ class PlanNode:
     action: Action
     change: ChangeKind | None
     """What kind of change it is; None where nothing was compared, as for a delete."""
-    evidence: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
     classified: bool
     strategy: str
     """A word of `Strategy`; empty where nothing is started."""

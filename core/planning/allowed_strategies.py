@@ -9,6 +9,7 @@ from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.model.table_formats import table_format
+from core.plan.edit_words import evidence_words
 from core.planning.context import ObservedTables, PlanningContext, TableChanges
 from core.planning.decisions import TableDecision, recreated_parents
 from core.planning.keyed_in_place import not_keyed, rows_that_stay
@@ -285,13 +286,16 @@ def not_in_place(
 def why_not_in_place(observed: ObservedTables, changes: TableChanges, table: TableName, decision: TableDecision) -> str:
     """Explain why a rebuild cannot be a restart instead; empty where it can."""
     if decision.reason is Reason.UNPROVEN and decision.change.evidence and changes.compared(table) is not None:
-        return decision.change.evidence[0]
+        return evidence_words(decision.change.evidence[0])
     if decision.reason in _NEVER_IN_PLACE:
         return _NEVER_IN_PLACE[decision.reason]
     if lost := observed.deployment(table).why_lost:
         return lost
     pair = changes.compared(table)
-    return why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is unknown"
+    if pair is None or not decision.change.classified:
+        return "what changed is unknown"
+    refused = why_state_not_taken(*pair)
+    return str(refused.of()) if refused is not None else ""
 
 
 def not_seamed(observed: ObservedTables, changes: TableChanges, table: Table, decision: TableDecision) -> str:

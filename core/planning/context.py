@@ -16,6 +16,7 @@ from core.changes.spark_analysis import AnalysisQuestion, find_answer
 from core.changes.upgrade_proof import with_upgrade_proof
 from core.lineage.table_graph import TableGraph, edges_of, table_graph
 from core.model.actions import Action
+from core.model.evidence import Notice
 from core.model.names import TableName, physical_name
 from core.model.states import State
 from core.observed.deployment import Binding, ObservedDeployment
@@ -270,15 +271,11 @@ class TableChanges:
         seen, new = self._observed.deployment(table), self._revisions.declared(table)
         if seen.deployed is None or seen.deployed == new.texts:
             same = seen.deployed is not None or seen.revision in ("", "same") or seen.revision == new.hash
-            return (
-                self._elsewhere(seen, new)
-                if same
-                else unproven_change("it changed, and the deployed texts are unknown")
-            )
+            return self._elsewhere(seen, new) if same else unproven_change(Notice.TEXTS_UNKNOWN.of())
         if new.parsed is not None and not seen.deployed.dml.strip() and seen.version:
-            return unproven_change("the deployed statement is unknown")
+            return unproven_change(Notice.STATEMENT_UNKNOWN.of())
         compared = self.compared(table)
-        return classify(*compared) if compared is not None else unproven_change("the deployed texts cannot be read")
+        return classify(*compared) if compared is not None else unproven_change(Notice.TEXTS_UNREADABLE.of())
 
     def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
         """Compare what the same texts run on; what is not known of it is no change."""

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from core.changes.classification import Change
 from core.model.actions import Action, Strategy
+from core.model.evidence import Evidence
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.plan.model import LeftBehind, PlanRefusal, PlanWarning
@@ -130,14 +131,14 @@ class DeployDecisions(PlanRemarks):
 
     by_table: dict[TableName, TableDecision] = field(default_factory=dict)
     left_behind: list[LeftBehind] = field(default_factory=list)
-    causes: dict[TableName, dict[TableName, str]] = field(default_factory=dict)
+    causes: dict[TableName, dict[TableName, Evidence | None]] = field(default_factory=dict)
     """Tables that brought another one along, besides what its decision names, with the evidence of each."""
 
     def put(self, table: TableName, decision: TableDecision) -> None:
         """Decide a table, or decide it again."""
         self.by_table[table] = decision
 
-    def add_cause(self, table: TableName, cause: TableName, evidence: str = "") -> None:
+    def add_cause(self, table: TableName, cause: TableName, evidence: Evidence | None = None) -> None:
         """Add a table to those that brought another one along, with what was seen there."""
         self.causes.setdefault(table, {})[cause] = evidence
 
@@ -145,7 +146,8 @@ class DeployDecisions(PlanRemarks):
         """Write the causes into the decisions, by name, once all are known."""
         for table, causes in self.causes.items():
             known = self.by_table[table]
-            evidence = dict.fromkeys((*known.change.evidence, *(words for _, words in sorted(causes.items()) if words)))
+            seen = (causes[cause] for cause in sorted(causes))
+            evidence = dict.fromkeys((*known.change.evidence, *(each for each in seen if each is not None)))
             self.by_table[table] = replace(
                 known,
                 because_of=tuple(sorted({*known.because_of, *causes})),

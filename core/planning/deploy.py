@@ -6,6 +6,7 @@ from dataclasses import replace
 from core.changes.classification import Change
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind, Strategy
+from core.model.evidence import Notice
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import AT_REST
@@ -100,8 +101,9 @@ def _use_orphan_versions(
         )
         if orphan is not None:
             used[table], versions[table] = orphan, orphan.version
-            words = f"{physical_name(table, orphan.version)} of run {scope.request.continues} already exists"
-            change = replace(decision.change, evidence=(*decision.change.evidence, words))
+            version = physical_name(table, orphan.version)
+            seen = Notice.ORPHAN_EXISTS.of(version=version, run=scope.request.continues)
+            change = replace(decision.change, evidence=(*decision.change.evidence, seen))
             decisions[table] = replace(decision, change=change)
     return used
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from core.changes.classification import kinds_between
 from core.changes.kinds import ChangeKind
+from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.planning.context import PlanningContext
@@ -15,16 +16,13 @@ from core.planning.decisions import TableDecision, recreated_parents
 from core.project.model import Table
 from core.project.revision import Revision
 from core.sql.statement import ParsedStatement, TableDdl
+from core.text.sentence import Fact
 
 COMPATIBLE, TOLERANT = "compatible", "tolerant"
 """Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
 
 _COMPATIBLE = "its rows may all be written again, and change beneath whoever reads them"
 _TOLERANT = "it takes rows that come again, in any order"
-
-KEYS_STAY = "rows of keys that the new text does not give stay"
-DELETIONS_STAY = "keys whose deletion is remembered stay hidden from rows that are older than it"
-KEYS_KEPT = "its edit takes no key away; rows that an earlier text wrote, or whose input is gone, stay"
 
 
 def not_keyed(
@@ -44,27 +42,28 @@ def not_keyed(
     )
 
 
-def rows_that_stay(context: PlanningContext, table: Table) -> str:
-    """Return what stays in the table beside what the new text writes: `KEYS_STAY` or `KEYS_KEPT`, then deletions.
-
-    Only of an edit of values alone, in a statement that makes each row of one, is it told that no key goes.
-    """
+def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
+    """Return what stays in the table beside what the new text writes, deletions that are remembered included."""
     old = context.revisions.deployed(table.name)
     remembers = old is None or bool(old.settings.deletes and old.settings.sequence)
-    rows = _which_rows_stay(context, table)
-    return f"{rows}; {DELETIONS_STAY}" if remembers else rows
+    rows = (Notice.KEYS_STAY if keys_stay(context, table) else Notice.KEYS_KEPT).of()
+    return Notice.DELETIONS_STAY.of(rows=rows) if remembers else rows
 
 
-def _which_rows_stay(context: PlanningContext, table: Table) -> str:
+def keys_stay(context: PlanningContext, table: Table) -> bool:
+    """Return whether rows may stay whose keys the new text does not give.
+
+    Only of an edit of values alone, in a statement that makes each row of one, is it known that no key goes.
+    """
     old = context.revisions.deployed(table.name)
     parsed = table.parsed
     if old is None or old.parsed is None or parsed is None:
-        return KEYS_STAY
+        return True
     stateful = old.parsed.stateful or parsed.stateful
     static = any(not read.streaming for read in (*old.parsed.reads, *parsed.reads))
     if stateful or static or old.settings.deletes != table.settings.deletes:
-        return KEYS_STAY
-    return KEYS_KEPT if _pairs_all_rows(old.parsed, parsed) else KEYS_STAY
+        return True
+    return not _pairs_all_rows(old.parsed, parsed)
 
 
 def _other_rows(context: PlanningContext, table: Table, old: Revision) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, Strategy, typed_strategy
+from core.model.evidence import Evidence, Notice
 from core.model.names import TableName, whole_number
 from core.model.reasons import Reason
 from core.observed.log_history import history_of
@@ -21,12 +22,13 @@ from core.planning.allowed_strategies import (
 )
 from core.planning.decisions import DeployWalk, TableDecision, recreated_parents
 from core.planning.event_time import event_time_of, is_time
-from core.planning.keyed_in_place import KEYS_STAY, not_keyed, rows_that_stay
+from core.planning.keyed_in_place import keys_stay, not_keyed, rows_that_stay
 from core.planning.log_starts import is_log_start, log_starts, why_not_kept
 from core.planning.requested_tables import rebuild_as_asked
 from core.planning.starting_places import not_partial
 from core.project.model import Table
 from core.text.escaping import quoted_name, quoted_string_literal
+from core.text.sentence import Fact
 
 _NOT_HERE = "it does not apply to this change"
 
@@ -56,8 +58,9 @@ def _in_the_same_table(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> TableDecision:
     """Return a rebuild that is written into the table that is there, with what stays in it."""
-    words = rows_that_stay(walk.context, walk.context.declared.tables[table])
-    return _saying(replace(_with(decision, choice), keeps_rows=words.startswith(KEYS_STAY)), words)
+    declared = walk.context.declared.tables[table]
+    kept = replace(_with(decision, choice), keeps_rows=keys_stay(walk.context, declared))
+    return _seeing(kept, rows_that_stay(walk.context, declared))
 
 
 def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
@@ -126,45 +129,53 @@ def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> Tabl
     """Return where a strategy begins: at the start of a window, with the filter that makes it so."""
     declared = walk.context.declared.tables.get(table)
     assert declared is not None
-    newest = "; of each key the newest of these is kept" if declared.settings.upserts else ""
     if decision.chosen_strategy == Strategy.SEEDED:
-        words = (
-            "starts with rows that arrive from now on" if decision.at == NOW else f"starts at position {decision.at}"
+        now = decision.at == NOW
+        return _begun(
+            decision, declared, (Notice.BEGINS_NOW.of() if now else Notice.BEGINS_AT_POSITION.of(at=decision.at))
         )
-        return _saying(decision, words + newest)
     if not_partial(walk.context.declared.tables, declared, decision.at):
         return decision
     if is_log_start(decision.at):
-        return _begun_in_log(decision, declared, newest)
+        return _begun_in_log(decision, declared)
     event = event_time_of(declared, walk.context.declared.tables)
     if event is None or not is_time(decision.at):
         column, _, value = decision.at.partition("=")
         streamed = {read.table for read in declared.parsed.reads if read.streaming} if declared.parsed else set()
         condition = f"{quoted_name(column)} >= {quoted_string_literal(value)}"
-        return _begun(decision, dict.fromkeys(streamed, condition), f"starts at partition {decision.at}")
+        where = _conditions(dict.fromkeys(streamed, condition))
+        seen = Notice.BEGINS_AT_PARTITION.of(at=decision.at, where=" AND ".join(where))
+        return _seeing(replace(decision, begins_where=where), seen)
     at = event.aligned(decision.at)
-    moved = f", the first window start at or after {decision.at}" if at != decision.at else ""
-    return _begun(replace(decision, at=at), event.conditions(at), f"starts at {at}{moved}")
+    where = _conditions(event.conditions(at))
+    words = " AND ".join(where)
+    moved = Notice.BEGINS_AT_WINDOW.of(at=at, asked=decision.at, where=words)
+    seen = moved if at != decision.at else Notice.BEGINS_AT.of(at=at, where=words)
+    return _seeing(replace(decision, at=at, begins_where=where), seen)
 
 
-def _begun(decision: TableDecision, conditions: Mapping[TableName, str], words: str) -> TableDecision:
-    """Return a decision whose version streams only what meets the conditions."""
-    where = tuple(f"{table}.{condition}" for table, condition in sorted(conditions.items()))
-    return _saying(replace(decision, begins_where=where), f"{words}: WHERE {' AND '.join(where)}")
+def _conditions(conditions: Mapping[TableName, str]) -> tuple[str, ...]:
+    """Return what a version streams of each table, where that is only what meets a condition."""
+    return tuple(f"{table}.{condition}" for table, condition in sorted(conditions.items()))
 
 
-def _begun_in_log(decision: TableDecision, declared: Table, newest: str) -> TableDecision:
+def _begun(decision: TableDecision, declared: Table, begins: Fact[Notice]) -> TableDecision:
+    """Return a decision whose version reads what comes from a place on, of each key the newest where it upserts."""
+    return _seeing(decision, Notice.NEWEST_OF_KEY.of(begins=begins) if declared.settings.upserts else begins)
+
+
+def _begun_in_log(decision: TableDecision, declared: Table) -> TableDecision:
     """Return a decision whose version streams what the logs of its sources have got from a place on."""
     starts, at = log_starts(declared, decision.at), decision.at
-    tables = ", ".join(start.table for start in starts)
-    since = f"what was committed to {tables} from {at.removeprefix(COMMITTED)} on"
-    place = f"version {at} of {tables}" if whole_number(at) is not None else since
-    words = f"starts with {place}: rows from before it are not replayed{newest}"
-    return _saying(replace(decision, begins_where=tuple(map(str, starts))), words)
+    tables = tuple(start.table for start in starts)
+    version = Notice.BEGINS_AT_VERSION.of(at=at, tables=tables)
+    commit = Notice.BEGINS_AT_COMMIT.of(at=at.removeprefix(COMMITTED), tables=tables)
+    begun = replace(decision, begins_where=tuple(map(str, starts)))
+    return _begun(begun, declared, version if whole_number(at) is not None else commit)
 
 
-def _saying(decision: TableDecision, words: str) -> TableDecision:
-    return replace(decision, change=replace(decision.change, evidence=(*decision.change.evidence, words)))
+def _seeing(decision: TableDecision, seen: Evidence) -> TableDecision:
+    return replace(decision, change=replace(decision.change, evidence=(*decision.change.evidence, seen)))
 
 
 def refuse_unmet_choices(walk: DeployWalk) -> None:
@@ -190,11 +201,11 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
 
 def _say_what_is_not_held(walk: DeployWalk, table: TableName) -> None:
     """Refuse to hold what is written again in place, where the operator asks for it; warn where the policy does."""
-    words = f"{table} cannot be held: it is written again in place, and its readers see each row at once"
+    words = "cannot be held: it is written again in place, and its readers see each row at once"
     if walk.scope.request.hold:
-        walk.found.refuse(table, words, f"leave out --hold, or rebuild it: --strategy {table}=earliest")
+        walk.found.refuse(table, f"{table} {words}", f"leave out --hold, or rebuild it: --strategy {table}=earliest")
     else:
-        walk.found.warn(table, words.removeprefix(f"{table} "))
+        walk.found.warn(table, words)
 
 
 def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> None:

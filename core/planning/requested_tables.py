@@ -5,11 +5,13 @@ from dataclasses import replace
 from core.changes.classification import Change
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action
+from core.model.evidence import Notice
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import ALIVE, State, WantedState
 from core.model.table_formats import table_format
 from core.observed.deployment import Binding, ObservedDeployment
+from core.plan.edit_words import evidence_words
 from core.planning.allowed_strategies import REBUILDS
 from core.planning.context import ObservedTables, PlanningContext, TableBindings
 from core.planning.decisions import DeployWalk, TableDecision
@@ -27,7 +29,7 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
         return TableDecision(Action.START, Reason.NEW, context.changes.first_start(table), because_of)
     decision = replace(_of_deployed(walk, table), because_of=because_of)
     if decision.action is Action.REBUILD and not decision.change.classified:
-        walk.found.warn(table, decision.change.evidence[0])
+        walk.found.warn(table, evidence_words(decision.change.evidence[0]))
     return decision
 
 
@@ -47,7 +49,7 @@ def start_anew(
     observed: ObservedTables, table: TableName, reason: Reason, because_of: tuple[TableName, ...]
 ) -> TableDecision:
     """Start a table that has a version of other texts which never ran: there is nothing to keep of it."""
-    evidence = (f"v{observed.deployment(table).version} never ran, and its texts have changed",)
+    evidence = (Notice.NEVER_RAN.of(version=observed.deployment(table).version),)
     return TableDecision(Action.START, reason, Change(ChangeKind.NONE, Action.START, evidence), because_of)
 
 
@@ -104,7 +106,7 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
 
 def checkpoint_lost_change(seen: ObservedDeployment, change: Change, action: Action) -> Change:
     """Return CHECKPOINT_LOST with what is lost and what else was seen."""
-    return Change(ChangeKind.CHECKPOINT_LOST, action, (seen.why_lost, *change.evidence))
+    return Change(ChangeKind.CHECKPOINT_LOST, action, (Notice.LOST.of(what=seen.why_lost), *change.evidence))
 
 
 def rebuild_as_asked(
@@ -169,7 +171,8 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
     """Take a table to the serving versions of its parents: static sides by a restart, streams by a rebuild."""
     serving = walk.context.observed.serving_version
     evidence = tuple(
-        f"reads {physical_name(b.parent, b.version)}; {b.parent} is at v{serving(b.parent)}" for b in stale
+        Notice.READS_OLD.of(version=physical_name(b.parent, b.version), parent=b.parent, serving=serving(b.parent))
+        for b in stale
     )
     seen = replace(change, evidence=(*change.evidence, *evidence))
     if any(binding.streamed for binding in stale):
@@ -196,16 +199,15 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
         return TableDecision(Action.RESTART, Reason.DECLARED_ANEW, change, because_of)
     if change.kind is ChangeKind.COLUMN_ADDED:
         return TableDecision(Action.RESTART, Reason.COLUMNS_ADDED, change, because_of)
+    edits = ", ".join(map(evidence_words, change.evidence))
     if table in walk.scope.requested:
         walk.found.refuse(
             table,
-            f"{table} is external and changed: {', '.join(change.evidence) or 'not known how'}",
+            f"{table} is external and changed: {edits or 'not known how'}",
             "declare it under a new name and move its readers there",
         )
     else:
-        walk.found.warn(
-            table, f"is external and changed ({', '.join(change.evidence)}); its registration stays as it is"
-        )
+        walk.found.warn(table, f"is external and changed ({edits}); its registration stays as it is")
     return TableDecision(Action.KEEP, Reason.LANDS, change, because_of)
 
 

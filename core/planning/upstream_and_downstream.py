@@ -11,6 +11,7 @@ from core.changes.classification import Change
 from core.changes.kinds import ChangeKind
 from core.lineage.column_usage import column_reference_lines
 from core.model.actions import Action, Strategy
+from core.model.evidence import Evidence, Notice
 from core.model.names import TableName
 from core.model.reasons import STOPPED_MEANWHILE, Reason
 from core.planning.decisions import BEGINS, DeployWalk, DownstreamOutcome, TableDecision
@@ -27,8 +28,9 @@ from core.planning.requested_tables import (
     start_anew,
     would_end,
 )
-from core.planning.wider_types import STATE_HOLDS_IT, stopping_words, use_of_wider_types
+from core.planning.wider_types import end_at_change, use_of_wider_types
 from core.sql.stars import says_star
+from core.text.sentence import Fact
 
 _SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}
 """How much is done to a table; one that starts reads the newest versions of all its parents anyway."""
@@ -78,7 +80,7 @@ def _severity(decision: TableDecision) -> int:
 
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
-) -> tuple[TableDecision | None, str]:
+) -> tuple[TableDecision | None, Evidence | None]:
     """Return what one parent's outcome asks of a reader, with what was seen there; None is nothing."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
@@ -86,14 +88,14 @@ def _of_child(
     if outcome is DownstreamOutcome.GROWN:
         return _of_altered(walk, child, parent, stateful=stateful)
     if outcome is DownstreamOutcome.REWRITTEN:
-        words = f"upstream {parent} is rewritten"
-        return _recreated(walk, child, Reason.PARENT_REWRITTEN) if stateful else None, words
+        seen = Notice.PARENT_REWRITTEN.of(parent=parent)
+        return _recreated(walk, child, Reason.PARENT_REWRITTEN) if stateful else None, seen
     if not any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child)):
-        return _restarted(walk, child, Reason.STATIC_PARENT_REBUILT), f"static side {parent} is re-created"
+        return _restarted(walk, child, Reason.STATIC_PARENT_REBUILT), Notice.STATIC_RECREATED.of(parent=parent)
     named = all(read.source_name for read in declared.parsed.reads if read.streaming)
     if outcome is DownstreamOutcome.CHAINED and (named or not stateful):
-        return _restarted(walk, child, Reason.PARENT_CHAINED), f"upstream {parent} continues in a new version"
-    return _recreated(walk, child, Reason.PARENT_REBUILT), f"upstream {parent} is re-created"
+        return _restarted(walk, child, Reason.PARENT_CHAINED), Notice.PARENT_CONTINUES.of(parent=parent)
+    return _recreated(walk, child, Reason.PARENT_REBUILT), Notice.PARENT_RECREATED.of(parent=parent)
 
 
 def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
@@ -122,25 +124,25 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
 
 def _of_altered(
     walk: DeployWalk, child: TableName, parent: TableName, *, stateful: bool
-) -> tuple[TableDecision | None, str]:
+) -> tuple[TableDecision | None, Evidence | None]:
     """Return what columns that a parent gets, or that take a wider type there, ask of a reader."""
-    if stateful and (words := _stars_of_added(walk, child, parent)):
+    if stateful and (star := _stars_of_added(walk, child, parent)) is not None:
         change = walk.context.changes.of(child)
         state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
-        return TableDecision(Action.REBUILD, Reason.COLUMNS_IN_STATE, state), f"{words}: its state would hold them"
-    words = "" if is_at_rest(walk, child) else _use_of_added(walk, child, parent)
-    if words:
-        return _of_grown(walk, child, stateful=stateful), words
-    words = use_of_wider_types(walk, child, parent)
-    if words and stateful:
+        return TableDecision(Action.REBUILD, Reason.COLUMNS_IN_STATE, state), Notice.STATE_WOULD_HOLD.of(use=star)
+    use = None if is_at_rest(walk, child) else _use_of_added(walk, child, parent)
+    if use is not None:
+        return _of_grown(walk, child, stateful=stateful), use
+    use = use_of_wider_types(walk, child, parent)
+    if use is not None and stateful:
         change = walk.context.changes.of(child)
         state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
-        return TableDecision(Action.REBUILD, Reason.TYPES_IN_STATE, state), f"{words}: {STATE_HOLDS_IT}"
-    if words and walk.context.changes.of(child).action in (Action.RESTART, Action.REBUILD):
-        return _of_grown(walk, child, stateful=stateful), words
+        return TableDecision(Action.REBUILD, Reason.TYPES_IN_STATE, state), Notice.STATE_HOLDS_OLD_TYPE.of(use=use)
+    if use is not None and walk.context.changes.of(child).action in (Action.RESTART, Action.REBUILD):
+        return _of_grown(walk, child, stateful=stateful), use
     if would_end(walk, child, parent):
-        return _paused(walk, child, parent), f"Spark would end it when {stopping_words(walk.context, parent)}"
-    return None, ""
+        return _paused(walk, child, parent), end_at_change(walk.context, parent)
+    return None, None
 
 
 def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
@@ -150,7 +152,7 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
         safe = walk.context.observed.deployment(child).checkpoint_ok
         return decide_table(walk, child) if safe else _restarted(walk, child, Reason.COLUMNS_ABOVE)
     if stateful:
-        evidence = (*change.evidence, "the added column becomes part of its state")
+        evidence = (*change.evidence, Notice.STATE_TAKES_COLUMN.of())
         return TableDecision(
             Action.REBUILD, Reason.STATE_CHANGED, Change(ChangeKind.STATE_CHANGED, Action.REBUILD, evidence)
         )
@@ -170,30 +172,28 @@ def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecis
     return resume_safely(walk, child, TableDecision(Action.RESUME, reason, change))
 
 
-def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
-    """Describe how a reader takes in a column that a parent gets; empty where it does not."""
+def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
+    """Return how a reader takes in a column that a parent gets; None where it does not."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
     if added and any(column.expression.endswith("*") for column in declared.parsed.columns):
-        return f"selects * from {parent}, which gains {', '.join(added)}"
+        return Notice.STAR_GAINS.of(parent=parent, columns=added)
     for column in added:
         if not re.search(rf"\b{re.escape(column)}\b", declared.parsed.select, re.I):
             continue
         place = column_reference_lines(column, parent, declared, walk.context.declared.tables)
         if place:
-            return f"reads the added column {parent}.{column} at {place}"
-    return ""
+            return Notice.READS_ADDED.of(parent=parent, column=column, place=place)
+    return None
 
 
-def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
-    """Describe that a star of a reader, at any level, takes in columns which a parent gets; empty where none does."""
+def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
+    """Return that a star of a reader, at any level, takes in columns which a parent gets; None where none does."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
-    if not added or not says_star(declared.parsed):
-        return ""
-    return f"selects * from {parent}, which gains {', '.join(added)}"
+    return Notice.STAR_GAINS.of(parent=parent, columns=added) if added and says_star(declared.parsed) else None
 
 
 def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
@@ -212,7 +212,7 @@ def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
             walk.found.refuse(other, f"{other} belongs to one statement set with {table}", "exclude both or neither")
             continue
         walk.found.put(other, _with_set(walk, other, known))
-        walk.found.add_cause(other, table, f"one statement set with {table}")
+        walk.found.add_cause(other, table, Notice.WITH_ITS_SET.of(table=table))
         taken.append(other)
     return taken
 

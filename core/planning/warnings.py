@@ -9,11 +9,12 @@ from core.model.actions import FORKS, Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
+from core.plan.edit_words import evidence_words
 from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
 from core.planning.keyed_in_place import rows_that_stay
 from core.planning.multiplied_rows import warn_of_multiplied_rows
 from core.planning.requested_tables import is_at_rest, stale_bindings, would_end
-from core.planning.wider_types import refuse_unfit_reader, stopping_words
+from core.planning.wider_types import end_at_change, refuse_unfit_reader
 from core.sql.log_starts import words_of
 from core.text.wording import counted
 
@@ -25,9 +26,9 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     found, seen = walk.found, walk.context.observed.deployment(table)
     decision = found.by_table[table]
     if decision.change.confirmed is False:
-        found.warn(table, decision.change.evidence[0])
+        found.warn(table, evidence_words(decision.change.evidence[0]))
     if decision.change.kind is ChangeKind.PINNED_CONFIGURATION and decision.action is not Action.REBUILD:
-        found.warn(table, f"{decision.change.evidence[0]}; a rebuild would apply it")
+        found.warn(table, f"{evidence_words(decision.change.evidence[0])}; a rebuild would apply it")
     if decision.action in (Action.KEEP, Action.RECORD) or walk.context.observed.is_external(table):
         if is_at_rest(walk, table):
             found.warn(table, "was stopped on purpose and stays stopped; name it to start it")
@@ -158,7 +159,7 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
     elif takes_all and not begins:
         walk.found.warn(reader, f"selects * and will write the new column of {table} after its next restart")
     elif known is None and would_end(walk, reader, table):
-        words = f"is not part of this plan, and Spark would end it when {stopping_words(walk.context, table)}"
+        words = f"is not part of this plan, and {end_at_change(walk.context, table)}"
         walk.found.warn(reader, f"{words}: it is stopped for that moment, and goes on with its own text")
 
 
@@ -167,7 +168,9 @@ def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
     declared = walk.context.declared.tables[table]
     names = sorted({name for name, _ in declared.settings.outside_readers})
     if names and table_format(declared.parsed_ddl.format).added_column_stops_readers:
-        words = f"Spark ends what streams {table} outside of Headgate when {stopping_words(walk.context, table)}"
+        widened = walk.context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
+        change = f"a column of {table} takes a wider type" if widened else f"{table} gets a column"
+        words = f"Spark ends what streams {table} outside of Headgate when {change}"
         walk.found.warn(table, f"{words}, and it has to be started again there: {', '.join(names)}")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from core.changes.kinds import ChangeKind
 from core.lineage.column_usage import column_reference_lines
 from core.model.actions import Action
+from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.model.wider_types import is_wider, rounds
@@ -15,8 +16,8 @@ from core.planning.decisions import DeployWalk
 from core.project.model import Table
 from core.sql.lineage.model import InputKind
 from core.sql.statement import Column
+from core.text.sentence import Fact
 
-STATE_HOLDS_IT = "its state may hold the wider type, which Spark does not take from an older checkpoint"
 _COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.I)
 
 
@@ -41,29 +42,30 @@ def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, 
     return tuple(WiderType(column.name, was, column.type) for column, was in pairs if was != column.type)
 
 
-def stopping_words(context: PlanningContext, table: TableName) -> str:
-    """Return what is done to a table at which Spark ends those that stream it, as a clause."""
+def end_at_change(context: PlanningContext, table: TableName) -> Fact[Notice]:
+    """Return at which change of a table Spark ends those that stream it."""
     widened = context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
-    return f"a column of {table} takes a wider type" if widened else f"{table} gets a column"
+    return Notice.ENDS_AT_TYPE.of(parent=table) if widened else Notice.ENDS_AT_COLUMN.of(parent=table)
 
 
-def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) -> str:
-    """Describe where a reader takes in a column that takes a wider type; empty where it does not.
+def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
+    """Return where a reader takes in a column that takes a wider type; None where it does not.
 
     What keeps state takes in whatever its text may name: a star below it is part of it.
     """
     reader = walk.context.declared.tables.get(child)
     if reader is None or reader.parsed is None:
-        return ""
+        return None
     star = "*" in _COUNT.sub("", reader.parsed.select)
     for wider in wider_types(walk.context, parent):
         if not star and not re.search(rf"\b{re.escape(wider.column)}\b", reader.parsed.select, re.I):
             continue
-        words = f"reads {parent}.{wider.column}, which becomes {wider.now}"
         place = column_reference_lines(wider.column, parent, reader, walk.context.declared.tables)
-        if place or reader.parsed.stateful:
-            return f"{words}, at {place}" if place else words
-    return ""
+        if place:
+            return Notice.READS_WIDENED_AT.of(parent=parent, column=wider.column, type=wider.now, place=place)
+        if reader.parsed.stateful:
+            return Notice.READS_WIDENED.of(parent=parent, column=wider.column, type=wider.now)
+    return None
 
 
 def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -> None:
@@ -71,12 +73,12 @@ def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -
     known = walk.found.by_table.get(reader)
     begins = known is not None and known.action in (Action.START, Action.REBUILD)
     declared = walk.context.declared.tables.get(reader)
-    words = "" if begins else use_of_wider_types(walk, reader, table)
-    if not words or declared is None or declared.parsed is None:
+    use = None if begins else use_of_wider_types(walk, reader, table)
+    if use is None or declared is None or declared.parsed is None:
         return
     if declared.parsed.stateful:
         remedy = f"take {reader} into the plan, which rebuilds it: --children all"
-        walk.found.refuse(table, f"{reader} {words}: {STATE_HOLDS_IT}", remedy)
+        walk.found.refuse(table, f"{reader} {Notice.STATE_HOLDS_OLD_TYPE.of(use=use)}", remedy)
         return
     for wider, column in _narrower_columns(walk, declared, table):
         into = f"writes {table}.{wider.column}, which becomes {wider.now}, into its column {column.name} {column.type}"

@@ -2,7 +2,6 @@
 
 import difflib
 import re
-from collections.abc import Iterator
 
 from core.text.secrets import mask_literals
 
@@ -13,30 +12,20 @@ LONGEST_FRAGMENT = 70
 """Characters of one fragment before it is cut."""
 
 
-def short_diff(old: str, new: str) -> tuple[str, ...]:
-    """Return up to `MOST_FRAGMENTS` fragments that were taken away (`- …`), added (`+ …`) or replaced (`a → b`)."""
+def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
+    """Return up to `MOST_FRAGMENTS` pairs of what was there and what is, one of them empty where something came or
+    went, and how many more there are.
+    """
     before, after = _WORD.findall(old), _WORD.findall(new)
-    fragments = list(_fragments(before, after))
-    more = len(fragments) - MOST_FRAGMENTS
-    return (*fragments[:MOST_FRAGMENTS], f"and {more} more") if more > 0 else tuple(fragments)
+    codes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    pairs = [(_shown(before[a:b]), _shown(after[c:d])) for kind, a, b, c, d in codes if kind != "equal"]
+    return pairs[:MOST_FRAGMENTS], max(len(pairs) - MOST_FRAGMENTS, 0)
 
 
 def unified_diff(old: str, new: str) -> tuple[str, ...]:
     """Return the lines of a unified diff without its file names, secrets masked; empty when the texts are equal."""
     lines = difflib.unified_diff(lines_of(old), lines_of(new), lineterm="")
     return tuple(map(mask_literals, lines))[2:]
-
-
-def _fragments(before: list[str], after: list[str]) -> Iterator[str]:
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for kind, a, b, c, d in matcher.get_opcodes():
-        old, new = _shown(before[a:b]), _shown(after[c:d])
-        if kind == "insert":
-            yield f"+ {new}"
-        elif kind == "delete":
-            yield f"- {old}"
-        elif kind == "replace":
-            yield f"{old} → {new}"
 
 
 def _shown(words: list[str]) -> str:

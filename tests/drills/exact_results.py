@@ -75,7 +75,10 @@ def show(plan: dict[str, Any]) -> None:
     print(f"  plan {plan['hash'][:8]}: {len(plan['order'])} tables, {len(plan['steps'])} steps")
     for node in plan["nodes"]:
         if node["action"] != "keep":
-            loss, why = ", ".join(node["loses"]) or "nothing", "; ".join(node["evidence"]) or "-"
+            loss, why = (
+                ", ".join(node["loses"]) or "nothing",
+                "; ".join(seen["sentence"] for seen in node["evidence"]) or "-",
+            )
             print(f"  {node['table']} v{node['from_version']} → v{node['version']}: {node['action']} "
                   f"(row {node['row']}), {node['reason']}; evidence: {why}; loses: {loss}")  # fmt: skip
     for left in plan["left_behind"]:

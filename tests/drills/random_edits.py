@@ -23,6 +23,7 @@ from random_trials import Run, drawn, small, tried
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action
+from core.plan.edit_words import evidence_words
 
 AT_ONCE = 75
 """Pairs for one server: it keeps the plans of all queries that it ran."""
@@ -79,7 +80,7 @@ def tell(word: str, found: Run) -> None:
         print(f"    {name}: {sum(rows.values())} rows, {sorted(rows.elements())[:6]}")
     if trial.said:
         print(f"    Spark: {trial.said[:600]}")
-    print(f"    {'; '.join(trial.change.evidence)}", flush=True)
+    print(f"    {'; '.join(map(evidence_words, trial.change.evidence))}", flush=True)
 
 
 def report(seed: int, found: Sequence[Run], seconds: float) -> None:
@@ -92,7 +93,7 @@ def report(seed: int, found: Sequence[Run], seconds: float) -> None:
     for each in found:
         if each.kind in ("equal", "seam") and each.trial.change.action is Action.REBUILD and each.wrote:
             change = each.trial.change
-            print(f"  stricter: {each.kind}, {change.kind} {'; '.join(change.evidence)[:110]}")
+            print(f"  stricter: {each.kind}, {change.kind} {'; '.join(map(evidence_words, change.evidence))[:110]}")
     sorts = Counter(each.pair.kind for each in ran)
     print("  edits:", ", ".join(f"{number} {kind}" for kind, number in sorts.most_common()))
     refused = Counter(each.trial.outcome.removeprefix("not run: ") for each in found if each.kind == "not run")

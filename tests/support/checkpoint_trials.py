@@ -20,6 +20,7 @@ from revision_pairs import Edit
 from core.changes.classification import Change
 from core.model.actions import Action
 from core.model.errors import EngineRefused, PoolUnreachable
+from core.plan.edit_words import evidence_words
 from core.project.model import Settings
 from core.project.revision import Revision
 from core.sql.compiler import compile_ddl, compile_select
@@ -218,5 +219,5 @@ def verdict(outcome: str, change: Change) -> str:
     if change.action is Action.RESTART:
         return "ok" if outcome in ("equal", "seam") else "WRONG"
     if outcome in ("equal", "seam"):
-        return f"ok: {change.evidence[0]}" if change.evidence else "WRONG"
+        return f"ok: {evidence_words(change.evidence[0])}" if change.evidence else "WRONG"
     return "ok"

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from core.changes.classification import Change
 from core.model.names import TableName, physical_name
 from core.observed.deployment import Binding, ObservedDeployment
-from core.plan.model import Plan
+from core.plan.edit_words import evidence_words
+from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
 from core.project.model import Environment, Layer, Project, Script, Settings, Table
@@ -142,3 +144,8 @@ def _column(text: str) -> Column:
 
 
 NOTHING = RevisionTexts()
+
+
+def evidence_of(found: PlanNode | Change) -> tuple[str, ...]:
+    """Return the evidence of a node or a change in words."""
+    return tuple(map(evidence_words, found.evidence))

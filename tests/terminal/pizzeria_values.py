@@ -2,6 +2,7 @@
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
+from core.model.evidence import Edit, EditKind, EditPlace
 from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.plan.model import Guard, LeftBehind, Plan, PlanNode, Step, WayBack
@@ -139,7 +140,7 @@ def sample_plan(protected: bool = False) -> Plan:
             "stateful": True,
             "action": action,
             "change": ChangeKind.STATE_CHANGED,
-            "evidence": ("the WHERE below the aggregate changed",),
+            "evidence": (Edit(EditKind.FILTER, after="amount > 0", place=EditPlace.BEFORE_STATE),),
             "classified": True,
             "strategy": "earliest",
             "reason": reason,

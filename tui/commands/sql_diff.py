@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.changes.classification import classify_set, most_severe, unproven_change
+from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.problems import Problem, Severity
+from core.plan.edit_words import evidence_as_json, evidence_words
 from core.project.revision import Revision
 from core.sql.statement import ParsedStatement, TableRead
 from core.text.diff import unified_diff
@@ -52,7 +54,7 @@ def diff(context: CommandContext) -> int:
     sql_sources.refuse_problems(after.name, problems)
     error = next((problem for problem in wrong if problem.severity is Severity.ERROR), None)
     if error is not None:
-        change = unproven_change(f"{before.name} cannot be read: {error.summary}")
+        change = unproven_change(Notice.FILE_UNREADABLE.of(file=before.name, problem=error.summary))
     else:
         old, new = sql_sources.with_comparable_columns(old, new, declared=alone is None)
         changes = classify_set(old, new)
@@ -66,7 +68,7 @@ def diff(context: CommandContext) -> int:
                 "row": change.kind.definition.code,
                 "change": str(change.kind),
                 "action": str(change.action),
-                "evidence": list(change.evidence),
+                "evidence": [evidence_as_json(seen) for seen in change.evidence],
                 "confirmed_by_spark": change.confirmed,
                 "classified": change.classified,
                 "writes": sorted(new),
@@ -77,7 +79,7 @@ def diff(context: CommandContext) -> int:
     confirmed = {True: ", confirmed by Spark", False: ", Spark disagrees", None: ""}[change.confirmed]
     facts = change.kind.definition
     voice.print([f"{change.action}: {facts.label} ({facts.code}){confirmed}"])
-    voice.print(f"  {words}" for words in change.evidence)
+    voice.print(f"  {evidence_words(seen)}" for seen in change.evidence)
     voice.print(["", *lines] if lines else [])
     return 0
 

@@ -225,7 +225,7 @@ class ConsoleBackend:
 
     def _compare(self, project: "Project") -> tuple[ChangeRow, ...]:
         from core.plan.descriptions import change_words
-        from core.sql.comparison.edit_words import edits_by_sort
+        from core.plan.edit_words import evidence_lines
 
         found = self._service.drift()
         wanted = tuple(sorted({*found.changed, *found.new}))
@@ -251,7 +251,7 @@ class ConsoleBackend:
                 new = node.texts
                 change, reason = (
                     change_words(node),
-                    "; ".join(edits_by_sort(node.evidence)) or reason_words(node.reason),
+                    "; ".join(evidence_lines(node.evidence)) or reason_words(node.reason),
                 )
             rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder))
         for name in found.deleted:

@@ -8,9 +8,11 @@ from core.changes.classification import Change
 from core.changes.cross_check import cross_checked, disagreements, question_of
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 from core.model.errors import TryAgain
+from core.model.evidence import Notice
 from core.model.names import TableName
 from core.project.revision import Revision, RevisionTexts
 from core.sql.statement import ParsedStatement, TableDdl
+from core.text.sentence import Fact
 from tui.project_folder.sql_sources import SqlSource
 from tui.services.environment_service import EnvironmentService
 from tui.services.plan_submission import ask_spark
@@ -24,18 +26,18 @@ class StatementCrossCheck:
     """Spark's answer about one statement, beside our reading of it."""
 
     engine: str
-    disagreements: tuple[str, ...]
+    disagreements: tuple[Fact[Notice], ...]
     """Empty where Spark reads the statement as we do."""
     answer: AnalysisAnswer
 
     @property
     def words(self) -> tuple[str, ...]:
         """For people."""
-        return tuple(f"disagrees: {words}" for words in self.disagreements) or ("agrees",)
+        return tuple(f"disagrees: {found}" for found in self.disagreements) or ("agrees",)
 
     def as_json(self) -> dict[str, Any]:
         """Return Spark's answer with what differs from ours."""
-        return self.answer.as_json() | {"disagreements": list(self.disagreements)}
+        return self.answer.as_json() | {"disagreements": [found.as_json() for found in self.disagreements]}
 
 
 def analyse_statements(

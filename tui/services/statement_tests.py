@@ -14,6 +14,7 @@ from typing import Any
 
 from core.changes.classification import Change, unproven_change
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, error_from_json
+from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.problems import Problem, Severity
 from core.model.table_formats import table_format
@@ -316,7 +317,7 @@ def _old_texts(operations: EnvironmentService, since: str) -> dict[TableName, Re
 def _change(project: Project, name: TableName, texts: RevisionTexts) -> Change:
     old = read_revision(name, texts, project.defaults)
     if old is None:
-        return unproven_change("the old text cannot be read")
+        return unproven_change(Notice.OLD_TEXT_UNREADABLE.of())
     return planned_change(old, revision_of(project.tables[name]), project.tables)
 
 

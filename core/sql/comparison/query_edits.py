@@ -1,4 +1,4 @@
-"""What was edited between two canonical queries, in words, clause by clause; nothing is decided from these words."""
+"""What was edited between two canonical queries, clause by clause."""
 
 import re
 from collections import Counter
@@ -9,15 +9,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from core.sql.comparison.edit_words import place_of_edit
+from core.model.evidence import Edit, EditKind, reading_order
 from core.sql.parsing.canonical_text import and_terms, sql_of
 from core.sql.parsing.function_names import plain_function_name
 from core.sql.parsing.parser import parse_expression, parse_query
 from core.sql.parsing.stream_clauses import extract_stream_clauses
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
-
-LONGEST_EDIT = 90
-"""Characters of one expression before it is cut."""
 
 NUMBERED_ALIAS = re.compile(r"(?<=\)) _t\d+\b")
 """The alias that a canonical text gives a lateral view in place of its author's."""
@@ -36,8 +33,8 @@ NO_ALIASES = (_NO_ALIASES, _NO_ALIASES)
 """Of two texts whose files are not known."""
 
 
-def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[str, ...]:
-    """Describe what was edited, what changes the number of rows first; empty when the texts are equal or no queries."""
+def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[Edit, ...]:
+    """Return what was edited, what changes the number of rows first; empty when the texts are equal or no queries."""
     try:
         before, after = compared_blocks(old, new, aliases)
     except (SqlDiagnostic, RecursionError):
@@ -45,8 +42,8 @@ def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
     if len(before) != len(after):
         found = tuple(_resized(before, after))
     else:
-        found = tuple(words for pair in zip(before, after, strict=True) for words in _edited(*pair))
-    return tuple(sorted(dict.fromkeys((*_unions(before, after), *found)), key=place_of_edit))
+        found = tuple(edit for pair in zip(before, after, strict=True) for edit in _edited(*pair))
+    return tuple(sorted(dict.fromkeys((*_unions(before, after), *found)), key=reading_order))
 
 
 def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[list[Any], list[Any]]:
@@ -153,17 +150,19 @@ def _read_from_the_column(comparison: Any) -> None:
         comparison.replace(flipped(this=other, expression=literal))
 
 
-def _resized(before: list[Any], after: list[Any]) -> Iterator[str]:
+def _resized(before: list[Any], after: list[Any]) -> Iterator[Edit]:
     """Return the SELECTs that came or went as a whole; of whole queries and branches that differ, what does."""
     gone, come = _without(before, after), _without(after, before)
     whole = [[each for each in side if _is_branch(each) or each.parent is None] for side in (gone, come)]
     pairs = list(zip(*whole, strict=False))
     for pair in pairs:
         yield from _edited(*pair)
-    for side, verb in ((gone, "removed"), (come, "added")):
+    paired = {id(one) for pair in pairs for one in pair}
+    for side, came in ((gone, False), (come, True)):
         for each in side:
-            if _is_source(each) and not any(each is one for pair in pairs for one in pair):
-                yield f"{'UNION branch' if _is_branch(each) else 'SELECT'} {verb}: {_said(each)}"
+            if _is_source(each) and id(each) not in paired:
+                kind = EditKind.UNION_BRANCH if _is_branch(each) else EditKind.SELECT
+                yield Edit(kind, after=sql_of(each)) if came else Edit(kind, sql_of(each))
 
 
 def _without(blocks: list[Any], others: list[Any]) -> list[Any]:
@@ -187,29 +186,30 @@ def _is_branch(select: Any) -> bool:
     return isinstance(select.parent, exp.Union)
 
 
-def _unions(before: list[Any], after: list[Any]) -> Iterator[str]:
+def _unions(before: list[Any], after: list[Any]) -> Iterator[Edit]:
     """UNION drops equal rows, UNION ALL does not."""
     old, new = (list(blocks[0].root().find_all(exp.Union)) if blocks else [] for blocks in (before, after))
     for was, now in zip(old, new, strict=False) if len(old) == len(new) else ():
-        words = ["UNION" if each.args.get("distinct") else "UNION ALL" for each in (was, now)]
-        if words[0] != words[1]:
-            yield f"UNION changed: {words[0]} → {words[1]}"
+        gone, come = ("UNION" if each.args.get("distinct") else "UNION ALL" for each in (was, now))
+        if gone != come:
+            yield Edit(EditKind.UNION, gone, come)
 
 
-def _edited(old: Any, new: Any) -> Iterator[str]:
-    yield from _set(_sources(old), _sources(new), "source")
+def _edited(old: Any, new: Any) -> Iterator[Edit]:
+    yield from _set(_sources(old), _sources(new), EditKind.SOURCE)
     yield from _joins(old, new)
     if _several(old) != _several(new):
         for select in (old, new):
             drop_first_qualifier(select)
     yield from _outputs(old, new)
-    yield from _set(terms_of(old, "where"), terms_of(new, "where"), "filter")
-    yield from _set(_keys(old), _keys(new), "GROUP BY key")
-    yield from _set(terms_of(old, "having"), terms_of(new, "having"), "HAVING")
-    for key, word in (("limit", "limit"), ("laterals", "lateral view"), ("hint", "hint")):
-        yield from _set(_listed(old, key), _listed(new, key), word)
-    if (old.args.get("distinct") is None) != (new.args.get("distinct") is None):
-        yield f"DISTINCT {'added' if old.args.get('distinct') is None else 'removed'}"
+    yield from _set(terms_of(old, "where"), terms_of(new, "where"), EditKind.FILTER)
+    yield from _set(_keys(old), _keys(new), EditKind.GROUP_KEY)
+    yield from _set(terms_of(old, "having"), terms_of(new, "having"), EditKind.HAVING)
+    for key, kind in (("limit", EditKind.LIMIT), ("laterals", EditKind.LATERAL_VIEW), ("hint", EditKind.HINT)):
+        yield from _set(_listed(old, key), _listed(new, key), kind)
+    before, after = ("" if each.args.get("distinct") is None else "DISTINCT" for each in (old, new))
+    if before != after:
+        yield Edit(EditKind.DISTINCT, before, after)
 
 
 def _several(select: Any) -> bool:
@@ -230,33 +230,31 @@ def drop_first_qualifier(select: Any) -> None:
                     column.set("table", None)
 
 
-def _outputs(old: Any, new: Any) -> Iterator[str]:
+def _outputs(old: Any, new: Any) -> Iterator[Edit]:
     before = {each.alias_or_name or sql_of(each): sql_of(each.unalias()) for each in old.expressions}
     after = {each.alias_or_name or sql_of(each): sql_of(each.unalias()) for each in new.expressions}
     for name, text in before.items():
-        if name not in after:
-            yield f"column removed: {_cut(text if text == name else f'{name} = {text}')}"
-        elif text != after[name]:
-            yield f"column {_cut(name)}: {_cut(text)} → {_cut(after[name])}"
+        if text != after.get(name):
+            yield Edit(EditKind.EXPRESSION, text, after.get(name, ""), columns=(name,))
     for name, text in after.items():
         if name not in before:
-            yield f"column added: {_cut(text if text == name else f'{name} = {text}')}"
+            yield Edit(EditKind.EXPRESSION, after=text, columns=(name,))
     if before.keys() == after.keys() and list(before) != list(after):
-        yield f"columns in another order: {_cut(', '.join(before))} → {_cut(', '.join(after))}"
+        yield Edit(EditKind.EXPRESSION_ORDER, ", ".join(before), ", ".join(after))
 
 
-def _joins(old: Any, new: Any) -> Iterator[str]:
+def _joins(old: Any, new: Any) -> Iterator[Edit]:
     """Compare joins by position: each is named by what it reads."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is None or now is None:
-            yield f"join added: {_joined(now)}" if was is None else f"join removed: {_joined(was)}"
+            yield Edit(EditKind.JOIN, after=_joined(now)) if was is None else Edit(EditKind.JOIN, _joined(was))
             continue
         name = _source(now.this)
         if _source(was.this) != name:
-            yield f"joined: {_source(was.this)} → {name}"
+            yield Edit(EditKind.JOINED, _source(was.this), name)
         if _kind(was) != _kind(now):
-            yield f"join with {name}: {_kind(was)} → {_kind(now)}"
-        yield from _set(_met(was), _met(now), f"condition of the join with {name}")
+            yield Edit(EditKind.JOIN_TYPE, _kind(was), _kind(now), name)
+        yield from _set(_met(was), _met(now), EditKind.JOIN_CONDITION, name)
 
 
 def _joined(join: Any) -> str:
@@ -264,17 +262,17 @@ def _joined(join: Any) -> str:
     short = join.copy()
     if isinstance(short.this, exp.Subquery):
         short.this.set("this", exp.to_identifier("…"))
-    return _cut(sql_of(short).replace("`…`", "…"))
+    return str(sql_of(short)).replace("`…`", "…")
 
 
-def _set(old: Counter[str], new: Counter[str], what: str) -> Iterator[str]:
-    """Describe what came and what went; one for one is a change."""
+def _set(old: Counter[str], new: Counter[str], kind: EditKind, of: str = "") -> Iterator[Edit]:
+    """Return what came and what went; one for one is a change."""
     gone, come = list((old - new).elements()), list((new - old).elements())
     if len(gone) == len(come) == 1:
-        yield f"{what} changed: {_cut(gone[0])} → {_cut(come[0])}"
+        yield Edit(kind, gone[0], come[0], of)
         return
-    yield from (f"{what} removed: {_cut(text)}" for text in gone)
-    yield from (f"{what} added: {_cut(text)}" for text in come)
+    yield from (Edit(kind, text, of=of) for text in gone)
+    yield from (Edit(kind, after=text, of=of) for text in come)
 
 
 def _sources(select: Any) -> Counter[str]:
@@ -286,7 +284,7 @@ def _source(node: Any) -> str:
     """Return the name of a table, or the kind of any other source."""
     if isinstance(node, exp.Table):
         return f"{node.name} AS {node.alias}" if node.alias else str(node.name)
-    return "a subquery" if isinstance(node, exp.Subquery) else _said(node)
+    return "a subquery" if isinstance(node, exp.Subquery) else sql_of(node)
 
 
 def _kind(join: Any) -> str:
@@ -316,11 +314,3 @@ def _listed(select: Any, key: str) -> Counter[str]:
     return Counter(
         NUMBERED_ALIAS.sub("", sql_of(each.expression if key == "limit" else each).strip()) for each in found
     )
-
-
-def _said(node: Any) -> str:
-    return _cut(sql_of(node))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_EDIT else f"{text[: LONGEST_EDIT - 1]}…"

@@ -7,7 +7,7 @@ from revision_pairs import Edit, edits
 
 from core.changes.checkpoint_compatibility import why_state_not_taken
 from core.changes.classification import classify
-from core.changes.kinds import CHANGE_KINDS, ChangeKind
+from core.changes.kinds import CHANGE_KINDS, ChangeKind, CheckpointRefusal
 from core.model.actions import Action
 from core.project.model import Pool
 
@@ -49,10 +49,10 @@ def test_what_may_go_on() -> None:
 
 def test_a_rebuilt_kind_that_says_nothing_of_its_checkpoint_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     edit = next(edit for edit in edits("changes.txt") if classify(edit.old, edit.new).kind is ChangeKind.TABLE_FORMAT)
-    assert why_state_not_taken(edit.old, edit.new) == "its table is written differently"
-    silent = tuple(replace(facts, breaks_checkpoint="") for facts in CHANGE_KINDS)
+    assert why_state_not_taken(edit.old, edit.new) is CheckpointRefusal.TABLE_WRITTEN_DIFFERENTLY
+    silent = tuple(replace(facts, breaks_checkpoint=None) for facts in CHANGE_KINDS)
     monkeypatch.setattr("core.changes.checkpoint_compatibility.CHANGE_KINDS", silent)
-    assert why_state_not_taken(edit.old, edit.new) == "nobody has shown that Spark goes on from the old checkpoint"
+    assert why_state_not_taken(edit.old, edit.new) is CheckpointRefusal.UNPROVEN
 
 
 def test_sources_with_names_come_and_go_without_state_where_the_first_start_kept_their_names() -> None:

@@ -29,7 +29,7 @@ from core.plan.request import PlanRequest
 from core.planning.planner import make_plan, questions_of
 from core.project.model import Project
 from core.sql.statement_reader import read_statements
-from tests.support.domain_builders import actions, deployed
+from tests.support.domain_builders import actions, deployed, evidence_of
 
 COLUMNS = (AnalysedColumn("id", "bigint", True), AnalysedColumn("kind", "string", True))
 AGREES = AnalysedStatement(sources=(AnalysedRead("a", True),), columns=COLUMNS)
@@ -76,7 +76,7 @@ def test_agreement_confirms_and_changes_nothing_else() -> None:
 def test_same_meaning_is_confirmed_where_spark_sees_it(same: bool, confirmed: bool | None) -> None:
     found = node(planned(*world(*COMMENTED), AnalysisAnswer("4.2.0", AGREES, AGREES, same=same)))
     assert (found.row, found.action, found.confirmed_by_spark) == ("1", "record", confirmed)
-    assert ("same meaning, confirmed by Spark" in found.evidence) is same
+    assert ("same meaning, confirmed by Spark" in evidence_of(found)) is same
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ def test_disagreement_is_the_worst_row_and_is_seen_everywhere(opinion: AnalysedS
     plan = planned(*world(*FILTERED), AnalysisAnswer("4.2.0", opinion, AGREES, same=False))
     found = node(plan)
     assert (found.row, found.action, found.classified, found.confirmed_by_spark) == ("6a", "rebuild", False, False)
-    assert found.evidence[0] == f"Spark disagrees: {words}"
-    assert any(warned.summary == found.evidence[0] for warned in plan.warnings)
+    assert evidence_of(found)[0] == f"Spark disagrees: {words}"
+    assert any(warned.summary == evidence_of(found)[0] for warned in plan.warnings)
     drawn = " ".join(" ".join(plan_lines(plan, 100)).split())
     assert "Spark disagrees" in drawn and "it is treated as the most severe change: b" in drawn
-    assert f"  evidence: {found.evidence[0]}" in node_why(plan, T("b"))
+    assert f"  evidence: {evidence_of(found)[0]}" in node_why(plan, T("b"))
     data = plan_as_json(plan)
     (entry,) = [entry for entry in data["nodes"] if entry["table"] == "b"]
     assert (entry["classified"], entry["confirmed_by_spark"]) == (False, False)
@@ -124,21 +124,23 @@ def test_disagreement_on_the_deployed_text_counts_as_well() -> None:
     other = replace(AGREES, operators=(AnalysedOperator("StreamingGlobalLimit", "limit"),))
     found = node(planned(*world(*COMMENTED), AnalysisAnswer("4.2.0", AGREES, other, same=True)))
     assert (found.row, found.classified) == ("6a", False)
-    assert found.evidence[0].startswith("Spark disagrees on the deployed text: its state is limit")
+    assert evidence_of(found)[0].startswith("Spark disagrees on the deployed text: its state is limit")
 
 
 def test_type_that_changes_under_an_unchanged_table_is_a_disagreement() -> None:
     widened = replace(AGREES, columns=(replace(COLUMNS[0], type="int"), COLUMNS[1]))
     found = node(planned(*world(*FILTERED), AnalysisAnswer("4.2.0", widened, AGREES, same=False)))
     assert (found.row, found.classified) == ("6a", False)
-    assert found.evidence[0] == "Spark disagrees: the type of column id changed from bigint to int in the same table"
+    assert (
+        evidence_of(found)[0] == "Spark disagrees: the type of column id changed from bigint to int in the same table"
+    )
 
 
 def test_type_that_the_table_declares_otherwise_is_told() -> None:
     widened = replace(AGREES, columns=(replace(COLUMNS[0], type="int"), COLUMNS[1]))
     found = node(planned(*world(*FILTERED), AnalysisAnswer("4.2.0", widened, widened, same=False)))
     assert (found.row, found.confirmed_by_spark) == ("3", True)
-    assert found.evidence[-1] == "Spark reads column id as int, but the table declares bigint"
+    assert evidence_of(found)[-1] == "Spark reads column id as int, but the table declares bigint"
 
 
 def test_new_statement_that_spark_refuses_is_told_and_not_called_classified() -> None:

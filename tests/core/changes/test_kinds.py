@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.changes.kinds import CHANGE_KINDS, ChangeKind, ChangeKindDefinition, kind_of_code
+from core.changes.kinds import CHANGE_KINDS, ChangeKind, ChangeKindDefinition, CheckpointRefusal, kind_of_code
 from core.model.actions import Action
 
 LABEL = 24
@@ -64,15 +64,15 @@ def test_a_rebuilt_kind_says_why_its_checkpoint_ends_or_leaves_it_to_the_state(
 
 
 def test_a_rebuilt_kind_that_says_nothing_of_its_checkpoint_does_not_go_on_from_it() -> None:
-    silent = replace(ChangeKind.TABLE_FORMAT.definition, breaks_checkpoint="")
-    assert silent.why_not_from_checkpoint == "nobody has shown that Spark goes on from the old checkpoint"
-    assert replace(silent, action=Action.RESTART).why_not_from_checkpoint == ""
+    silent = replace(ChangeKind.TABLE_FORMAT.definition, breaks_checkpoint=None)
+    assert silent.why_not_from_checkpoint is CheckpointRefusal.UNPROVEN
+    assert replace(silent, action=Action.RESTART).why_not_from_checkpoint is None
 
 
 def test_what_the_state_decides_is_not_refused_by_its_kind() -> None:
     by_state = {definition.kind for definition in CHANGE_KINDS if definition.judged_by_state}
     assert by_state == {ChangeKind.STATE_CHANGED, ChangeKind.CHANGE_BEFORE_STATE}
-    assert {definition.why_not_from_checkpoint for definition in CHANGE_KINDS if definition.judged_by_state} == {""}
+    assert {definition.why_not_from_checkpoint for definition in CHANGE_KINDS if definition.judged_by_state} == {None}
 
 
 def test_the_table_of_the_page_is_the_table_of_the_code() -> None:
@@ -83,7 +83,7 @@ def test_the_table_of_the_page_is_the_table_of_the_code() -> None:
 
 def _row(definition: ChangeKindDefinition) -> str:
     refused = definition.why_not_from_checkpoint
-    restart = "if the state allows it" if definition.judged_by_state else f"no: {refused}" if refused else "yes"
+    restart = "if the state allows it" if definition.judged_by_state else f"no: {refused.of()}" if refused else "yes"
     parts = (
         definition.code,
         f"`{definition.kind.name}`",

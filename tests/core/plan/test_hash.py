@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action
+from core.model.evidence import Notice
 from core.model.names import TableName as T
 from core.observed.deployment import ObservedDeployment
 from core.observed.table_statistics import Headroom, TableStatistics
@@ -120,7 +121,7 @@ DRIFTS: dict[str, Edit] = {
     "its way back": node(undo="stop"),
     "the ways back": of_plan(undo=(WayBack("stop", (T("a"),), "stopped"),)),
     "retention": node(retention="from 08-01"),
-    "what was seen of it, in words": node(evidence=("81 files more",)),
+    "what was seen of it": node(evidence=(Notice.CONFIRMED.of(),)),
     "that Spark was asked": node(confirmed_by_spark=True),
     "the price of an offer": offer(replay_rows=None, eta_s=None, replay_bytes=None, disk_bytes=None),
     "what a guard says beside its verdict": first_guard(summary="37 of 40 GB"),

@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 
 from core.model.actions import Action
+from core.model.evidence import Notice
 from core.model.names import TableName as T
 from core.plan.markdown import COMMENT_LIMIT, plan_as_markdown
 from core.plan.model import Guard, LeftBehind, Plan, PlanRefusal, PlanWarning
 from core.plan.rendering import PlanStanding
 from core.project.revision import RevisionTexts
 from core.text.escaping import escape_markdown
+from core.text.sentence import Fact
 from core.text.wording import counted
 from tests.core.plan.test_rendering import LEE, everything, node
 
@@ -77,10 +79,14 @@ def test_nothing_in_a_text_is_markdown_or_html(raw: str, safe: str) -> None:
     assert escape_markdown(raw) == safe
 
 
+def lost(what: str) -> Fact[Notice]:
+    return Notice.LOST.of(what=what)
+
+
 def test_a_row_of_hostile_words_is_still_one_row() -> None:
     hostile = "x | y ` z\n</details><img src=x> | "
     plan = replace(
-        named(everything()), nodes=(node("a", Action.RESTART, evidence=(hostile,), reason=hostile),),
+        named(everything()), nodes=(node("a", Action.RESTART, evidence=(lost(hostile),), reason=hostile),),
         warnings=(PlanWarning("a", hostile),), guards=(Guard("disk", "warn", hostile),),
     )  # fmt: skip
     text = plan_as_markdown(plan)
@@ -105,7 +111,12 @@ def huge(nodes: int = 3_000) -> Plan:
     """Make a plan of thousands of statements, each with a text of its own, in letters of several bytes."""
     every = tuple(
         replace(
-            node(f"table_{n:05}", Action.REBUILD, evidence=("größer als ein Wort → " * 40,), loses=("ä" * 400,)),
+            node(
+                f"table_{n:05}",
+                Action.REBUILD,
+                evidence=(lost("größer als ein Wort → " * 40),),
+                loses=("ä" * 400,),
+            ),
             old=RevisionTexts("CREATE", "SELECT 'ä'\n" * 50, ""),
             texts=RevisionTexts("CREATE", "SELECT 'ö'\n" * 50, ""),
         )

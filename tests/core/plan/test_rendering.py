@@ -8,6 +8,7 @@ import pytest
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
+from core.model.evidence import Notice
 from core.model.names import TableName as T
 from core.model.reasons import Reason
 from core.observed.deployment import ObservedDeployment
@@ -199,12 +200,12 @@ def everything() -> Plan:
     nodes = (
         node("src_orders", Action.KEEP, reason=Reason.LANDS, version=0, from_version=0),
         node("int_orders", rebuild, level=1, version=4, change=ChangeKind.CHANGE_BEFORE_STATE,
-             evidence=("pre: + status <> 'void'",), replay_rows=81_000_000, predicted_low_s=870.0,
+             evidence=(Notice.LOST.of(what="pre: + status <> 'void'"),), replay_rows=81_000_000, predicted_low_s=870.0,
              predicted_high_s=2610.0, strategy="earliest",
              reason=Reason.STATE_CHANGED,
              undo="plan"),
         node("int_refunds", Action.RECORD, level=1, undo="plan", change=ChangeKind.COMMENT_OR_FORMAT,
-             evidence=("same meaning, confirmed by Spark",)),
+             evidence=(Notice.CONFIRMED.of(),)),
         node("fct_order", rebuild, level=2, from_version=7, version=8, stateful=True, reason=Reason.PARENT_REBUILT,
              because_of=(T("int_orders"),), replay_rows=None, eta_s=None, strategy="earliest",
              undo="plan"),

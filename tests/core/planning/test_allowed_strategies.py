@@ -19,6 +19,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.planner import make_plan
 from core.project.model import Project
+from tests.support.domain_builders import evidence_of
 
 T = TableName
 
@@ -55,7 +56,7 @@ def test_a_column_on_delta_is_added_while_its_readers_stand_still() -> None:
     assert steps(found) == ["alter a@1", "restart a@1 < 1", "swap a < 2", "resume b@1 < 1", "resume c@1 < 1"]
     assert found.steps[0].why == "the added columns; what streams it is stopped before, and goes on after"
     (node,) = [node for node in found.nodes if node.table == "b"]
-    assert node.evidence == ("Spark would end it when a gets a column",)
+    assert evidence_of(node) == ("Spark would end it when a gets a column",)
     assert change_words(node) == "upstream column added"
     assert [way.words.partition(";")[0] for way in found.undo] == [
         "rebuild with the old text as a new version",
@@ -120,7 +121,7 @@ def test_what_is_lost_of_a_statement_is_told_where_that_is_known() -> None:
     (refusal,) = planned(made, before, "b").refusals
     assert refusal.summary == f"b cannot be started: {why}"
     node = node_of(planned(made, before, "b", rebuild=True), "b")
-    assert node.evidence == (why,) and reason_words(node.reason) == "it cannot go on from its checkpoint"
+    assert evidence_of(node) == (why,) and reason_words(node.reason) == "it cannot go on from its checkpoint"
 
 
 def test_a_star_that_would_write_the_column_into_a_table_without_it_is_refused() -> None:

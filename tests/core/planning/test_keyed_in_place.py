@@ -6,18 +6,20 @@ from dataclasses import replace
 import pytest
 import small_project
 
+from core.model.evidence import Notice
 from core.model.names import TableName as T
 from core.plan.descriptions import action_words
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
-from core.planning.keyed_in_place import DELETIONS_STAY, KEYS_KEPT, KEYS_STAY
 from core.planning.planner import make_plan
 from core.planning.policy_guards import NEEDS_APPROVAL
 from core.policy.model import Policy
 from core.project.model import Project
-from tests.support.domain_builders import deployed
+from core.text.sentence import Fact
+from tests.support.domain_builders import deployed, evidence_of
 from tests.support.priced_project import node_of, offered
 
+KEYS_STAY, KEYS_KEPT = Notice.KEYS_STAY.of(), Notice.KEYS_KEPT.of()
 COLUMNS = "(id BIGINT, kind STRING, seq BIGINT)"
 KEYED = "mode: upsert\nkey: [id]\nsequence: seq\ntags: [compatible]\n"
 A = "SELECT id, kind, seq FROM STREAM landed WHERE id > 0"
@@ -90,7 +92,7 @@ def test_nothing_is_stored_or_run_twice_and_all_history_is_asked_for() -> None:
     ],
     ids=["the same text", "a value", "a filter goes", "a filter comes", "a lateral view"],
 )
-def test_the_offer_says_what_stays_in_the_table(edit: str, stays: str) -> None:
+def test_the_offer_says_what_stays_in_the_table(edit: str, stays: Fact[Notice]) -> None:
     found = planned(declared(), declared(edit), strategy="", rebuild=True)
     assert (
         offered(found, "a")["keyed"].note
@@ -128,12 +130,12 @@ def test_rows_that_no_rebuild_would_have_ask_for_an_approval_and_are_warned_of()
     ("edit", "stays"),
     [(A.replace("id > 0", "id > 10"), KEYS_STAY), (A.replace("kind,", "upper(kind) AS kind,"), KEYS_KEPT)],
 )
-def test_deletions_that_the_table_remembers_stay_as_well(edit: str, stays: str) -> None:
+def test_deletions_that_the_table_remembers_stay_as_well(edit: str, stays: Fact[Notice]) -> None:
     deletes = KEYED + "deletes: kind = 'gone'\n"
     found = planned(declared(yml=deletes), declared(edit, yml=deletes))
-    assert node_of(found, "a").evidence[-1] == f"{stays}; {DELETIONS_STAY}"
-    told = [warned.summary for warned in found.warnings if DELETIONS_STAY in warned.summary]
-    assert len(told) == int(stays is KEYS_STAY)
+    assert node_of(found, "a").evidence[-1] == Notice.DELETIONS_STAY.of(rows=stays)
+    told = [warned.summary for warned in found.warnings if "deletion is remembered" in warned.summary]
+    assert len(told) == int(stays == KEYS_STAY)
 
 
 def test_what_would_restart_in_place_may_be_written_again_as_well() -> None:
@@ -226,7 +228,7 @@ def test_what_begins_at_a_place_in_a_log_is_refused_likewise_and_a_first_version
     assert "partial" not in offered(planned(made, made, "b", "", rebuild=True), "b")
     first = make_plan(made, "dev", {}, PlanRequest(everything=True, start="now"))
     assert not first.refusals
-    assert node_of(first, "a").evidence[-1] == (
+    assert evidence_of(node_of(first, "a"))[-1] == (
         "starts with rows that arrive from now on; of each key the newest of these is kept"
     )
 

@@ -12,6 +12,7 @@ from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest, StrategyChoice, parse_choice, parse_start
 from core.planning.planner import make_plan
 from tests.core.planning.test_allowed_strategies import on_delta, running
+from tests.support.domain_builders import evidence_of
 
 EDITED = {"b": "SELECT id, kind FROM STREAM a WHERE id > 7"}
 DAY = 1_767_225_600.0
@@ -42,7 +43,7 @@ def test_a_version_begins_at_a_version_with_what_is_read_again_and_what_is_not()
     found = begun("25")
     node = of_b(found)
     assert actions(found)["b"] == "rebuild" and node.begins_where == ("a WITH ('startingVersion'='25')",)
-    assert node.evidence[-1] == "starts with version 25 of a: rows from before it are not replayed"
+    assert evidence_of(node)[-1] == "starts with version 25 of a: rows from before it are not replayed"
     assert (node.replay_rows, node.retention) == (sum(range(25, 31)), "ok")
     assert node.loses == ("rows from before the place where it begins",)
 
@@ -68,7 +69,7 @@ def test_a_version_begins_with_what_was_committed_from_a_time_on() -> None:
     node = of_b(begun("committed:2026-01-01T00:29:00Z"))
     assert node.begins_where == ("a WITH ('startingTimestamp'='2026-01-01T00:29:00Z')",)
     assert node.replay_rows == 29 + 30
-    assert node.evidence[-1] == (
+    assert evidence_of(node)[-1] == (
         "starts with what was committed to a from 2026-01-01T00:29:00Z on: rows from before it are not replayed"
     )
 

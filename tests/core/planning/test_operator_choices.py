@@ -12,7 +12,7 @@ from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.planner import make_plan
 from core.project.revision import revision_hash
 from core.project_files.revision_reader import revision_of
-from tests.support.domain_builders import actions, steps
+from tests.support.domain_builders import actions, evidence_of, steps
 from tests.support.priced_project import TEXTS, declared, node_of, observed, offered, planned, words
 
 FILTERED = f"{TEXTS['a'][1]} WHERE v > 1"
@@ -204,7 +204,7 @@ def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
 )
 def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: str) -> None:
     node = node_of(planned(declared(b=MIN), "b", choose=f"b=partial@{at}"), "b")
-    assert (node.at, node.evidence[-1], node.loses) == (
+    assert (node.at, evidence_of(node)[-1], node.loses) == (
         begins,
         evidence,
         ("rows from before the place where it begins",),
@@ -276,7 +276,7 @@ def test_a_part_by_partition_of_what_is_streamed() -> None:
     world[T("c")] = replace(world[T("c")], deployed=None)
     found = planned(declared(a=by_k, c=plain), "c", choose="c=partial@k=x", world=world)
     assert words(found) == []
-    assert node_of(found, "c").evidence[-1] == "starts at partition k=x: WHERE a.k >= 'x'"
+    assert evidence_of(node_of(found, "c"))[-1] == "starts at partition k=x: WHERE a.k >= 'x'"
 
 
 def test_a_choice_for_what_the_plan_does_not_touch_is_refused() -> None:

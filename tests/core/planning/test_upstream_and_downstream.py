@@ -15,7 +15,7 @@ from core.project.revision import RevisionTexts
 from core.project_files.loader import read_project
 from core.project_files.revision_reader import revision_of
 from tests.core.project_files.test_loader import MANIFEST
-from tests.support.domain_builders import actions, steps
+from tests.support.domain_builders import actions, evidence_of, steps
 
 SRC = "CREATE TABLE src (id BIGINT, k STRING, v BIGINT, ts TIMESTAMP) USING json LOCATION 'in'"
 A = "CREATE TABLE a (id BIGINT, ts TIMESTAMP) USING parquet", "INSERT INTO a SELECT id, ts FROM STREAM src"
@@ -97,7 +97,7 @@ def test_a_reader_that_names_the_new_column_restarts_after_its_parent_with_its_o
         "alter a@1", "restart a@1 < 1", "swap a < 2", "alter b@1", "restart b@1 < 2,4", "swap b < 5",
     ]  # fmt: skip
     assert found.nodes[-1].because_of == ("a",)
-    assert found.nodes[-1].evidence[-1] == "reads the added column a.k at dml.b.sql:1"
+    assert evidence_of(found.nodes[-1])[-1] == "reads the added column a.k at dml.b.sql:1"
 
 
 def test_a_foreign_reader_of_the_new_column_is_told_and_left_alone() -> None:

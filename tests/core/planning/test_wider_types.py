@@ -16,7 +16,7 @@ from core.project.model import Project
 from core.project_files.loader import read_project
 from tests.core.planning.test_upstream_and_downstream import Pair, runs
 from tests.core.project_files.test_loader import MANIFEST
-from tests.support.domain_builders import actions, steps
+from tests.support.domain_builders import actions, evidence_of, steps
 
 SRC = "CREATE TABLE src (id BIGINT, v BIGINT, p DECIMAL(20,6), ts TIMESTAMP) USING json LOCATION 'in'"
 COLUMNS = "id BIGINT, v {}, p DECIMAL(10,2), ts TIMESTAMP"
@@ -77,11 +77,11 @@ def test_it_is_widened_in_place_while_what_streams_it_stands_still() -> None:
     assert actions(found) == {"src": "keep", "a": "restart", "b": "resume"}
     assert steps(found) == ["alter a@1", "swap a < 1", "restart a@1 < 1,2", "resume b@1 < 1", "swap b < 4"]
     assert found.steps[0].why == "the wider types; what reads it is stopped before, and goes on after"
-    assert (node(found, "a").evidence, change_words(node(found, "a"))) == (
+    assert (evidence_of(node(found, "a")), change_words(node(found, "a"))) == (
         ("column v: int → bigint",),
         "wider column type",
     )
-    assert node(found, "b").evidence == ("Spark would end it when a column of a takes a wider type",)
+    assert evidence_of(node(found, "b")) == ("Spark would end it when a column of a takes a wider type",)
     assert change_words(node(found, "b")) == "upstream type widened"
     assert found.warnings == () == found.refusals
 
@@ -105,8 +105,8 @@ def test_a_reader_that_is_widened_with_it_is_altered_too() -> None:
 def test_a_reader_whose_state_would_hold_it_is_rebuilt(b: Pair, state: State) -> None:
     found = planned(declared(WIDE, b), before=b, state=state, wanted=str(state))
     assert (node(found, "b").action, node(found, "b").row) == ("rebuild", "6a")
-    assert "a.v, which becomes bigint" in node(found, "b").evidence[0]
-    assert "Spark does not take" in node(found, "b").evidence[0]
+    assert "a.v, which becomes bigint" in evidence_of(node(found, "b"))[0]
+    assert "Spark does not take" in evidence_of(node(found, "b"))[0]
     assert "in_place" not in {offer.strategy for offer in node(found, "b").offers}
 
 
@@ -127,14 +127,14 @@ def test_a_reader_whose_state_would_hold_an_added_column_through_a_star_is_rebui
     b = node(found, "b")
     assert (b.action, b.reason, b.row) == ("rebuild", Reason.COLUMNS_IN_STATE, "6a")
     assert "b selects" not in str(found.warnings)
-    assert any("selects * from a, which gains more: its state would hold them" in words for words in b.evidence)
+    assert any("selects * from a, which gains more: its state would hold them" in each for each in evidence_of(b))
     assert "in_place" not in {offer.strategy for offer in b.offers}
 
 
 def test_one_whose_table_gets_the_column_later_is_rebuilt_as_well() -> None:
     found = planned(declared(A, ALL_GROWN), before=ALL, tables=("b",))
     b = node(found, "b")
-    assert (b.action, b.row) == ("rebuild", "6a") and "* takes more into its state" in b.evidence
+    assert (b.action, b.row) == ("rebuild", "6a") and "* takes more into its state" in evidence_of(b)
     assert "in_place" not in {offer.strategy for offer in b.offers}
 
 

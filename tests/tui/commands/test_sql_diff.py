@@ -125,6 +125,10 @@ def test_a_fingerprint_of_what_lies_beside_is_there(here: Path, capsys: pytest.C
     assert {name for name in before if before[name] != after[name]} == {"text", "schema"}
 
 
+def sentences(found: dict[str, Any]) -> list[str]:
+    return [seen["sentence"] for seen in found["evidence"]]
+
+
 @pytest.mark.parametrize(
     ("new", "row", "action", "evidence"),
     [
@@ -149,7 +153,7 @@ def test_diff_says_row_action_and_evidence(
 ) -> None:
     write(here, old=ROWS, new=new)
     found = run(capsys, "diff", "old.sql", "new.sql")
-    assert (found["row"], found["action"], found["evidence"]) == (row, action, evidence)
+    assert (found["row"], found["action"], sentences(found)) == (row, action, evidence)
     assert found["confirmed_by_spark"] is None and found["classified"]
     assert bool(found["diff"]) == (new != ROWS)
 
@@ -162,7 +166,7 @@ def test_diff_takes_ddl_settings_and_pool_from_beside_the_texts(here: Path, caps
         (here / side / "headgate.yml").write_text(manifest.replace("dev: {}", f"dev: {{pool: {{name: {pool}}}}}"))
     found = run(capsys, "diff", "one/t/sql-scripts/dml.t.sql", "two/t/sql-scripts/dml.t.sql")
     assert found["row"] == "12"
-    assert found["evidence"][:2] == ["pool: small → big", "trigger: 5 seconds → 1 minute"]
+    assert sentences(found)[:2] == ["pool: small → big", "trigger: 5 seconds → 1 minute"]
     assert "+trigger: 1 minute" in found["diff"]
 
 
@@ -180,7 +184,7 @@ def test_a_copy_without_its_ddl_and_settings_is_compared_by_its_sql_alone(
     assert (found["row"], found["evidence"], found["diff"]) == ("0", [], [])
     sides = (str(place), edit) if edited == "new" else (edit, str(place))
     found = run(capsys, "diff", *sides)
-    assert (found["row"], found["evidence"]) == ("3", [f"filter {'added' if edited == 'new' else 'removed'}: id > 1"])
+    assert (found["row"], sentences(found)) == ("3", [f"filter {'added' if edited == 'new' else 'removed'}: id > 1"])
     assert exit_codes.run_command_line(["diff", *sides]) == 0
     assert f"there is no DDL beside {edit}: settings and pool are those of {place}" in capsys.readouterr().err
 
@@ -197,7 +201,7 @@ def test_diff_reads_a_text_of_another_revision_from_git(here: Path, capsys: pyte
     write(here / "t/sql-scripts", **{"dml.t": ROWS.replace("v FROM", "v, k FROM"), "ddl.t": ddl})
     for path in ("t/sql-scripts/dml.t.sql", "./t/sql-scripts/dml.t.sql"):
         found = run(capsys, "diff", f"HEAD:{path}", "t/sql-scripts/dml.t.sql")
-        assert (found["row"], found["evidence"][0]) == ("4", "column k string is added")
+        assert (found["row"], sentences(found)[0]) == ("4", "column k string is added")
     assert run(capsys, "diff", "HEAD:nowhere.sql", "t/sql-scripts/dml.t.sql", code=2)["error"]["class"] == "UsageError"
 
 
@@ -218,7 +222,7 @@ def test_diff_of_several_statements_names_the_worst_first(here: Path, capsys: py
     write(here, old=f"{ROWS}; {other}", new=f"{ROWS} WHERE v > 1; {other.replace('STREAM b', 'STREAM c')}")
     found = run(capsys, "diff", "old.sql", "new.sql")
     assert (found["row"], found["writes"]) == ("7c", ["t", "u"])
-    assert [words.split(":")[0] for words in found["evidence"]] == ["u", "u", "t"]
+    assert [words.split(":")[0] for words in sentences(found)] == ["u", "u", "t"]
 
 
 def test_diff_treats_an_old_text_that_cannot_be_read_as_the_worst_and_refuses_a_new_one(

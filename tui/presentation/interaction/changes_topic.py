@@ -48,8 +48,8 @@ def _parts(facts: ChangeKindDefinition) -> Iterator[tuple[str, str]]:
     yield "because", facts.why
     yield "loses", facts.loses
     yield "instead", _instead(facts) or "nothing"
-    if facts.note:
-        yield "note", facts.note
+    if facts.note is not None:
+        yield "note", str(facts.note.of())
 
 
 def _instead(facts: ChangeKindDefinition) -> str:

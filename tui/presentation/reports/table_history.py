@@ -8,6 +8,7 @@ from core.model.actions import Action, StepKind
 from core.model.names import TableName
 from core.model.states import MISSED
 from core.plan.descriptions import action_words, change_words
+from core.plan.edit_words import evidence_words, is_of_columns
 from core.plan.model import Plan
 from core.run.model import StepState
 from core.text.wording import counted
@@ -116,13 +117,13 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
     version = node.version if node else max(step.version for step in own)
     who: dict[str, Any] = {"actor": run.actor, "plan": run.plan_hash, "run": run.id, "version": version}
     failed = next((step for step in own if step.state == "failed"), None)
-    detail = failed.note if failed else "; ".join(node.evidence) if node else ""
+    detail = failed.note if failed else "; ".join(map(evidence_words, node.evidence)) if node else ""
     yield HistoryEntry(
         began, "deploy", f"{words}, {_end(run, own, began)}", detail=detail, bad=failed is not None, **who
     )
-    for words in node.evidence if node else ():
-        if words.removeprefix(f"{table}: ").startswith("column"):
-            yield HistoryEntry(began, "schema", words.removeprefix(f"{table}: "), **who)
+    for seen in node.evidence if node else ():
+        if is_of_columns(seen):
+            yield HistoryEntry(began, "schema", evidence_words(seen), **who)
     # An edit in place has the pointer show the columns of the version that serves already.
     for step in own if node is None or node.action is not Action.RESTART else ():
         if step.do == StepKind.SWAP and step.state == "done" and step.ended_at is not None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from core.model.actions import Action
 from core.model.reasons import reason_words
 from core.plan.descriptions import GLYPH_BY_ACTION, about, act_words, lowered_words, offer_lines, spark_words
+from core.plan.edit_words import edit_of_rows, evidence_lines
 from core.plan.model import Plan, PlanNode, PlanWarning
 from core.plan.rendering import (
     TITLES,
@@ -19,7 +20,6 @@ from core.plan.rendering import (
     table_row,
     undo_sentences,
 )
-from core.sql.comparison.edit_words import edit_of_rows, edits_by_sort
 from core.text.wording import counted
 from state.plans import approvals_of_others
 from state.row_types import ApprovalRow, PlanRow
@@ -160,8 +160,8 @@ def why(
         lines.extend(wrap(f"WARNING {warned.summary}", width - 4, Tone.CHANGING, "   "))
     if node.because_of:
         lines.extend(wrap(f"because of {', '.join(node.because_of)}", width - 4, Tone.DIM, "   "))
-    for evidence in edits_by_sort(node.evidence):
-        lines.extend(wrap(evidence, width - 4, Tone.DIM, "   "))
+    for words in evidence_lines(node.evidence):
+        lines.extend(wrap(words, width - 4, Tone.DIM, "   "))
     if not node.classified:
         lines.append(
             line(("   the change could not be classified completely, so the plan is conservative", Tone.CHANGING))

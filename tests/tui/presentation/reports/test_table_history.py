@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
+from core.model.evidence import Edit, EditKind
 from core.model.names import TableName
 from core.plan.model import Step
 from state.row_types import AuditRow, CommandRow, EventRow, StepRow
@@ -12,9 +13,9 @@ from tests.support.ledger_rows import plan_of, run_row
 from tui.presentation.reports.table_history import entry_words, history_lines, table_history
 
 A = TableName("a")
+EVIDENCE = (Edit(EditKind.COLUMN_REMOVED, columns=("tip",)), Edit(EditKind.FILTER, "x"))
 PLAN = plan_of(
-    A, action=Action.REBUILD, change=ChangeKind.COLUMNS_CHANGED, evidence=("column tip was removed", "filter edited"),
-    from_version=1, version=2,
+    A, action=Action.REBUILD, change=ChangeKind.COLUMNS_CHANGED, evidence=EVIDENCE, from_version=1, version=2,
 )  # fmt: skip
 
 

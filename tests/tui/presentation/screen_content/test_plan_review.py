@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from core.model.actions import Action
+from core.model.evidence import Edit, EditKind, Notice
 from core.plan.model import Guard, Plan, PlanWarning, StrategyOffer
 from core.plan.rendering import column_widths
 from state.row_types import ApprovalRow, PlanRow
@@ -41,7 +42,7 @@ def test_review_says_what_spark_makes_of_a_statement(confirmed: bool | None, wor
         texts=replace(node.texts, dml="INSERT INTO t SELECT 2"),
         confirmed_by_spark=confirmed,
         classified=confirmed is not False,
-        evidence=("Spark disagrees: it reads a",) if confirmed is False else (),
+        evidence=(Notice.SPARK_DISAGREES.of(reading="it reads a"),) if confirmed is False else (),
     )
     told = [plain(line).strip() for line in why(seen, 80, ASCII, full=False)]
     assert words in told
@@ -167,7 +168,8 @@ def test_a_plan_that_was_superseded_says_by_what() -> None:
 
 def test_what_is_lost_and_warned_of_stands_before_the_texts_and_before_the_way_back() -> None:
     node = next(node for node in sample_plan().nodes if node.action is Action.REBUILD)
-    evidence = ("join added: JOIN d ON d.id > a.id", "filter added: a > 1", "filter added: b > 2")
+    filters = (Edit(EditKind.FILTER, after=text) for text in ("a > 1", "b > 2"))
+    evidence = (Edit(EditKind.JOIN, after="JOIN d ON d.id > a.id"), *filters)
     bad = replace(node, loses=("state",), evidence=evidence)
     other = PlanWarning("other", "is far away")
     warnings = (PlanWarning(str(node.table), "may multiply rows: join added"), other)
