@@ -12,7 +12,7 @@ from core.model.errors import BadName
 from core.model.names import parse_table_name
 from core.model.problems import Problem
 from core.sql.statement import Column, TableDdl
-from core.sql.tokens.data_types import read_type
+from core.sql.tokens.data_types import element_type, fields_of, key_type, read_type
 from core.sql.tokens.lexer import SqlDiagnostic, SqlText, closing_bracket, is_word, open_sql, statements_of, tokens_of
 
 _REMEDY = "write CREATE TABLE <table> (<column> <type>, …) USING <format>"
@@ -136,6 +136,9 @@ def _column(tokens: Sequence[Token], index: int) -> tuple[Column, int]:
     if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.COMMA):
         raise SqlDiagnostic("a column name is missing here", "write <column> <type>", token.start)
     kind, index = read_type(tokens, index + 1) if index + 1 < len(tokens) else _no_type(token)
+    if twice := _field_named_twice(kind):
+        remedy = "give each field of a struct a unique name: case does not tell them apart"
+        raise SqlDiagnostic(f"field {twice} of {token.text} is declared twice", remedy, token.start)
     nullable, comment = True, ""
     while index < len(tokens) and tokens[index].token_type is not TokenType.COMMA:
         if is_word(tokens[index], "NOT") and index + 1 < len(tokens) and is_word(tokens[index + 1], "NULL"):
@@ -146,6 +149,19 @@ def _column(tokens: Sequence[Token], index: int) -> tuple[Column, int]:
             remedy = "allowed after a type: NOT NULL, COMMENT '…'"
             raise SqlDiagnostic(f"{tokens[index].text} is not allowed here", remedy, tokens[index].start)
     return Column(str(token.text), "", kind, nullable, comment), index
+
+
+def _field_named_twice(kind: str) -> str:
+    """Return a field that a struct at any depth of a type has twice for Spark, empty where there is none."""
+    inner = [key_type(kind)] if kind.startswith("map<") else []
+    inner += [element_type(kind)] if kind.startswith(("array<", "map<")) else []
+    names: set[str] = set()
+    for name, each in fields_of(kind):
+        if name.lower() in names:
+            return name
+        names.add(name.lower())
+        inner.append(each)
+    return next((found for each in inner if (found := _field_named_twice(each))), "")
 
 
 def _no_type(token: Token) -> tuple[str, int]:
