@@ -25,16 +25,12 @@ from core.sql.lineage.relations import (
     without_fields,
 )
 from core.sql.parsing.canonical_text import sql_of
-from core.sql.parsing.function_names import AGGREGATES
+from core.sql.parsing.function_names import AGGREGATES, LITERAL_FUNCTIONS
 from core.sql.parsing.star_expansion import is_star, left_out, name_parts, qualifiers_of
 from core.sql.statement import Column
 from core.sql.tokens.data_types import element_type, fields_of
 
 TIME_WINDOWS = ("window", "session_window")
-LITERAL_FUNCTIONS = frozenset(("current_date", "current_time", "current_timestamp", "current_user")) | frozenset(
-    ("grouping__id", "localtime", "localtimestamp", "session_user", "user")
-)
-"""Functions that are called without brackets where no column has their name (4.2, LiteralFunctionResolution.scala)."""
 WINDOW_TYPE = "struct<start:timestamp,end:timestamp>"
 _UNIT_FIRST = frozenset(("dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"))
 

@@ -37,6 +37,10 @@ TABLE_FUNCTIONS = frozenset(
         "python_worker_logs",
     )
 )
+LITERAL_FUNCTIONS = frozenset(("current_date", "current_path", "current_time", "current_timestamp")) | frozenset(
+    ("current_user", "grouping__id", "localtime", "localtimestamp", "session_user", "user")
+)
+"""Functions that are called without brackets where no column has their name (4.2, LiteralFunctionResolution.scala)."""
 PREFIX = "hg_f_"
 _SYNTAX = """
     CAST TRY_CAST SAFE_CAST EXTRACT TRIM SUBSTR SUBSTRING POSITION OVERLAY CEIL FLOOR STRUCT CASE EXISTS ALL IN

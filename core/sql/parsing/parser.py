@@ -10,7 +10,8 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from core.sql.parsing.from_clause import shape_from_clauses
 from core.sql.parsing.function_names import with_plain_functions
-from core.sql.tokens.lexer import SqlDiagnostic, end_of
+from core.sql.tokens.keyword_names import KEPT_FROM_NAMES
+from core.sql.tokens.lexer import SqlDiagnostic, end_of, word_of
 from core.text.wording import did_you_mean
 
 _DIALECT = Spark()
@@ -102,6 +103,9 @@ def _unreadable(error: ParseError, tokens: Sequence[Token], text: str, start: in
         summary = f"{here} is not expected here"
     remedy = _misspelt(tokens[max(at - 1, 0) : at + 1])
     remedy = remedy or f"a comma, an operator, a bracket or a keyword is missing or misspelt at {here} or before it"
+    words = [str(token.text) for token in tokens[max(at - 1, 0) : at + 1] if word_of(token) in KEPT_FROM_NAMES]
+    if words and at + 1 < len(tokens):
+        remedy += f"; `{words[0]}` needs backticks as a name"
     return SqlDiagnostic(f"the SQL cannot be parsed: {summary}", remedy, max(start, int(tokens[at].start)))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from core.sql.parsing.function_names import LITERAL_FUNCTIONS
 from core.sql.parsing.star_expansion import is_star
 
 # Scalar functions of Spark 4.2.0 whose value depends on their arguments alone; any other call stays where it is.
@@ -230,6 +231,9 @@ def is_pure(value: Any) -> bool:
     for each in value.walk():
         if isinstance(each, exp.Anonymous):
             if str(each.this).lower() not in _PURE:
+                return False
+        elif isinstance(each, exp.Column):
+            if each.name in LITERAL_FUNCTIONS and not each.table:
                 return False
         elif not isinstance(each, _PLAIN) or isinstance(each, exp.Query):
             return False

@@ -11,6 +11,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
 from core.model.problems import Problem, Severity, Where
+from core.sql.tokens.keyword_names import Tokenizer, with_names
 
 LONGEST_TEXT = 4_000_000
 MOST_TOKENS = 150_000
@@ -97,7 +98,7 @@ def tokens_of(source: SqlText) -> list[Token]:
     if len(source.text) > LONGEST_TEXT:
         raise SqlDiagnostic(f"the text is longer than {LONGEST_TEXT:,} characters", "split it into several files", 0)
     try:
-        tokens: list[Token] = _DIALECT.tokenize(source.text)
+        tokens: list[Token] = Tokenizer(dialect=_DIALECT).tokenize(source.text)
     except TokenError as error:
         raise SqlDiagnostic(
             "the SQL cannot be parsed: a string, a quoted name or a comment is not closed",
@@ -109,7 +110,7 @@ def tokens_of(source: SqlText) -> list[Token]:
         raise SqlDiagnostic(summary, "split it into several tables, or several files", tokens[MOST_TOKENS].start)
     if _may_be_deep(source.text):
         _check_depth(tokens)
-    return _with_whole_strings(tokens) if _SIDE_BY_SIDE.search(source.text) else tokens
+    return with_names(_with_whole_strings(tokens) if _SIDE_BY_SIDE.search(source.text) else tokens)
 
 
 def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import Token, TokenType
 
+from core.sql.tokens.keyword_names import STRICT
 from core.sql.tokens.lexer import PIECES, SqlDiagnostic, SqlText, end_of, is_word
 from core.sql.tokens.other_dialects import FOREIGN, foreign_construct
 
@@ -188,14 +189,29 @@ def _colon(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     before = tokens[index - 1] if index else None
     if before is None or before.end + 1 != tokens[index].start or before.token_type not in _VALUES:
         return None
+    if _names_field(tokens, index - 1):
+        return None
     remedy = "write variant_get(column, '$.field', 'type')"
     return _refuse("a variant path is not supported", remedy, tokens[index], "")
+
+
+def _names_field(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether a name is that of a field in `STRUCT<…>`."""
+    depth = 0
+    for at in range(index - 1, -1, -1):
+        kind = tokens[at].token_type
+        depth += (kind is TokenType.GT) - (kind is TokenType.LT)
+        if depth < 0:
+            return is_word(tokens[at - 1], "STRUCT")
+        if kind in (TokenType.SELECT, TokenType.FROM):
+            return False
+    return False
 
 
 def _bracket(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     before = tokens[index - 1] if index else None
     indexes = before is not None and (before.token_type in _VALUES or str(before.text).isidentifier())
-    if indexes and not is_word(before, "ARRAY", "SELECT", "BY", "AND", "OR", "IN", "WHERE", "THEN", "ELSE"):
+    if indexes and not is_word(before, "ARRAY", "SELECT", "BY", "AND", "OR", "NOT", "IN", "WHERE", "THEN", "ELSE"):
         return None
     return _refuse("an array in square brackets is not Spark SQL", "write array(…)", tokens[index])
 
@@ -212,6 +228,8 @@ def _in(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if _kind(tokens, index + 1) is TokenType.L_PAREN and _kind(tokens, index + 2) is TokenType.R_PAREN:
         condition = "INVALID_SQL_SYNTAX.EMPTY_IN_PREDICATE"
         return _refuse("IN () lists no values", "list the values", tokens[index], condition)
+    if _kind(tokens, index + 1) in (None, TokenType.COMMA, TokenType.FROM, TokenType.R_PAREN):
+        return _refuse("nothing follows IN", "write IN (…), or a name in backticks: `in`", tokens[index], "")
     return None
 
 
@@ -257,9 +275,13 @@ def _alias(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if _kind(tokens, index + 1) is TokenType.STAR:
         return _refuse("nothing follows AS", "write a name", tokens[index])
     after = tokens[index + 1] if index + 1 < len(tokens) else None
-    if is_word(after, "MATERIALIZED") or (
-        is_word(after, "NOT") and index + 2 < len(tokens) and is_word(tokens[index + 2], "MATERIALIZED")
-    ):
+    if after is None or after.token_type in (TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM):
+        return _refuse("nothing follows AS", "write a name", tokens[index], "")
+    if is_word(after, *STRICT):
+        word = str(after.text).upper()
+        return _refuse(f"{word} cannot be the alias of a table", f"write it in backticks: `{after.text}`", after)
+    negated = index + 2 < len(tokens) and is_word(after, "NOT") and is_word(tokens[index + 2], "MATERIALIZED")
+    if negated or (is_word(after, "MATERIALIZED") and _kind(tokens, index + 2) is TokenType.L_PAREN):
         return _refuse("AS MATERIALIZED is not Spark SQL", "write AS (SELECT …)", tokens[index])
     return None
 

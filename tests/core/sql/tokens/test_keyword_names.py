@@ -1,0 +1,114 @@
+"""Every keyword in every place of a name: read as the name in backticks where Spark's parser takes it for one."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from spark_parser import spark_parser
+
+from core.model.problems import Severity
+from core.sql.statement_reader import read_any
+
+_HEAD, _WORDS, *_PLACES = (
+    (Path(__file__).parents[3] / "fixtures/sql/names.txt").read_text(encoding="utf-8").split("\n\n")
+)
+WORDS = _WORDS.split()
+EVERY = 7
+"""One word of so many is read in each place outside of the drill."""
+# Words that we read as a name in some places alone: in others they are more likely a mistake, or the grammar's own.
+_REFUSED = """
+    ALL AND ANTI ARRAY AS ASOF BETWEEN BY CASE COLLATE CROSS DELETE DISTINCT DIV ESCAPE EXCEPT FROM FULL GROUP HAVING IF
+    ILIKE IN INNER INSERT INTERSECT JOIN LATERAL LEFT LIKE MERGE MINUS NATURAL NOT ON OR ORDER OVER QUALIFY REGEXP RIGHT
+    RLIKE SELECT SEMI STREAM TABLE UNION UPDATE USING VALUES WATERMARK WHERE WITH
+"""
+REFUSED = frozenset(_REFUSED.split())
+# The first is a function where no column has its name; before the others Spark takes WHERE for an alias.
+READ_AS_NAME = frozenset(("CURRENT_PATH", "LIMIT", "OFFSET"))
+
+
+class Place(NamedTuple):
+    """A place in which a name can stand."""
+
+    name: str
+    text: str
+    refused: frozenset[str]
+    other: frozenset[str]
+
+
+def place(block: str) -> Place:
+    """Read one block of the fixture."""
+    head, *lines = block.strip().split("\n")
+    name, _, text = head.partition(": ")
+    lists = {kind: frozenset(words.split()) for kind, _, words in (line.partition(": ") for line in lines)}
+    return Place(name, text, lists.get("refused", frozenset()), lists.get("other", frozenset()))
+
+
+PLACES = [place(block) for block in _PLACES]
+
+
+def reading(text: str) -> object:
+    """Return what we read of a text; None where we refuse it."""
+    parsed, problems = read_any(text, "q.sql")
+    if any(problem.severity is Severity.ERROR for problem in problems):
+        return None
+    reads = tuple((read.table, read.streaming, read.alias, read.watermark) for read in parsed[0].reads)
+    return parsed[0].canonical, reads, parsed[0].columns
+
+
+def wrong(place: Place, words: list[str]) -> list[str]:
+    """List the words that we read otherwise than Spark does in a place."""
+    found = []
+    for word in words:
+        ours, quoted = (reading(place.text.format(w=w)) for w in (word.lower(), f"`{word.lower()}`"))
+        if word in place.refused:
+            agrees = ours is None
+        elif word in place.other:
+            agrees = ours is None or ours != quoted or word in READ_AS_NAME
+        else:
+            agrees = ours == quoted or (ours is None and word in REFUSED)
+        found += [] if agrees else [word]
+    return found
+
+
+@pytest.mark.parametrize("at", range(len(PLACES)), ids=[each.name for each in PLACES])
+def test_a_keyword_is_read_as_a_name_where_spark_reads_one(at: int) -> None:
+    assert wrong(PLACES[at], WORDS[at % EVERY :: EVERY]) == []
+
+
+@pytest.mark.drill
+@pytest.mark.long
+@pytest.mark.parametrize("place", PLACES, ids=[each.name for each in PLACES])
+def test_every_keyword_is_read_as_a_name_where_spark_reads_one(place: Place) -> None:
+    assert wrong(place, WORDS) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        ("SELECT a AS, b FROM STREAM s", "nothing follows AS"),
+        ("SELECT a IN FROM STREAM s", "nothing follows IN"),
+        ("SELECT a FROM STREAM s AS inner", "INNER cannot be the alias of a table"),
+    ],
+)
+def test_a_word_that_is_no_name_says_what_it_is(text: str, summary: str) -> None:
+    _, problems = read_any(text, "q.sql")
+    assert problems[0].summary == summary and problems[0].remedy
+
+
+def test_a_word_that_is_kept_from_names_asks_for_backticks() -> None:
+    _, problems = read_any("SELECT a like, b FROM STREAM s", "q.sql")
+    assert "`like` needs backticks as a name" in problems[0].remedy
+
+
+@pytest.mark.spark
+@pytest.mark.drill
+@pytest.mark.long
+def test_spark_takes_each_word_as_recorded() -> None:
+    with spark_parser() as spark:
+        assert spark.keywords() - set(WORDS) == set()
+        for each in PLACES:
+            plain = spark.plan(each.text.format(w="zzz"))
+            plans = {word: spark.plan(each.text.format(w=word.lower())) for word in WORDS}
+            same = {word for word, plan in plans.items() if plan == plain.replace("zzz", word.lower())}
+            assert plain and {word for word, plan in plans.items() if not plan} == each.refused, each.name
+            assert set(WORDS) - same - each.refused == each.other, each.name
