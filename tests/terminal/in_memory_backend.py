@@ -192,7 +192,7 @@ class FakeBackend:
     def sql_file(self, table: str) -> str:
         return os.environ.get("EDITED_FILE", f"/nowhere/{table}.sql")
 
-    def rows(self, table: str, limit: int) -> tuple[tuple[str, ...], list[list[object]]]:
+    def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[object]]]:
         return ("order_id", "pizza"), [[n, "margherita"] for n in range(3)]
 
     def log_lines(self, table: str) -> Sequence[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.model.errors import LedgerUnavailable, Refused
 from core.plan.model import Plan
+from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import moment
 from tui.services import plan_files
@@ -66,9 +67,11 @@ def find_plan(context: CommandContext, word: str) -> NamedPlan:
 
 
 def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> "PlanRow":
-    """Return a saved plan to the agent, which refuses it unless it plans the same; one that it has is what it is."""
+    """Hand a saved plan to the agent, which refuses it unless it plans the same; one that it has is what it is."""
     if proposal.saved is not None:
-        context.operations.submit_saved(proposal.saved)
+        place = context.place
+        line = equivalent_command(place, "apply", proposal.plan.hash[:12])
+        plan_files.hand_over(place, context.operations.client, proposal.saved, line=line)
     return with_edits(find_plan_row(context.operations.reader, proposal.plan.hash), context.place)
 
 

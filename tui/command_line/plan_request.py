@@ -72,7 +72,7 @@ def _words(text: str) -> list[str]:
 
 def _since(context: CommandContext) -> "GitComparison | None":
     reference = getattr(context.args, "changed_since", None)
-    return context.operations.since(reference) if reference is not None else None
+    return context.operations.projects.since(reference) if reference is not None else None
 
 
 def _refuse_nothing(args: argparse.Namespace, verb: str) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from core.model.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
+from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
 from tui.project_folder.environment_selection import select_environment
 from tui.services.environment_service import EnvironmentService
@@ -15,7 +16,8 @@ def console(context: CommandContext) -> int:
     """Open the console; it is opened without an agent as well, on the last known state."""
     require_terminal(context)
     try:
-        context.operations.ensure_agent(context.voice.progress)
+        client = context.operations.client
+        agent_process.ensure_running(context.place, client, context.environ, progress=context.voice.progress)
     except (Refused, HeadgateError) as error:
         if not os.path.exists(context.place.where.ledger):
             raise

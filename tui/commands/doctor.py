@@ -19,10 +19,10 @@ def doctor(context: CommandContext) -> int:
     place = _place(context, project)
     checks = list(doctor_checks.check_machine(context.environ, place.data if place else context.cwd, place))
     if project and project.ok and place:
-        project = doctor_checks.check_tables(folder, context.operations.declared)
+        project = doctor_checks.check_tables(folder, context.operations.projects.read)
     checks += [project] if project else []
     if project and project.ok and place:
-        checks += doctor_checks.check_inputs(context.environ, place, context.operations.declared)
+        checks += doctor_checks.check_inputs(context.environ, place, context.operations.projects.read)
     if place:
         checks += [doctor_checks.check_home(place), doctor_checks.check_agent(place, context.operations.client)]
         checks += [doctor_checks.check_pool(place), doctor_checks.check_ledger(place)]

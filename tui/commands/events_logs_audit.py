@@ -15,6 +15,7 @@ from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
 from tui.presentation.reports.table_history import history_as_json, history_lines
 from tui.project_folder.environment_selection import has_ledger
+from tui.services.deployed_statements import history_of
 
 
 def events(context: CommandContext) -> int:
@@ -87,7 +88,7 @@ def history(context: CommandContext) -> int:
     """Print what changed of a table, oldest first: deploys, acts, failures, and what happened to its environment."""
     args, voice = context.args, context.voice
     table = context.operations.statement(args.table)[0].table
-    found = context.operations.history(table, args.limit)
+    found = history_of(context.operations.reader, table, args.limit)
     if voice.as_json:
         voice.data(history_as_json(table, found))
         return 0

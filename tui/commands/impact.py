@@ -17,7 +17,8 @@ def impact(context: CommandContext) -> int:
     said = planner_input.read_observed(args.observed, context.place.environment) if args.observed else None
     known = said.known if said else context.operations.known()
     if said:
-        context.operations.refuse_impossible(said, context.operations.declared().project, known)
+        place, projects = context.place, context.operations.projects
+        said.refuse_impossible(projects.read().project, place.environment, known.observed, projects.facts)
     children = parse_children(args.children) if args.children is not None else ""
     found = context.operations.impact(args.column, known, children=children)
     commands = {

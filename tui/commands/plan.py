@@ -51,7 +51,7 @@ def _plan(context: CommandContext) -> int:
     said = planner_input.read_observed(args.observed, environment) if args.observed else None
     asked = PlanArguments(undo.request, {}) if undo else _asked(context, args.subcommand or "deploy", said)
     request = asked.request
-    declared = undo.declared if undo else operations.declared()
+    declared = undo.declared if undo else operations.projects.read()
     offline = bool(args.observed or args.offline)
     answering = not offline and _look_first(context)
     if answering or args.save:
@@ -66,7 +66,7 @@ def _plan(context: CommandContext) -> int:
         known = replace(known, observed=with_texts_of_commit(asked.since, known.observed))
     refuse_unknown(declared.project, known.observed, request, asked.places)
     if said:
-        operations.refuse_impossible(said, declared.project, known)
+        said.refuse_impossible(declared.project, environment, known.observed, operations.projects.facts)
     found = operations.compute_over(declared.project, known, request)
     submitted: SubmittedPlan | None = None
     if not (offline or found.refusals) and (answering or not found.empty):

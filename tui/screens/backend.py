@@ -6,6 +6,7 @@ None of it is called on the event loop. The ledger is read through the snapshot 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from core.model.actions import Action
@@ -22,12 +23,15 @@ from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from state.plans import refuse_closed
 from state.releases import release_of_run
 from state.row_types import ApprovalRow, PlanRow, RunRow
+from tui.agent_client.agent_commands import find_run
 from tui.agent_client.agent_process import log_tail
 from tui.presentation.screen_content.changes import DELETED, ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
 from tui.presentation.screen_content.statement_log import lines_about
+from tui.project_folder.environment_selection import started_environments
 from tui.project_folder.project_reader import find_sql_file
+from tui.services.deployed_statements import history_of, statement_details
 from tui.services.edited_plans import with_edits
 from tui.services.plan_submission import find_plan_row, plan_of_row
 
@@ -88,14 +92,14 @@ class ConsoleBackend:
         self._clock = clock
         self.agent = service.agent
         """For acts; its `confirmation` is pure and quick, and is called on the loop."""
-        self.started_environments = service.started_environments
+        self.started_environments = partial(started_environments, service.place, service.environ)
         self._plans: dict[str, Plan] = {}
         self._timeline: tuple[object, tuple[HistoryEntry, ...]] | None = None
         self._drift: tuple[object, ProjectView] | None = None
 
     @property
     def reader(self) -> "LedgerReader":
-        """The ledger's reader, for what one screen alone shows."""
+        """The ledger's reader: another one once the ledger was closed."""
         return self._service.reader
 
     # The ledger.
@@ -113,14 +117,14 @@ class ConsoleBackend:
 
     def detail(self, table: str) -> StatementDetails:
         """Read one statement; without versions where it never was deployed."""
-        return self._service.detail(TableName(table))
+        return statement_details(self.reader, TableName(table))
 
     def history(self, table: str) -> "tuple[HistoryEntry, ...]":
         """Return a table's timeline; made again only when something that it tells of was written."""
         now = self._service.snapshot()
         key = (table, now.commands, now.events, now.open_runs)
         if self._timeline is None or self._timeline[0] != key:
-            self._timeline = (key, self._service.history(TableName(table), HISTORY))
+            self._timeline = (key, history_of(self.reader, TableName(table), HISTORY))
         return self._timeline[1]
 
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
@@ -146,30 +150,28 @@ class ConsoleBackend:
     def plan(self, hash_prefix: str) -> PlanView | None:
         """Find a plan; its body is read once."""
         try:
-            row = with_edits(find_plan_row(self._service.reader, hash_prefix), self._service.place)
+            row = with_edits(find_plan_row(self.reader, hash_prefix), self._service.place)
         except UsageError:
             return None
         if row.hash not in self._plans:
             self._plans[row.hash] = plan_of_row(row)
-        reader = self._service.reader
+        reader = self.reader
         policy = reader.recorded_policy()
         frozen = frozen_until(policy.freeze, self._clock()) if policy is not None else None
         return PlanView(self._plans[row.hash], row, reader.approvals(row.hash), frozen)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
         """Execute a plan; raises Stale also where a file of it was edited, which no agent sees."""
-        refuse_closed(
-            with_edits(find_plan_row(self._service.reader, plan_hash), self._service.place), now=self._clock()
-        )
+        refuse_closed(with_edits(find_plan_row(self.reader, plan_hash), self._service.place), now=self._clock())
         return self.agent.apply(plan_hash, confirm=confirm)
 
     def run(self, run_id: str) -> RunView | None:
         """Find a run with its plan."""
         try:
-            row = self._service.run(run_id)
+            row = find_run(self.reader, run_id)
         except UsageError:
             return None
-        plan, reader = self.plan(row.plan_hash), self._service.reader
+        plan, reader = self.plan(row.plan_hash), self.reader
         if plan is None:
             return RunView(row)
         with reader.frame():
@@ -190,10 +192,6 @@ class ConsoleBackend:
         """Return the path of a table's statement, of its DDL where it has none; raises UsageError."""
         return find_sql_file(self._service.place.folder, table)
 
-    def rows(self, table: str, limit: int) -> "tuple[tuple[str, ...], list[list[object]]]":
-        """Read some rows of a table through the agent: columns, then rows."""
-        return self.agent.peek(table, version=None, limit=limit)
-
     def log_lines(self, table: str) -> tuple[str, ...]:
         """Return what the agent's and the pool's log say of a statement, oldest first, with whole stack traces."""
         where, serving = self._service.place.where, self.detail(table).serving
@@ -205,7 +203,7 @@ class ConsoleBackend:
 
     def last_run(self) -> str:
         """Return the id of the newest run; empty where there is none."""
-        return next((run.id for run in self._service.reader.runs(1)), "")
+        return next((run.id for run in self.reader.runs(1)), "")
 
     # Files.
 
@@ -230,8 +228,9 @@ class ConsoleBackend:
         found = self._service.drift()
         wanted = tuple(sorted({*found.changed, *found.new}))
         rows: list[ChangeRow] = []
-        deployed = {row.table: row for row in self._service.reader.deployments() if row.active}
-        plan = self._service.compute(PlanRequest(tables=wanted)) if wanted else None
+        deployed = {row.table: row for row in self.reader.deployments() if row.active}
+        known, request = self._service.known(), PlanRequest(tables=wanted)
+        plan = self._service.compute_over(project, known, request) if wanted else None
         nodes = {node.table: node for node in plan.nodes} if plan else {}
         refused = {refusal.table: refusal for refusal in plan.refusals} if plan else {}
         for name in wanted:
@@ -275,7 +274,7 @@ class ConsoleBackend:
     def submit(self, actor: str) -> str:
         """Plan what the actor has staged in this folder."""
         folder = self._service.place.folder
-        marks = [mark for mark in self._service.reader.staged() if mark.actor == actor and mark.folder == folder]
+        marks = [mark for mark in self.reader.staged() if mark.actor == actor and mark.folder == folder]
         verbs = {mark.verb for mark in marks}
         if not marks:
             raise Refused("you have staged nothing in this project folder", remedy="D stages a deploy, X a delete")
@@ -304,8 +303,8 @@ class ConsoleBackend:
 
     def close_ticket(self, run: str, reader: str) -> str:
         """Close the ticket of a reader of what a run has replaced; return what was done. Raises Refused, UsageError."""
-        found = self._service.run(run)
-        self._service.agent.close_ticket(found.id, reader)
+        found = find_run(self.reader, run)
+        self.agent.close_ticket(found.id, reader)
         return f"run {found.id[:10]}: the ticket of {reader} is closed"
 
     def back(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:

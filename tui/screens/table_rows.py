@@ -27,7 +27,7 @@ class RowsScreen(TextScreen):
         if self._asked:
             return None
         self._asked = True
-        return self.state.backend.rows(self.table_name, ROWS)
+        return self.state.backend.agent.peek(self.table_name, version=None, limit=ROWS)
 
     def receive(self, fetched: object) -> None:
         if isinstance(fetched, tuple):

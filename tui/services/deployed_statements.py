@@ -1,5 +1,6 @@
 """Statements as the ledger knows them: what is deployed, how it does, and how files differ from it."""
 
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from state.row_types import Deployment
     from tui.presentation.reports.table_history import HistoryEntry
 
+SAMPLES_S = 900.0
+"""Age of the oldest sample of a statement that is read."""
 EVENTS = 50
 """Events of one statement that are read."""
 
@@ -51,18 +54,22 @@ def open_reader(place: SelectedEnvironment) -> "LedgerReader":
     return LedgerReader(Path(place.where.ledger))
 
 
-def statement_details(reader: "LedgerReader", table: TableName, *, since: float) -> "StatementDetails":
-    """Read one statement, with samples from `since`, epoch seconds; without versions where it never was deployed."""
+def statement_details(reader: "LedgerReader", table: TableName, *, since: float | None = None) -> "StatementDetails":
+    """Read one statement, with samples from `since`, epoch seconds, by default a quarter of an hour ago.
+
+    It is without versions where the table never was deployed.
+    """
     with reader.frame():
-        return _details(reader, table, since)
+        return _details(reader, table, time.time() - SAMPLES_S if since is None else since)
 
 
 def statement_among_all(
-    reader: "LedgerReader", table: TableName, *, now: float, version: int | None = None
+    reader: "LedgerReader", table: TableName, version: int | None
 ) -> "tuple[StatementDetails, LedgerSnapshot]":
     """Read one statement, or one version of it, and the lines of all in one moment; raises UsageError for none."""
     from state.ledger_snapshot import LedgerSnapshot
 
+    now = time.time()
     with reader.frame():
         found = _details(reader, table, now, version)
         snapshot = LedgerSnapshot(read_at=now, statements=reader.statements())

@@ -5,7 +5,7 @@ Every method blocks, may be called from any thread, and raises HeadgateErrors on
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -16,7 +16,7 @@ from core.model.errors import Refused, UsageError
 from core.model.names import TableName, parse_statement_name, parse_table_name, split_query
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, parse_retention
-from tui.agent_client import agent_commands, agent_process
+from tui.agent_client import agent_commands
 from tui.agent_client.agent_commands import AgentCommands
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder import environment_selection
@@ -25,7 +25,6 @@ from tui.project_folder.project_reader import ProjectDeclaration, ProjectReader,
 from tui.services import (
     deployed_statements,
     inventory_lineage,
-    plan_files,
     planner_input,
     run_continuation,
     table_selection,
@@ -36,24 +35,17 @@ from tui.services.deployed_statements import ProjectDrift
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
     from core.observed.deployment import ObservedDeployment, PlannerInput
-    from core.plan.file import SavedPlan
     from core.project.model import Project
-    from core.project_files.git_comparison import GitComparison
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
     from state.ledger import LedgerReader
     from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
     from state.row_types import RunRow
-    from tui.presentation.reports.table_history import HistoryEntry
     from tui.project_folder.project_reader import ProjectDeclaration
     from tui.services import plan_undo
-    from tui.services.planner_input import ObservedDocument
 
 _OF_RUNS = ("rollback", "retire")
 """Acts that take the id of a run for the tables that it has swapped in."""
-
-SAMPLES_S = 900.0
-"""Age of the oldest sample of a statement that is read."""
 
 
 class EnvironmentService:
@@ -61,8 +53,8 @@ class EnvironmentService:
 
     def __init__(self, place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
         self.place = place
-        self._environ = dict(environ)
-        self._projects = ProjectReader(place, environ)
+        self.environ = dict(environ)
+        self.projects = ProjectReader(place, environ)
         self._lock = threading.Lock()
         self._cache: tuple[LedgerReader, SnapshotCache] | None = None
         self._tracing = threading.Lock()
@@ -101,10 +93,6 @@ class EnvironmentService:
         """Read one moment of the environment; the same object again while nothing is written."""
         return self._opened()[1].snapshot()
 
-    def detail(self, table: TableName) -> "StatementDetails":
-        """Read one statement, with its last samples; without versions where it never was deployed."""
-        return deployed_statements.statement_details(self.reader, table, since=time.time() - SAMPLES_S)
-
     def statement(self, name: str) -> "tuple[StatementDetails, LedgerSnapshot]":
         """Read one statement, or a version of it that is named `orders@v2`, and the lines of all, in one moment.
 
@@ -112,11 +100,7 @@ class EnvironmentService:
         """
         asked = parse_statement_name(name)
         table, version = split_query(asked) or (parse_table_name(asked), None)
-        return deployed_statements.statement_among_all(self.reader, table, now=time.time(), version=version)
-
-    def history(self, table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
-        """Return the newest entries of a table's timeline, oldest first; none where it never was deployed."""
-        return deployed_statements.history_of(self.reader, table, limit)
+        return deployed_statements.statement_among_all(self.reader, table, version)
 
     def run(self, id_prefix: str) -> "RunRow":
         """Find a run; raises UsageError."""
@@ -171,7 +155,7 @@ class EnvironmentService:
 
     def project(self) -> "Project":
         """Read the project; files that did not change are not read again."""
-        return self._projects.read().project
+        return self.projects.read().project
 
     def selected(self, words: Iterable[str], *, declared: bool = False) -> tuple[TableName, ...]:
         """Return the tables that names and selectors mean (`+t`, `2+t+`, `tag:x`), over the files alone or what runs.
@@ -204,14 +188,6 @@ class EnvironmentService:
         deployed = self.snapshot().statements if environment_selection.has_ledger(self.place) else ()
         return inventory_of(self.project(), serving_versions(deployed))
 
-    def declared(self) -> "ProjectDeclaration":
-        """Return the project with its texts and warnings."""
-        return self._projects.read()
-
-    def since(self, reference: str) -> "GitComparison":
-        """Compare the files with those of a git commit; raises UsageError for a reference that is none."""
-        return self._projects.since(reference)
-
     def drift(self) -> ProjectDrift:
         """Compare the files with what is deployed."""
         return deployed_statements.project_drift(self.project(), self.reader.deployments(include_deleted=True))
@@ -237,7 +213,7 @@ class EnvironmentService:
 
         with self._traced() as (project, tracer):
             root = inventory_lineage.root_of(tracer, known.observed, words)
-            facts = self._projects.facts
+            facts = self.projects.facts
             return impact_of(project, self.place.environment, known, root, tracer, children=children, parse_cache=facts)
 
     @contextmanager
@@ -259,19 +235,11 @@ class EnvironmentService:
             planner_input.planner_input(self.reader) if environment_selection.has_ledger(self.place) else PlannerInput()
         )
 
-    def compute(self, request: PlanRequest) -> Plan:
-        """Compute a plan over the ledger's values, without the agent; refusals are in the plan."""
-        return self.compute_over(self.project(), self.known(), request)
-
     def compute_over(self, project: "Project", known: "PlannerInput", request: PlanRequest) -> Plan:
         """Compute a plan over what is known from elsewhere, or over nothing; refusals are in the plan."""
-        found = planning.compute(project, self.place.environment, known, request, self._projects.facts)
-        self._projects.save_facts()
+        found = planning.compute(project, self.place.environment, known, request, self.projects.facts)
+        self.projects.save_facts()
         return found
-
-    def refuse_impossible(self, said: "ObservedDocument", project: "Project", known: "PlannerInput") -> None:
-        """Raise InvalidProject with all that a document says and that cannot be in this project."""
-        planner_input.refuse_impossible(said, project, self.place.environment, known.observed, self._projects.facts)
 
     # Plans: computed here, handed to the agent.
 
@@ -288,7 +256,7 @@ class EnvironmentService:
         Spark is asked about its statements first, for at most `asking_s`; 0 asks nothing. `first` is a plan of this
         very request that was made just now, with what it was made from; `declared` is not the files, but other texts.
         """
-        declared, facts = declared or self._projects.read(), self._projects.facts
+        declared, facts = declared or self.projects.read(), self.projects.facts
         line = agent_commands.plan_command(self.place, request)
         return planning.submit(
             self.place,
@@ -307,15 +275,10 @@ class EnvironmentService:
         from tui.services import plan_undo
 
         found = plan_undo.find_undo(
-            self.reader, word, self._projects.read(), self.known().observed, children=children, rebuild=rebuild
+            self.reader, word, self.projects.read(), self.known().observed, children=children, rebuild=rebuild
         )
-        project, warnings = parse(self.place, found.declared.texts, self._projects.facts)
+        project, warnings = parse(self.place, found.declared.texts, self.projects.facts)
         return replace(found, declared=ProjectDeclaration(found.declared.texts, project, warnings))
-
-    def submit_saved(self, saved: "SavedPlan") -> planning.SubmittedPlan:
-        """Hand a saved plan over; raises Refused, Stale where the agent does not plan the same."""
-        line = agent_commands.equivalent_command(self.place, "apply", saved.plan.hash[:12])
-        return plan_files.hand_over(self.place, self.client, saved, line=line)
 
     def continuation(self, run_id: str) -> run_continuation.RunContinuation | None:
         """Submit the plan that goes on from a failed run with today's texts; None where its texts did not change.
@@ -328,7 +291,7 @@ class EnvironmentService:
         plan = planning.plan_of_row(row)
         if run.state != "failed" or plan.request.verb != "deploy" or plan.request.undoes:
             return None
-        if run_continuation.same_files(row, self._projects.texts()):
+        if run_continuation.same_files(row, self.projects.texts()):
             return None
         edits = run_continuation.find_edits(plan, run, self.project())
         if not edits:
@@ -336,14 +299,6 @@ class EnvironmentService:
         return run_continuation.RunContinuation(run, edits, self.submit(run_continuation.request_of(plan, run)))
 
     # The agent.
-
-    def started_environments(self) -> tuple[str, ...]:
-        """List the project's environments that have a ledger on this machine."""
-        return environment_selection.started_environments(self.place, self._environ)
-
-    def ensure_agent(self, progress: Callable[[agent_process.WaitProgress], None]) -> None:
-        """Start the agent if none answers and the environment is not protected, and wait for its pool."""
-        agent_process.ensure_running(self.place, self.client, self._environ, progress=progress)
 
     def close(self) -> None:
         """Close the ledger."""

@@ -95,6 +95,29 @@ class ObservedDocument:
     text: str
     known: PlannerInput
 
+    def refuse_impossible(
+        self,
+        project: "Project",
+        environment: str,
+        observed: Mapping[TableName, ObservedDeployment],
+        facts: "ParseCache",
+    ) -> None:
+        """Raise InvalidProject with a Problem, and its line, for all that is observed and cannot be.
+
+        `observed` is what the document says, with the texts that a git commit adds to it.
+        """
+        from core.observed.document import places_in_text
+        from core.planning.impossible_observations import impossible_observations, with_places
+
+        found = impossible_observations(project, project.environments[environment], observed, facts)
+        if found:
+            placed = with_places(found, places_in_text(self.text, self.path))
+            raise InvalidProject(
+                f"the observed document describes what cannot be: {counted(len(placed), 'problem')}",
+                remedy="correct what is listed",
+                problems=tuple(problem.as_json() for problem in placed),
+            )
+
 
 def read_observed(path: str, environment: str) -> ObservedDocument:
     """Read an `--observed` file (YAML or JSON) with its text; raises UsageError, InvalidProject with all Problems."""
@@ -102,27 +125,3 @@ def read_observed(path: str, environment: str) -> ObservedDocument:
 
     text = read_text(path, path, most_mb=_MOST_OBSERVED_MB, remedy="give a YAML or JSON file")
     return ObservedDocument(path, text, planner_input_from_text(text, path, environment))
-
-
-def refuse_impossible(
-    said: ObservedDocument,
-    project: "Project",
-    environment: str,
-    observed: Mapping[TableName, ObservedDeployment],
-    facts: "ParseCache",
-) -> None:
-    """Raise InvalidProject with a Problem, and its line, for all that is observed and cannot be.
-
-    `observed` is what the document says, with the texts that a git commit adds to it.
-    """
-    from core.observed.document import places_in_text
-    from core.planning.impossible_observations import impossible_observations, with_places
-
-    found = impossible_observations(project, project.environments[environment], observed, facts)
-    if found:
-        placed = with_places(found, places_in_text(said.text, said.path))
-        raise InvalidProject(
-            f"the observed document describes what cannot be: {counted(len(placed), 'problem')}",
-            remedy="correct what is listed",
-            problems=tuple(problem.as_json() for problem in placed),
-        )

@@ -68,7 +68,7 @@ class PlannedUpgrade:
 
 def select_cases(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> SelectedCases:
     """Read the cases of the tables that are meant, of all without a word; raises InvalidProject, UsageError."""
-    declared = operations.declared()
+    declared = operations.projects.read()
     tables = declared.project.tables
     chosen = _chosen(operations, declared.project, tuple(words), tuple(products))
     tests = read_test_files(operations.place.folder, (table.folder for table in tables.values()))
@@ -162,7 +162,7 @@ def write_first_case(
 
     Raises Refused where the file exists, UsageError for a table without a statement, EngineRefused.
     """
-    declared = operations.declared()
+    declared = operations.projects.read()
     tables = declared.project.tables
     table = tables[_one(operations, word, tables)]
     _refuse_external(table)
@@ -307,7 +307,7 @@ def _needed_texts(
 
 def _old_texts(operations: EnvironmentService, since: str) -> dict[TableName, RevisionTexts]:
     if since != DEPLOYED:
-        return dict(operations.since(since).before)
+        return dict(operations.projects.since(since).before)
     if not has_ledger(operations.place):
         remedy = "name the commit of the old texts: headgate test --upgrade --since main"
         raise UsageError(f"nothing was ever deployed in {operations.place.title} on this machine", remedy=remedy)

@@ -729,7 +729,7 @@ def test_rows_and_logs_of_a_statement_are_read_in_the_console() -> None:
 
 def test_rows_that_do_not_fit_are_said_to_be_below() -> None:
     class Full(FakeBackend):
-        def rows(self, table: str, limit: int) -> tuple[tuple[str, ...], list[list[object]]]:
+        def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[object]]]:
             return ("order_id",), [[n] for n in range(30)]
 
     async def scenario(console: Console) -> None:
