@@ -12,8 +12,7 @@ from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import moment
 from tui.services import plan_files
-from tui.services.edited_plans import with_edits
-from tui.services.plan_submission import find_plan_row, plan_of_row
+from tui.services.plan_submission import find_plan_row, plan_of_row, with_edits
 
 if TYPE_CHECKING:
     from core.plan.file import SavedPlan

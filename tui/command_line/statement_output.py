@@ -1,15 +1,17 @@
-"""What commands print of statements: JSON, cells of lag and state, the age of the data, the result of `--fail-on`."""
+"""What commands print of statements: JSON, cells of lag and state, age of the data; the conditions of `--fail-on`."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from core.model.states import State
+from core.model.errors import UsageError
+from core.model.states import Fault, State, Trend
 from core.text.wording import counted
 from state.ledger_snapshot import LedgerSnapshot
 from state.registry import StatementLine
 from state.row_types import EnvironmentRow
 from tui.command_line.context import CommandContext
-from tui.command_line.fail_on import matching_conditions
 from tui.presentation.styling.value_formatting import long_duration, short_duration, short_number, trend_words
 
 RIGHT = ("VER", "LAG", "ROWS", "ERR", "AGE", "IN", "OUT", "FILES", "BYTES", "BEHIND")
@@ -92,3 +94,56 @@ def check_fail_on(context: CommandContext, conditions: Any, lines: Iterable[Stat
     for line, word in hits:
         context.voice.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}")
     return 1 if hits else 0
+
+
+_LAG = re.compile(r"lag\s*(?P<op>>=|>)\s*(?P<bound>[\d.]+[kmg]?)\Z", re.IGNORECASE)
+_SIZE_BY_UNIT = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class FailOnCondition:
+    """One word of `--fail-on`."""
+
+    word: str
+    holds: Callable[[StatementLine], bool]
+
+
+def parse_conditions(text: str | None) -> tuple[FailOnCondition, ...]:
+    """Read `failed,lag>1k`; raises UsageError for a word that is neither a state, a trend, behind nor a lag."""
+    return tuple(_parse(word.strip()) for word in (text or "").split(",") if word.strip())
+
+
+def matching_conditions(conditions: tuple[FailOnCondition, ...], line: StatementLine) -> list[str]:
+    """List the conditions that hold for a statement, as they were written."""
+    return [condition.word for condition in conditions if condition.holds(line)]
+
+
+def parse_count(text: str) -> int:
+    """Read 0, 250, 1k, 1.5m; raises UsageError."""
+    found = re.fullmatch(r"(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)(?P<unit>[kmg]?)", text.strip().lower())
+    if not found:
+        raise UsageError(f"{text!r} is not a number of rows", remedy="write 0, 250, 1k or 1.5m")
+    return int(float(found["number"]) * _SIZE_BY_UNIT.get(found["unit"], 1))
+
+
+def _parse(word: str) -> FailOnCondition:
+    found = _LAG.match(word)
+    if found:
+        bound = parse_count(found["bound"])
+        strict = found["op"] == ">"
+        return FailOnCondition(word, lambda line: _lag_exceeds(line, bound, strict=strict))
+    lowered = word.lower()
+    if lowered == Fault.BEHIND:
+        return FailOnCondition(word, lambda line: line.fault_word == lowered)
+    if lowered in set(State):
+        return FailOnCondition(word, lambda line: str(line.state) == lowered)
+    if lowered in set(Trend):
+        return FailOnCondition(word, lambda line: line.trend == lowered)
+    words = ", ".join(dict.fromkeys((*State, *Trend, Fault.BEHIND)))
+    raise UsageError(f"{word!r} is not a condition for --fail-on", remedy=f"use lag>N, or one of {words}")
+
+
+def _lag_exceeds(line: StatementLine, bound: int, *, strict: bool) -> bool:
+    if line.lag_rows is None:
+        return False
+    return line.lag_rows > bound if strict else line.lag_rows >= bound

@@ -7,9 +7,8 @@ from core.model.errors import UsageError
 from core.run.open_tickets import overdue_tickets
 from core.text.wording import did_you_mean
 from tui.command_line.context import CommandContext
-from tui.command_line.fail_on import parse_conditions
 from tui.command_line.output import format_table
-from tui.command_line.statement_output import check_fail_on, data_age_line
+from tui.command_line.statement_output import check_fail_on, data_age_line, parse_conditions
 from tui.presentation.reports.product_health import HEAD, RIGHT, as_json, failing_rows, health_by_product, rows
 from tui.presentation.reports.releases import ticket_as_json, ticket_words, verdict
 

@@ -1,5 +1,7 @@
-"""The command `inventory`: every table of the project and of the environment, for people and for programs."""
+"""The command `inventory`: every table; and `report`: the tables up- and downstream of one."""
 
+import os
+import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -7,10 +9,13 @@ from core.model.errors import UsageError
 from core.text.wording import counted
 from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table
-from tui.presentation.reports.table_hierarchy import kind_of, state_of, table_as_json, version_of
+from tui.presentation.reports.table_hierarchy import kind_of, nested, rows, state_of, table_as_json, version_of
 from tui.project_folder.parsing_performance import rare_garbage_collection
+from tui.project_folder.user_named_files import write_whole
+from tui.services import inventory_lineage
 
 if TYPE_CHECKING:
+    from core.reports.hierarchy import HierarchyRow
     from core.reports.inventory import InventoryEntry
 
 MOST_READERS = 3
@@ -75,3 +80,59 @@ def _refuse_unknown(products: Iterable[str], entries: "Iterable[InventoryEntry]"
                 f"there is no product {product}",
                 remedy=did_you_mean(product, known) or f"products: {', '.join(known)}",
             )
+
+
+MOST_LEVELS = 100
+"""Levels that nested data is written with: readers of JSON and YAML recurse too."""
+
+
+@rare_garbage_collection()
+def report(context: CommandContext) -> int:
+    """Print or draw the hierarchy of a table: upwards and downwards where neither is asked for."""
+    args, voice = context.args, context.voice
+    if args.yaml and voice.as_json:
+        raise UsageError("--json and --yaml cannot be combined", remedy="give one of them")
+    entries = context.operations.inventory()
+    ways = [way for way, asked in (("up", args.up), ("down", args.down)) if asked] or ["up", "down"]
+    trees = [(way, inventory_lineage.table_hierarchy(entries, args.table, way, depth=args.depth)) for way in ways]
+    if args.svg:
+        from tui.presentation.diagrams.hierarchy_svg import hierarchy_svg
+
+        write_whole(os.path.join(context.cwd, args.svg), hierarchy_svg(trees))
+        voice.say(f"written: {args.svg}")
+    if voice.as_json:
+        voice.data(report_as_data(trees, context))
+    elif args.yaml:
+        from core.text.yaml_writer import as_yaml
+
+        voice.print(as_yaml(report_as_data(trees, context)).rstrip("\n").split("\n"))
+    elif not args.svg:
+        head, *laid = rows(trees, shutil.get_terminal_size().columns)
+        voice.print(format_table(head, laid, right=("VER", "LAG")))
+    return 0
+
+
+def report_as_data(trees: "list[tuple[str, tuple[HierarchyRow, ...]]]", context: CommandContext) -> dict[str, Any]:
+    """Return `headgate.report/1`; fields may be added within /1, never changed. What is not known is null.
+
+    `{"format", "project", "environment", "table", "product", "layer", "external", "stateful", "keyed", "owner",
+    "declared", "folder", "files": [path], "version", "state", "lag_rows", "trend", "streamed", "again", "hidden",
+    "parents": [the same, nested], "children": [the same, nested]}`.
+
+    A parent has `parents` alone, a child `children` alone. `streamed`: how it is read by, or reads, the table that it
+    hangs on. `again`: it is expanded elsewhere in this tree. `hidden`: how many next to it the depth leaves out.
+    """
+    deepest = max(branch.depth for _, branches in trees for branch in branches)
+    if deepest > MOST_LEVELS:
+        raise UsageError(
+            f"the hierarchy has {deepest} levels, too many for nested output",
+            remedy=f"--depth {MOST_LEVELS}, or headgate inventory --json",
+        )
+    found: dict[str, Any] = {
+        "format": "headgate.report/1",
+        "project": context.place.project,
+        "environment": context.place.environment,
+    }
+    for way, branches in trees:
+        found |= nested(branches, way)
+    return found

@@ -2,14 +2,17 @@
 
 import time
 
+from core.model.actions import StepKind
 from core.model.errors import UsageError
+from core.model.names import parse_table_name
+from core.run.model import StepState
 from core.run.release import Release
 from tui.command_line.context import CommandContext
 from tui.commands.apply import execute_by_name
-from tui.commands.release_diff import diff
 from tui.commands.runs import follow_run, run_as_json, run_step_line
+from tui.presentation.reports.release_diff import blocks, result_as_json, result_lines
 from tui.presentation.reports.releases import release_as_json, release_details, release_lines
-from tui.services.releases import find_release, list_releases
+from tui.services.deployed_statements import find_release, list_releases
 
 
 def release(context: CommandContext) -> int:
@@ -89,6 +92,28 @@ def _found(context: CommandContext) -> Release:
             f"{word} is a table: a release is named by its run", remedy=f"headgate release lists them{acts}"
         )
     return find_release(operations.reader, word, time.time())
+
+
+def diff(context: CommandContext) -> int:
+    """Show what was found for the tables of a run, or for one; 1 where something blocks the release."""
+    operations = context.operations
+    row = operations.run(context.args.run)
+    table = parse_table_name(context.args.table) if context.args.table else None
+    if table is not None and table not in {step.table for step in row.steps}:
+        raise UsageError(f"run {row.id} does nothing to {table}", remedy=f"headgate runs {row.id} lists its steps")
+    found = operations.reader.check_results(row.id, table)
+    if context.voice.as_json:
+        context.document("headgate.release_diff/1", run=row.id, results=[result_as_json(each) for each in found])
+    else:
+        skipped = [step for step in row.steps if (step.do, step.state) == (StepKind.VALIDATE, StepState.SKIPPED)]
+        context.voice.print([f"{each.table}: {each.note}" for each in skipped if table in (None, each.table)])
+        context.voice.print(result_lines(found))
+        if not found and not skipped:
+            about = f" of {table}" if table else ""
+            compares = any(step.do == StepKind.VALIDATE and table in (None, step.table) for step in row.steps)
+            said = f"has compared no rows{about} so far" if compares else f"compares no rows{about}"
+            context.voice.say(f"run {row.id} {said}")
+    return 1 if any(map(blocks, found)) else 0
 
 
 _ACTS = {

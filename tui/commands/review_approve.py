@@ -13,7 +13,7 @@ from core.text.wording import counted
 from tui.command_line import plan_lookup
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import short_duration
-from tui.services.edited_plans import with_edits
+from tui.services.plan_submission import with_edits
 
 if TYPE_CHECKING:
     from core.plan.rendering import PlanStanding

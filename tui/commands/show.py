@@ -9,8 +9,7 @@ from core.text.secrets import mask_literals
 from state.registry import StatementLine
 from state.row_types import Deployment, Measurement
 from tui.command_line.context import CommandContext
-from tui.command_line.fail_on import parse_conditions
-from tui.command_line.statement_output import check_fail_on, statement_as_json
+from tui.command_line.statement_output import check_fail_on, parse_conditions, statement_as_json
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.screen_content.statement_sheet import WORDS_ALONE, sheet_text, statement_sheet
 from tui.presentation.view.ledger_view import make_ledger_view, statement_view

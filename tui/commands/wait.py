@@ -9,8 +9,7 @@ from core.text.wording import counted
 from state.registry import StatementLine
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
-from tui.command_line.fail_on import parse_count
-from tui.command_line.statement_output import lag_text, statement_as_json
+from tui.command_line.statement_output import lag_text, parse_count, statement_as_json
 from tui.services import deployed_statements
 
 

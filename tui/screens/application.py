@@ -4,6 +4,9 @@ Nothing on the event loop waits for a file or a socket. Leaving a console that m
 about here: leaving it running is the answer of Enter alone.
 """
 
+import shlex
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -46,8 +49,8 @@ SCREENS = {
     "audit": ("audit_log_events", "AuditScreen"),
     "log": ("audit_log_events", "LogScreen"),
     "events": ("audit_log_events", "EventsScreen"),
-    "rows": ("table_rows", "RowsScreen"),
-    "help": ("help", "HelpScreen"),
+    "rows": ("text_screen", "RowsScreen"),
+    "help": ("text_screen", "HelpScreen"),
 }
 """Module and class of each screen by name: imported when it is first opened, so that the first picture comes soon."""
 
@@ -200,10 +203,8 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
     def edit_file(self, path: str) -> bool:
         """Lend the terminal to an editor until it ends; returns whether it could be started."""
-        from tui.terminal.editor import run_editor
-
         with self.suspend():
-            problem = run_editor(self.environ, path)
+            problem = _run_editor(self.environ, path)
         if problem:
             self.state.notify(problem, Tone.BAD)
         return not problem
@@ -324,3 +325,17 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             driver.write(data)
             self._end_update()
             driver.flush()
+
+
+def _run_editor(environ: Mapping[str, str], path: str) -> str:
+    """Open a file in $VISUAL, else $EDITOR, else vi, and wait; returns why it could not be started, in a sentence."""
+    named = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
+    # Ctrl-C in an editor is the editor's: a handler of our own is set back to the default in the child.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        subprocess.run([*shlex.split(named), path])
+    except (OSError, ValueError) as error:
+        return f"the editor {named!r} cannot be started: {getattr(error, 'strerror', None) or error}; set EDITOR"
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return ""

@@ -32,8 +32,7 @@ from tui.presentation.screen_content.statement_log import lines_about
 from tui.project_folder.environment_selection import started_environments
 from tui.project_folder.project_reader import find_sql_file
 from tui.services.deployed_statements import history_of, statement_details
-from tui.services.edited_plans import with_edits
-from tui.services.plan_submission import find_plan_row, plan_of_row
+from tui.services.plan_submission import find_plan_row, plan_of_row, with_edits
 
 if TYPE_CHECKING:
     from core.project.model import Project, Table

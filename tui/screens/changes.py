@@ -11,8 +11,7 @@ from tui.presentation.screen_content.changes import ChangeRow, detail, header, m
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.backend import ProjectView
 from tui.screens.console_state import ConsoleState
-from tui.screens.statement_table import StatementTableScreen
-from tui.screens.table_screen import SplitScreen
+from tui.screens.table_screen import SplitScreen, StatementTableScreen
 
 
 class ChangesScreen(SplitScreen, StatementTableScreen):

@@ -16,7 +16,7 @@ from tui.presentation.screen_content.statement_rows import (
 from tui.presentation.styling.styled_text import Line
 from tui.presentation.view.ledger_view import StatementView
 from tui.screens.console_state import ConsoleState
-from tui.screens.statement_table import StatementTableScreen
+from tui.screens.table_screen import StatementTableScreen
 
 
 class StatementListScreen(StatementTableScreen):

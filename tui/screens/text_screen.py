@@ -1,12 +1,17 @@
-"""Screens that are one text that scrolls."""
+"""Screens that are one text that scrolls: rows of a table, help."""
 
 from collections.abc import Sequence
 
 from textual.widget import Widget
 
-from tui.presentation.styling.styled_text import Line, plain
+from core.text.wording import counted
+from tui.presentation.interaction.action_availability import ActionContext
+from tui.presentation.interaction.help_text import help_lines, topic_lines
+from tui.presentation.screen_content.statement_detail import row_lines
+from tui.presentation.styling.styled_text import Line, Tone, line, plain
 from tui.screens.console_state import ConsoleState
 from tui.screens.statement_actions import StatementActionsScreen
+from tui.services.help_topics import help_topic, help_topics
 from tui.widgets.line_widgets import ScrollingLines
 
 
@@ -49,3 +54,75 @@ class TextScreen(StatementActionsScreen):
 
     def do_bottom(self, key: str) -> None:
         self.pane.scroll_by(len(self.pane.lines))
+
+
+ROWS = 100
+
+
+class RowsScreen(TextScreen):
+    """Some rows, in no order."""
+
+    screen_name = "rows"
+
+    def __init__(self, state: ConsoleState, *, table: str) -> None:
+        super().__init__(state)
+        self.table_name = table
+        self.rows: tuple[tuple[str, ...], list[list[object]]] | None = None
+        self._asked = False
+
+    def fetch(self) -> object:
+        # The pool works for each reading, so a table is not read with every turn of the poller.
+        if self._asked:
+            return None
+        self._asked = True
+        return self.state.backend.agent.peek(self.table_name, version=None, limit=ROWS)
+
+    def receive(self, fetched: object) -> None:
+        if isinstance(fetched, tuple):
+            self.rows = fetched
+
+    def do_refresh(self, key: str) -> None:
+        self._asked = False
+        super().do_refresh(key)
+
+    def content(self, width: int) -> Sequence[Line]:
+        if self.rows is None:
+            return (line((" reading rows from the pool", Tone.DIM)),)
+        return row_lines(*self.rows)
+
+    def targets(self) -> tuple[str, ...]:
+        return (self.table_name,)
+
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
+        if self.rows is None:
+            return ("rows", self.table_name), ""
+        below = f", {self.pane.below} more below" if self.pane.below else ""
+        return ("rows", self.table_name), f"{counted(len(self.rows[1]), 'row')} in no order{below}"
+
+    def copy_line(self) -> str:
+        return f"headgate peek {self.table_name} -n {ROWS} --env {self.state.identity.environment}"
+
+
+class HelpScreen(TextScreen):
+    """Help."""
+
+    screen_name = "help"
+
+    def __init__(
+        self, state: ConsoleState, *, about: str = "home", now: ActionContext | None = None, topic: str = ""
+    ) -> None:
+        super().__init__(state)
+        self.about = about
+        self.now = now or ActionContext()
+        self.topic = topic
+
+    def content(self, width: int) -> Sequence[Line]:
+        if not self.topic:
+            return help_lines(self.about, self.now, width)
+        if self.topic not in help_topics():
+            return (line((f" no page {self.topic}: {', '.join(help_topics())}", Tone.CHANGING)),)
+        return topic_lines(help_topic(self.topic), width)
+
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
+        below = counted(self.pane.below, "more line") if self.pane.below else ""
+        return ("help", self.topic or self.about), below

@@ -1,4 +1,4 @@
-"""Statements as the ledger knows them: what is deployed, how it does, and how files differ from it."""
+"""Statements and releases as the ledger knows them: what is deployed, how it does, and how files differ from it."""
 
 import time
 from collections.abc import Iterable
@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.model.errors import LedgerUnavailable, UsageError
+from core.model.errors import LedgerUnavailable, Refused, UsageError
 from core.model.names import TableName, query_name
 from core.observed.table_statistics import TableStatistics
+from tui.agent_client.agent_commands import find_run
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
 if TYPE_CHECKING:
     from core.project.model import Project
+    from core.run.release import Release
     from state.ledger import LedgerReader
     from state.ledger_snapshot import LedgerSnapshot, StatementDetails
     from state.registry import StatementLine
@@ -154,3 +156,36 @@ def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> Pr
         gone=tuple(sorted(name for name in deployed if name not in declared)),
         deleted=tuple(sorted(left)),
     )
+
+
+NEWEST = 50
+"""Runs that are looked at, besides those that made what serves."""
+
+
+def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":
+    """Read the newest releases, and every one that still serves or has tickets; newest first."""
+    from state.releases import releases
+
+    with reader.frame():
+        runs = {run.id: run for run in reader.runs(NEWEST)}
+        still = {d.served_by for d in reader.deployments() if d.active and d.served_before is not None}
+        for served in still | {ticket.run_id for ticket in reader.unclosed_tickets()}:
+            older = reader.run(served) if served and served not in runs else None
+            if older is not None:
+                runs[older.id] = older
+        newest = sorted(runs.values(), key=lambda run: (-run.started_at, run.id))
+        return releases(reader, newest, now)
+
+
+def find_release(reader: "LedgerReader", word: str, now: float) -> "Release":
+    """Find a release by the start of its run's id; raises UsageError, and Refused for a run that replaces nothing."""
+    from state.releases import plan_of, release_of_run
+
+    run = find_run(reader, word)
+    with reader.frame():
+        plan = plan_of(reader, run)
+        found = release_of_run(reader, run, plan, now) if plan is not None else None
+    if found is None:
+        why = "replaces no version" if plan is not None else "has a plan that cannot be read"
+        raise Refused(f"run {run.id} {why}: it is no release", remedy="headgate release list")
+    return found

@@ -5,14 +5,14 @@ Every method blocks, may be called from any thread, and raises HeadgateErrors on
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from core.model.actions import StepKind
-from core.model.errors import Refused, UsageError
+from core.model.errors import InvalidProject, Refused, UsageError
 from core.model.names import TableName, parse_statement_name, parse_table_name, split_query
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, parse_retention
@@ -27,19 +27,20 @@ from tui.services import (
     inventory_lineage,
     planner_input,
     run_continuation,
-    table_selection,
 )
 from tui.services import plan_submission as planning
 from tui.services.deployed_statements import ProjectDrift
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
+    from core.lineage.selectors import SelectableTables
     from core.observed.deployment import ObservedDeployment, PlannerInput
     from core.project.model import Project
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
     from state.ledger import LedgerReader
     from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
+    from state.registry import StatementLine
     from state.row_types import RunRow
     from tui.project_folder.project_reader import ProjectDeclaration
     from tui.services import plan_undo
@@ -147,7 +148,7 @@ class EnvironmentService:
         return found
 
     def _replaced_by(self, id_prefix: str) -> tuple[TableName, ...]:
-        from tui.services.releases import find_release
+        from tui.services.deployed_statements import find_release
 
         return tuple(pair.table for pair in find_release(self.reader, id_prefix, time.time()).pairs)
 
@@ -163,7 +164,7 @@ class EnvironmentService:
         Raises BadName, UsageError, and InvalidProject where only the files can tell.
         """
         deployed = not declared and environment_selection.has_ledger(self.place)
-        return table_selection.selected(words, lambda: self.snapshot().serving if deployed else (), self.project)
+        return select_named(words, lambda: self.snapshot().serving if deployed else (), self.project)
 
     def statements_selected(self, words: Iterable[str]) -> tuple[TableName, ...]:
         """Return the tables that an act is about: external ones, which are never touched, only where they are named."""
@@ -327,3 +328,42 @@ def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeploy
         raise UsageError(f"{word} matches several runs: {', '.join(sorted(runs))}", remedy="give more of the id")
     named = word if word in runs else next(iter(runs), None)
     return tuple(table for table, seen in sorted(observed.items()) if named is not None and seen.served_by == named)
+
+
+def select_named(
+    words: Iterable[str], lines: Callable[[], Iterable["StatementLine"]], project: "Callable[[], Project]"
+) -> tuple[TableName, ...]:
+    """Return the tables that words mean; files and ledger are read only where a word is more than a name.
+
+    Tables that are deployed are joined by the versions that they read, others as the project declares it. Raises
+    BadName, UsageError, and InvalidProject where a tag is asked for and the files cannot be read.
+    """
+    from core.lineage.selectors import is_selector, select_tables
+
+    asked = list(words)
+    if not any(map(is_selector, asked)):
+        return tuple(dict.fromkeys(map(parse_table_name, asked)))
+    return select_tables(asked, _among(list(lines()), project))
+
+
+def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "SelectableTables":
+    from core.lineage.selectors import SelectableTables
+    from core.lineage.table_graph import TableEdge, TableGraph, edges_of
+
+    edges = [TableEdge(bound.parent, line.table, bound.streamed) for line in lines for bound in line.bindings]
+    deployed = {line.table for line in lines}
+    try:
+        declared = [table for name, table in project().tables.items() if name not in deployed]
+    except (InvalidProject, UsageError):
+        # Files that cannot be read say nothing; what is deployed can still be acted on.
+        declared = []
+    graph = TableGraph([*edges, *(edge for table in declared for edge in edges_of(table))], deployed)
+
+    def tags() -> Mapping[str, list[TableName]]:
+        found: dict[str, list[TableName]] = {}
+        for name, table in project().tables.items():
+            for tag in table.settings.tags:
+                found.setdefault(tag, []).append(name)
+        return found
+
+    return SelectableTables(lambda table: (edge.parent for edge in graph.parents(table)), graph.children, tags)

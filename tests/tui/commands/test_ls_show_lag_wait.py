@@ -22,7 +22,7 @@ from state.registry import StatementLine
 from state.row_types import AuditRow, CommandRow, Deployment, EventRow, Measurement
 from tests.support.ledger_rows import create_run, plan_of, plan_row, run_row
 from tui.command_line import exit_codes
-from tui.command_line.fail_on import matching_conditions, parse_conditions, parse_count
+from tui.command_line.statement_output import matching_conditions, parse_conditions, parse_count
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from core.model.errors import UsageError
 from core.model.names import TableName as T
 from state.check_results import CheckResultRow
 from state.row_types import RunRow, StepRow
-from tui.commands.release_diff import diff
+from tui.commands.release import diff
 
 RUN = RunRow("7f3a-1", "h", "ana", "failed", 1.0, 2.0, (StepRow(4, "validate", "orders", 2, "failed"),))
 
