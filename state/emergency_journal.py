@@ -44,7 +44,7 @@ class Taken(NamedTuple):
 
     stops: tuple[JournalledStop, ...]
     unreadable: tuple[bytes, ...]
-    """Lines that are no stops: torn by a power cut, edited by hand, or of an earlier release."""
+    """Lines that are no stops: torn by a power cut or edited by hand."""
 
 
 class _Waiting(NamedTuple):

@@ -18,7 +18,7 @@ from state.check_results import CheckResultReads, CheckResultWrites
 from state.ledger_copy import LedgerCopy
 from state.measurements import MeasurementReads, MeasurementWrites
 from state.migration_tickets import TicketReads, TicketWrites
-from state.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate
+from state.migrations import APPLICATION_ID, FIRST_VERSION, SCHEMA_VERSION, migrate
 from state.network_file_systems import refuse_network
 from state.plans import PlanReads, PlanWrites
 from state.recorded_policy import PolicyReads, PolicyWrites
@@ -88,10 +88,11 @@ class Ledger(
 
 
 def create_or_open(path: Path, facts: EnvironmentRow, *, busy_s: float = 5.0) -> Ledger:
-    """Open the environment's ledger for writing, making or migrating it first.
+    """Open the environment's ledger for writing, creating or migrating it first.
 
     A ledger that exists keeps its id; its project's name follows `facts`, and so does protection that is added.
-    Raises LedgerUnavailable, or VersionMismatch when it is newer than this program or belongs to another project.
+    Raises LedgerUnavailable, or VersionMismatch if its schema is newer than this program or from before the first
+    release, or if it belongs to another project.
     """
     with sqlite_errors_translated(path):
         refuse_network(path)
@@ -100,7 +101,7 @@ def create_or_open(path: Path, facts: EnvironmentRow, *, busy_s: float = 5.0) ->
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=busy_s)
         try:
             _refuse_other(path, connection)
-            _refuse_newer(path, connection)
+            _refuse_other_schema(path, connection)
             _prepare(connection)
             migrate(connection)
             _identify(path, connection, facts)
@@ -125,7 +126,7 @@ class LedgerReader(
 ):
     """Read a ledger, with or without an agent, as its owner or a member of its group; safe to use from several threads.
 
-    Raises LedgerUnavailable when it is missing or unreadable, VersionMismatch when it is newer than this program.
+    Raises LedgerUnavailable when it is missing or unreadable, VersionMismatch when its schema is not this program's.
     """
 
     def __init__(self, path: Path) -> None:
@@ -226,8 +227,7 @@ def _opened(path: Path, shown: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA query_only = ON")
         _refuse_other(shown, connection)
-        _refuse_newer(shown, connection)
-        _refuse_older(shown, connection)
+        _refuse_other_schema(shown, connection, oldest=SCHEMA_VERSION)
         return connection
     except BaseException:
         connection.close()
@@ -259,21 +259,25 @@ def _readable_by_owner_only(error: sqlite3.OperationalError) -> bool:
     return str(error.sqlite_errorname).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
 
 
-def _refuse_newer(path: Path, connection: sqlite3.Connection) -> None:
+def _refuse_other_schema(path: Path, connection: sqlite3.Connection, *, oldest: int = FIRST_VERSION) -> None:
+    """Refuse a ledger of a newer program, one from before the first release, and one older than `oldest`."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA_VERSION:
         raise VersionMismatch(
             f"the ledger {path} has schema version {version}; this program supports versions up to {SCHEMA_VERSION}",
             remedy="upgrade this program to the version of the agent that wrote it",
         )
-
-
-def _refuse_older(path: Path, connection: sqlite3.Connection) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < SCHEMA_VERSION:
+    if version < FIRST_VERSION:
+        raise VersionMismatch(
+            f"the ledger {path} has schema version {version}, from before the first release; "
+            f"this program reads versions from {FIRST_VERSION} on",
+            remedy=f"rebuild it from the data folder's records: headgate down; mv {path} {path}.old; headgate up; "
+            "headgate adopt (a demo: delete its folder and run headgate demo again)",
+        )
+    if version < oldest:
         raise VersionMismatch(
             f"the ledger {path} has schema version {version}, written by an older agent; this program "
-            f"reads version {SCHEMA_VERSION}",
+            f"reads version {oldest}",
             remedy="start a new agent (statements keep running): headgate down --keep-pool, then headgate up",
         )
 

@@ -140,7 +140,8 @@ class RetentionWrites(RegistryWrites):
         """Remove some of what is too old, each part in a transaction of its own, and give back free pages."""
         with self._registering() as connection:
             ids = connection.execute(_OLD_VERSIONS, _limits(now, VERSIONS_D)).fetchall()
-            for table, column in (("measurement", "deployment"), ("figure", "deployment"), ("deployment", "id")):
+            named = (("measurement", "deployment"), ("table_statistics", "deployment"), ("deployment", "id"))
+            for table, column in named:
                 connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ids)
         with self._transaction() as connection:
             ids = connection.execute(_OLD_RUNS, _limits(now, RUNS_D)).fetchall()

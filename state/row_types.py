@@ -60,7 +60,7 @@ class Deployment:
     checkpoint_ok: bool = True
     """False once the agent has found that it cannot go on."""
     lost: str = ""
-    """What is missing or another's then, in a sentence; empty where an older agent has found it."""
+    """What is missing or another's then, in a sentence; empty while it can."""
     pool: Pool | None = None
     """What it was started on, with what its checkpoint has pinned at the first start; None where that is not known."""
     engine: str = ""
@@ -204,7 +204,7 @@ class PlanRow:
     texts: str = ""
     """Declared texts it was computed from, as JSON path → text."""
     author_uid: int | None = None
-    """Login uid of the author where the kernel knows one, else the uid; None in plans of an older agent."""
+    """Login uid of the author where the kernel knows one, else the uid."""
     superseded_by: str = ""
     """What came after it on a table of its scope: `run 7f3a-1 of ana on orders`, `plan 3fa2c1d0e4b5 of lee`."""
     superseded_at: float | None = None

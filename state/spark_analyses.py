@@ -11,7 +11,7 @@ class SparkAnalysisReads(LedgerReads):
 
     def spark_analyses(self) -> dict[str, str]:
         """Return every answer as JSON, by the key of its question; some milliseconds for all that are kept."""
-        return {str(key): str(answer) for key, answer in self._values("SELECT key, answer FROM opinion ORDER BY key")}
+        return dict(self._values("SELECT key, answer FROM spark_analysis ORDER BY key"))
 
 
 class SparkAnalysisWrites(SparkAnalysisReads, LedgerWrites):
@@ -20,8 +20,9 @@ class SparkAnalysisWrites(SparkAnalysisReads, LedgerWrites):
     def put_opinion(self, key: str, answer: str, *, at: float) -> None:
         """Write one answer over an earlier one to the same question; the oldest of too many are forgotten."""
         with self._transaction() as connection:
-            upsert(connection, "opinion", {"key": key, "at": at, "answer": answer}, key=("key",))
+            upsert(connection, "spark_analysis", {"key": key, "at": at, "answer": answer}, key=("key",))
             connection.execute(
-                "DELETE FROM opinion WHERE key NOT IN (SELECT key FROM opinion ORDER BY at DESC, key LIMIT ?)",
+                "DELETE FROM spark_analysis WHERE key NOT IN "
+                "(SELECT key FROM spark_analysis ORDER BY at DESC, key LIMIT ?)",
                 (ANSWERS_KEPT,),
             )

@@ -10,13 +10,13 @@ from state.transactions import LedgerReads, LedgerWrites, upsert
 _TABLE_STATISTICS = """
 SELECT d."table", d.version, f.at, f.rows, f.exact IS NOT 0, f.bytes, f.files, f.earliest, f.gone, m.fastest_rows_s,
   m.state_rows, m.state_bytes, m.batch_ms / 1000.0, f.small_files, f.log_entries, f.log_bytes, coalesce(f.log, '')
-FROM deployment d LEFT JOIN figure f ON f.deployment = d.id LEFT JOIN measurement m ON m.deployment = d.id
+FROM deployment d LEFT JOIN table_statistics f ON f.deployment = d.id LEFT JOIN measurement m ON m.deployment = d.id
 WHERE d.drop_after IS NULL AND (?1 IS NULL OR d."table" = ?1)
   AND (f.deployment IS NOT NULL OR m.deployment IS NOT NULL)"""
 
 _PUT = """
-INSERT INTO figure (deployment, at, rows, exact, bytes, files, earliest, gone, small_files, log_entries, log_bytes,
-  log)
+INSERT INTO table_statistics (deployment, at, rows, exact, bytes, files, earliest, gone, small_files, log_entries,
+  log_bytes, log)
 SELECT id, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13 FROM deployment WHERE "table" = ?1 AND version = ?2
 ON CONFLICT (deployment) DO UPDATE SET at = excluded.at, rows = excluded.rows, exact = excluded.exact,
   bytes = excluded.bytes, files = excluded.files, earliest = excluded.earliest, gone = excluded.gone,
@@ -39,7 +39,7 @@ class TableStatisticsReads(LedgerReads):
 
     def headroom(self) -> Headroom:
         """Read the headroom of the environment; empty before it was measured."""
-        found = self._values("SELECT at, disk_free, disk_total, cores, busy, engine FROM room")
+        found = self._values("SELECT at, disk_free, disk_total, cores, busy, engine FROM headroom")
         return Headroom(*found[0]) if found else Headroom()
 
 
@@ -63,4 +63,4 @@ class TableStatisticsWrites(TableStatisticsReads, LedgerWrites):
         names = ("at", "disk_free", "disk_total", "cores", "busy", "engine")
         values = {name: sqlite_value(getattr(headroom, name)) for name in names}
         with self._transaction() as connection:
-            upsert(connection, "room", {"one": 1, **values}, key=("one",))
+            upsert(connection, "headroom", {"one": 1, **values}, key=("one",))

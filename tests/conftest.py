@@ -4,10 +4,9 @@ import fcntl
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import partial
 from pathlib import Path
-from sqlite3 import Connection, connect
+from sqlite3 import Connection
 
 import pytest
 from delta_jars import delta_jars
@@ -67,29 +66,18 @@ def _server_home(run: Path, name: str = "spark-server") -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_ledgers() -> Iterator[None]:
-    """Have ledgers of this process made as copies of one, and written without waiting for the disk.
-
-    What is killed here is a process at most. The migrations, 0.1 s each time, have tests of their own.
-    """
+    """Write the ledgers of this process without waiting for the disk: at most a process is killed here."""
 
     def migrated(connection: Connection) -> None:
         connection.execute("PRAGMA synchronous = OFF")
-        if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
-            empty.backup(connection)
-        else:
-            migrate(connection)
+        migrate(connection)
 
     def prepared(connection: Connection) -> None:
         prepare(connection)
         connection.execute("PRAGMA synchronous = OFF")
 
-    with (
-        closing(connect(":memory:", isolation_level=None, check_same_thread=False)) as empty,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    with pytest.MonkeyPatch.context() as patch:
         migrate, prepare = ledger.migrate, ledger._prepare
-        empty.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        migrate(empty)
         patch.setattr(ledger, "migrate", migrated)
         patch.setattr(ledger, "_prepare", prepared)
         yield

@@ -56,8 +56,7 @@ def history_of(text: str) -> LogHistory | None:
     try:
         found = json.loads(text)
         commits = tuple((int(n), float(at), None if rows is None else int(rows)) for n, at, rows in found["commits"])
-        # What an earlier release has measured says nothing of it.
-        kept_h = None if (kept := found.get("kept_h")) is None else float(kept)
+        kept_h = None if (kept := found["kept_h"]) is None else float(kept)
         return LogHistory(int(found["first"][0]), float(found["first"][1]), commits, kept_h) if commits else None
     except (ValueError, KeyError, TypeError, IndexError):
         return None

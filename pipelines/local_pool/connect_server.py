@@ -56,12 +56,12 @@ class ServerRecord:
     to know what it has started.
     """
     port: int
+    home: str
+    """The home that has started it, so that a copy of this record leaves it alone."""
     pid: int = 0
     """0 while the start is not recorded."""
     started: str = ""
     """The process's start, so that another process with the same id is not taken for it."""
-    home: str = ""
-    """The home that has started it, so that a copy of this record leaves it alone; empty in older records."""
     connectors: tuple[str, ...] = ()
     """What it was given beside Spark, by name."""
 
@@ -316,8 +316,8 @@ class LocalPool:
     def _record(self) -> ServerRecord | None:
         try:
             server = ServerRecord(**json.loads((self._home / "pool.json").read_text("utf-8")))
-            # An earlier release has written the home as it was spelled.
-            server = replace(server, home=os.path.realpath(server.home)) if server.home else server
+            # A home that has moved since leads on from where it was, if a link was left there.
+            server = replace(server, home=os.path.realpath(server.home))
         except (OSError, ValueError, TypeError):
             return None
         if server.pid:
@@ -332,7 +332,7 @@ class LocalPool:
         _write(self._home / "pool.json", json.dumps(asdict(server)), 0o640)
 
     def _is_ours(self, server: ServerRecord) -> bool:
-        if not server.pid or server.home not in ("", str(self._home)):
+        if not server.pid or server.home != str(self._home):
             return False
         started = process_identity.process_start(server.pid)
         if started is None:

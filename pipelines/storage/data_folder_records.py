@@ -62,7 +62,7 @@ def read_mark(data: str) -> EnvironmentMark | None:
         try:
             found = read_json(path)
             mark = EnvironmentMark(**found) if found else None
-            # An earlier release has written the home as it was spelled.
+            # A home that has moved since leads on from where it was, if a link was left there.
             return replace(mark, home=os.path.realpath(mark.home)) if mark and mark.home else mark
         except (ValueError, TypeError) as error:
             raise TryAgain(f"{path} cannot be read: {error}", remedy="restore it") from error

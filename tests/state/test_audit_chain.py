@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from state.audit_chain import AuditBreak, AuditHead, breaks_of, hash_of
-from state.ledger import Ledger, LedgerReader, create_or_open
-from state.migrations import MIGRATIONS, migrate
-from state.row_types import AuditRow, EnvironmentRow
+from state.audit_chain import AuditHead, breaks_of, hash_of
+from state.ledger import Ledger, LedgerReader
+from state.row_types import AuditRow
 
 COLUMNS = "at, actor, action, subject, plan_hash, confirmation, outcome"
 
@@ -117,24 +116,3 @@ def test_lost_record_of_the_newest_entry_is_said(tampered: Callable[..., list[st
 
 def test_empty_audit_is_whole() -> None:
     assert breaks_of((), None) == ()
-
-
-def test_entries_of_an_older_ledger_are_chained_by_its_migration(path: Path, facts: EnvironmentRow) -> None:
-    path.parent.mkdir(parents=True)
-    old = sqlite3.connect(path, isolation_level=None)
-    migrate(old, MIGRATIONS[:7])
-    for number in (1, 2, 3):
-        old.execute(f"INSERT INTO audit ({COLUMNS}) VALUES (?, 'ana', 'stop', 'é', '', 'yes', 'done')", (number,))
-    old.close()
-    with create_or_open(path, facts) as ledger:
-        ledger.add_audit(AuditRow(0, 4.0, "bob", "stop", "b"))
-        assert [row.id for row in ledger.audits()] == [4, 3, 2, 1]
-        assert ledger.check_audit().breaks == ()
-    with sqlite3.connect(path) as connection:
-        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-            connection.execute("UPDATE audit SET actor = 'eve' WHERE id = 2")
-        connection.execute("DROP TRIGGER audit_is_not_changed")
-        connection.execute("UPDATE audit SET actor = 'eve' WHERE id = 2")
-    connection.close()
-    with LedgerReader(path) as reader:
-        assert reader.check_audit().breaks == (AuditBreak(2, 2, "changed"),)

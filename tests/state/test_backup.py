@@ -139,19 +139,16 @@ def test_a_ledger_that_is_gone_or_damaged_can_be_restored(
     assert tables(path) == ["orders"]
 
 
-def test_a_backup_of_an_older_version_is_migrated(path: Path, facts: EnvironmentRow, tmp_path: Path) -> None:
+def test_a_backup_of_an_older_version_is_migrated(
+    path: Path, facts: EnvironmentRow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     create_or_open(path, facts).close()
-    old = tmp_path / "old.db"
-    connection = sqlite3.connect(old, isolation_level=None)
-    migrate(connection, MIGRATIONS[:3])
-    connection.execute(
-        "INSERT INTO facts (one, ledger_id, project_id, project, environment, protected, pool, pool_state, "
-        "pool_detail, pool_generation, session_id) VALUES (1, 'l', ?, ?, ?, 0, '', 'off', '', 0, '')",
-        (facts.project_id, facts.project, facts.environment),
-    )
-    connection.close()
-    assert put_back(old, path, facts).epoch == 2
-    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    back_up(path, tmp_path / "old.db")
+    newer = (*MIGRATIONS, "ALTER TABLE run ADD COLUMN more TEXT;")
+    monkeypatch.setattr("state.ledger.SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr("state.ledger.migrate", lambda connection: migrate(connection, newer))
+    assert put_back(tmp_path / "old.db", path, facts).epoch == 2
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
 
 
 @pytest.mark.parametrize("what", ["no database", "another project", "damaged", "in use"])

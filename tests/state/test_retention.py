@@ -158,7 +158,7 @@ def test_versions_whose_files_are_gone_are_forgotten_but_for_the_newest(ledger: 
     assert len(ledger.deployments(include_deleted=True)) == 3
     forget_all(ledger)
     assert [d.version for d in ledger.deployments(include_deleted=True)] == [2, 3]
-    assert count(ledger, "measurement") == count(ledger, "figure") == 2
+    assert count(ledger, "measurement") == count(ledger, "table_statistics") == 2
 
 
 def test_what_was_staged_long_ago_is_unstaged(ledger: Ledger) -> None:

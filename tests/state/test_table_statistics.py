@@ -1,6 +1,5 @@
 """Figures of tables and of the environment: the newest of each version, with what its measurements know."""
 
-import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +7,9 @@ from pathlib import Path
 from core.model.names import TableName
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.project.model import Pool
-from state.ledger import Ledger, LedgerReader, create_or_open
-from state.migrations import MIGRATIONS, migrate
+from state.ledger import Ledger, LedgerReader
 from state.planner_input import observe
-from state.row_types import Deployment, EnvironmentRow, Measurement
+from state.row_types import Deployment, Measurement
 
 ORDERS, LANDED = TableName("orders"), TableName("landed")
 MEASURED = TableStatistics(
@@ -67,29 +65,15 @@ def test_room_is_the_last_that_was_written(ledger: Ledger, path: Path) -> None:
     assert LedgerReader(path).headroom() == Headroom(1.0, 4, 10, 2, 0.5, "4.2.0")
 
 
-def test_pool_and_engine_of_a_version_are_kept_and_unknown_of_older_ones(
-    facts: EnvironmentRow, path: Path, deployment: Callable[..., Deployment]
+def test_pool_and_engine_of_a_version_are_kept_and_unknown_until_it_was_started(
+    ledger: Ledger, deployment: Callable[..., Deployment]
 ) -> None:
-    """A ledger of the release before figures, with a deployment in it."""
-    create_or_open(path, facts).close()
-    path.unlink()
-    with sqlite3.connect(path, isolation_level=None) as old:
-        migrate(old, MIGRATIONS[:3])
-        old.execute("INSERT INTO facts VALUES (1, '9f2c', '0b8e', 'p', 'dev', 0, NULL, NULL, NULL, '', '', '', 0, '')")
-        old.execute('INSERT INTO revision VALUES (\'r\', \'{"ddl":"","dml":"","yml":""}\')')
-        names = [name for _, name, kind, needed, default, _ in old.execute("PRAGMA table_info(deployment)")
-                 if needed and default is None and name != "id"]  # fmt: skip
-        values = {"revision": "r", "columns": "[]", "bindings": "[]", "table": "orders", "version": 1, "active": 1}
-        columns = ", ".join(f'"{name}"' for name in names)
-        marks = ", ".join("?" * len(names))
-        old.execute(f"INSERT INTO deployment ({columns}) VALUES ({marks})", [values.get(name, 0) for name in names])
-    old.close()
     pool = Pool("big", "sc://host:15002", 16, "8g", (("spark.sql.ansi.enabled", "true"),))
-    with create_or_open(path, facts) as ledger:
-        (found,) = ledger.deployments()
-        assert (found.pool, found.engine) == (None, "")
-        ledger.put_deployment(deployment("more", pool=pool, engine="4.2.0"))
-        ledger.update_deployment(ORDERS, 1, pool=Pool("small"), engine="4.3.0")
-        seen = observe(ledger.deployments())
-        assert (seen[TableName("more")].pool, seen[TableName("more")].engine) == (pool, "4.2.0")
-        assert (seen[ORDERS].pool, seen[ORDERS].engine) == (Pool("small"), "4.3.0")
+    ledger.put_deployment(deployment("orders"))
+    (found,) = ledger.deployments()
+    assert (found.pool, found.engine) == (None, "")
+    ledger.put_deployment(deployment("more", pool=pool, engine="4.2.0"))
+    ledger.update_deployment(ORDERS, 1, pool=Pool("small"), engine="4.3.0")
+    seen = observe(ledger.deployments())
+    assert (seen[TableName("more")].pool, seen[TableName("more")].engine) == (pool, "4.2.0")
+    assert (seen[ORDERS].pool, seen[ORDERS].engine) == (Pool("small"), "4.3.0")

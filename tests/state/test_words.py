@@ -1,6 +1,5 @@
 """Words of operators: the newest on each subject, whatever the order in which they are written."""
 
-import sqlite3
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
@@ -10,8 +9,7 @@ from ledger_rows import create_run, run_row
 
 from core.model.names import TableName
 from state.ledger import Ledger, LedgerReader
-from state.migrations import MIGRATIONS, migrate
-from state.row_types import Deployment, EnvironmentRow
+from state.row_types import Deployment
 from state.words import Word
 
 ORDERS = TableName("orders")
@@ -73,23 +71,3 @@ def test_a_stop_holds_against_the_runs_from_before_it(
     assert found == {("before", 1): True, ("before", 2): False, ("after", 1): False, ("after", 2): False}
     with LedgerReader(path) as reader:
         assert reader.run("before") is not None
-
-
-def test_stops_of_an_earlier_ledger_are_words_and_new_ones_come_after_them(
-    tmp_path: Path, facts: EnvironmentRow
-) -> None:
-    path = tmp_path / "old.db"
-    before = next(n for n, text in enumerate(MIGRATIONS) if isinstance(text, str) and "CREATE TABLE word" in text)
-    connection = sqlite3.connect(path, isolation_level=None)
-    migrate(connection, MIGRATIONS[:before])
-    columns = connection.execute("PRAGMA table_info(deployment)").fetchall()
-    required = {name: ("x" if kind == "TEXT" else 1) for _, name, kind, not_null, default, key in columns
-                if (not_null and default is None) or name == "stop_serial"}  # fmt: skip
-    values = required | {"table": "orders", "version": 2, "stop_serial": 7}
-    names = ", ".join(f'"{name}"' for name in values)
-    connection.execute(
-        f"INSERT INTO deployment ({names}) VALUES ({', '.join('?' * len(values))})", tuple(values.values())
-    )
-    migrate(connection)
-    assert connection.execute("SELECT subject, wish, serial FROM word").fetchall() == [("orders@v2", "stop", 7)]
-    connection.close()

@@ -1,9 +1,8 @@
 """Which project and which environment a command is about, found without reading more of headgate.yml than it must."""
 
 import os
-import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.ipc.environment_paths import EnvironmentPaths, environment_home, environment_paths
@@ -167,27 +166,12 @@ def has_ledger(place: SelectedEnvironment) -> bool:
 
 def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> EnvironmentPaths:
     """Locate an environment; the socket of one that another user serves is named after that user."""
-    spelled = environment_home(environ, project=head.project, project_id=head.id, environment=name)
-    home = os.path.realpath(spelled)
+    home = os.path.realpath(environment_home(environ, project=head.project, project_id=head.id, environment=name))
     try:
         owner = os.stat(home).st_uid
     except OSError:
         owner = os.getuid()
-    where = environment_paths(home, owner)
-    if spelled == home or os.path.exists(where.socket):
-        return where
-    # An agent of an earlier release has named its socket after the spelling.
-    former = environment_paths(spelled, owner).socket
-    return replace(where, socket=former) if _is_open(former) else where
-
-
-def _is_open(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-    return True
+    return environment_paths(home, owner)
 
 
 def started_environments(place: SelectedEnvironment, environ: Mapping[str, str]) -> tuple[str, ...]:

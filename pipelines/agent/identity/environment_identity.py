@@ -149,7 +149,7 @@ def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
 def difference(ours: EnvironmentMark, found: EnvironmentMark | None) -> str:
     """Describe in what the mark of the data folder is not this ledger's; empty where both are of one world.
 
-    A ledger that never counted, over a folder without a mark, is a new world or one of an earlier release.
+    A ledger that never counted, over a folder without a mark, is a new world.
     """
     if found is None:
         return "the data folder has no mark any more: it was emptied, or is another one" if ours.count > 1 else ""

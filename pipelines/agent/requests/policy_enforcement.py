@@ -183,8 +183,8 @@ class PolicyEnforcement:
 def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
     """Record the declared policy in a ledger that has none; raises InvalidProject where headgate.yml is wrong.
 
-    Where the ledger knows the environment as protected, by an earlier agent or because the file says so since, what is
-    recorded says so too: protection that only a file has would go with its line.
+    Where the ledger knows the environment as protected, because the file says so since, what is recorded says so too:
+    protection that only a file has would go with its line.
     """
     recorded, protected = ledger.recorded_policy(), ledger.facts().protected
     if recorded is not None and recorded.protected >= protected:

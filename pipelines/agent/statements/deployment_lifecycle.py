@@ -319,7 +319,7 @@ def query_of(world: AgentContext, deployment: Deployment) -> str:
 
 
 def _refuse_other_world(world: AgentContext, deployment: Deployment) -> None:
-    """Refuse a checkpoint of another epoch or machine; one that says neither is of an earlier release."""
+    """Refuse a checkpoint of another epoch or machine."""
     name, here = query_name(deployment.table, deployment.version), world.files
     found = here.read(deployment.checkpoint)
     if found is None:

@@ -50,7 +50,7 @@ def test_without_java_nothing_is_started_and_the_remedy_is_said(
 def test_another_process_with_the_recorded_id_is_neither_taken_for_the_pool_nor_ended(tmp_path: Path) -> None:
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        record = {"marker": "m", "port": 1, "pid": stranger.pid, "started": "another boot:1"}
+        record = {"marker": "m", "port": 1, "home": str(tmp_path), "pid": stranger.pid, "started": "another boot:1"}
         (tmp_path / "pool.json").write_text(json.dumps(record))
         pool = LocalPool(tmp_path, Pool())
         assert not pool.alive()
@@ -67,11 +67,11 @@ def test_a_server_whose_start_was_not_recorded_is_known_by_its_marker(tmp_path: 
     try:
         (tmp_path / "pool").mkdir()
         (tmp_path / "pool" / "pid").write_text(f"{orphan.pid}\n")
-        (tmp_path / "pool.json").write_text(json.dumps({"marker": "abc123", "port": 1}))
+        (tmp_path / "pool.json").write_text(json.dumps({"marker": "abc123", "port": 1, "home": str(tmp_path)}))
         pool = LocalPool(tmp_path, Pool())
         _until(lambda: pool.pid == orphan.pid)
         assert pool.named == f" (pid {orphan.pid})"
-        (tmp_path / "pool.json").write_text(json.dumps({"marker": "other", "port": 1}))
+        (tmp_path / "pool.json").write_text(json.dumps({"marker": "other", "port": 1, "home": str(tmp_path)}))
         assert pool.pid is None
         assert LocalPool(tmp_path / "nowhere", Pool()).named == ""
     finally:
@@ -85,7 +85,8 @@ def test_a_server_whose_record_is_gone_with_the_home_is_known_and_ended_and_anot
 
     def write(child: subprocess.Popen[bytes]) -> None:
         home.mkdir()
-        server = {"marker": "m", "port": 1, "pid": child.pid, "started": process_identity.process_start(child.pid)}
+        started = process_identity.process_start(child.pid)
+        server = {"marker": "m", "port": 1, "home": str(home), "pid": child.pid, "started": started}
         record.write_text(json.dumps(server))
 
     try:
