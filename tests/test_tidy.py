@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
@@ -75,6 +76,55 @@ def test_files_ask_no_text_whether_it_is_of_digits() -> None:
         if isinstance(node, ast.Attribute) and node.attr in ("isdigit", "isnumeric", "isdecimal")
     ]
     assert not found, "`²` is of digits, and int refuses it; use core.model.names.whole_number"
+
+
+FACT_PACKAGES = ("core/changes/", "core/planning/", "core/sql/comparison/", "core/plan/", "core/model/")
+"""Packages whose refusals are facts; to be all of them."""
+
+
+def test_a_refusal_is_a_fact_or_none_and_no_text() -> None:
+    found = [
+        f"{relative(path)}:{node.lineno} {node.name}"
+        for path in FILES
+        if relative(path).startswith(FACT_PACKAGES)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef) and re.match(r"_?(why|not)_(?!words)", node.name) and node.returns
+        if ast.unparse(node.returns) in ("str", "str | None", "tuple[str, ...]")
+    ]
+    assert not found, "return a fact (core.text.sentence) or None: an empty text is no success"
+
+
+def kinds_of_facts() -> dict[str, dict[str, set[str]]]:
+    """Every class of kinds with its members, and the values that each one's sentence names."""
+    classes = [node for path in FILES for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
+    return {
+        node.name: {
+            part.targets[0].id: named_values(part.value)
+            for part in node.body
+            if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name)
+        }
+        for node in classes
+        if any(isinstance(base, ast.Name) and base.id == "FactKind" for base in node.bases)
+    }
+
+
+def named_values(sentence: ast.expr) -> set[str]:
+    text = ast.literal_eval(sentence) if isinstance(sentence, ast.Constant) else ""
+    return {name for _, name, _, _ in Formatter().parse(text) if name}
+
+
+def test_every_fact_has_the_values_that_its_sentence_names() -> None:
+    kinds, wrong, made = kinds_of_facts(), [], set()
+    for path in FILES:
+        for node in ast.walk(parsed(path)):
+            match node:
+                case ast.Call(ast.Attribute(ast.Attribute(ast.Name(kind), member), "of"), _, keywords) if kind in kinds:
+                    if {each.arg for each in keywords} != kinds[kind].get(member):
+                        wrong.append(f"{relative(path)}:{node.lineno} {kind}.{member}")
+                case ast.Attribute(ast.Name(kind), member) if kind in kinds:
+                    made.add((kind, member))
+    assert not wrong
+    assert {(kind, member) for kind, members in kinds.items() for member in members} <= made, "a kind that nobody uses"
 
 
 def test_top_level_holds_nothing_else() -> None:

@@ -10,6 +10,7 @@ from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
+from core.text.sentence import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +135,9 @@ class ObservedDeployment:
     """What was measured of it; None where nothing was. Prices come from it, and nothing else does."""
 
     @property
-    def why_lost(self) -> str:
-        """Explain why it cannot go on; empty where it can."""
-        return "" if self.checkpoint_ok else self.lost or LOST_CHECKPOINT
+    def why_lost(self) -> Sentence | None:
+        """What the agent recorded of why it cannot go on; None where it can."""
+        return None if self.checkpoint_ok else Sentence(self.lost or LOST_CHECKPOINT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,12 @@ from core.plan.edit_words import evidence_words
 from core.planning.context import ObservedTables, PlanningContext, TableChanges
 from core.planning.decisions import TableDecision, recreated_parents
 from core.planning.keyed_in_place import not_keyed, rows_that_stay
+from core.planning.refusals import Refusal, StrategyRefusal
 from core.planning.scope import PlanScope
 from core.planning.starting_places import begins_by_rows, partial_notes
 from core.project.model import Table
 from core.sql.statement import TableDdl
+from core.text.sentence import Fact
 
 REBUILDS = frozenset(
     {
@@ -27,20 +29,16 @@ REBUILDS = frozenset(
 """Strategies that make the table's rows anew, or its version."""
 
 _NEVER_IN_PLACE = {
-    Reason.ASKED: "a rebuild was requested",
-    Reason.UNPROVEN: "what changed is unknown",
-    Reason.PARENT_REBUILT: "its offsets are meaningless in an upstream table that is re-created",
-    Reason.READS_OLD_VERSION: "its offsets are meaningless in another version of an upstream table",
-    Reason.PARENT_REWRITTEN: "its state would double-count rows that an upstream table writes again",
-    Reason.COLUMNS_IN_STATE: "its state would hold columns that its checkpoint has not",
-    Reason.TYPES_IN_STATE: "its state may hold another type than its checkpoint has",
-    Reason.WITH_ITS_SET: "its statement set is rebuilt with it",
+    Reason.ASKED: StrategyRefusal.REBUILD_ASKED,
+    Reason.UNPROVEN: StrategyRefusal.CHANGE_UNKNOWN,
+    Reason.PARENT_REBUILT: StrategyRefusal.PARENT_RECREATED,
+    Reason.READS_OLD_VERSION: StrategyRefusal.PARENT_AT_OTHER_VERSION,
+    Reason.PARENT_REWRITTEN: StrategyRefusal.PARENT_REWRITTEN,
+    Reason.COLUMNS_IN_STATE: StrategyRefusal.STATE_LACKS_COLUMNS,
+    Reason.TYPES_IN_STATE: StrategyRefusal.STATE_LACKS_TYPE,
+    Reason.WITH_ITS_SET: StrategyRefusal.SET_REBUILT,
 }
 _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
-_ROWS_BEFORE = "its pointer serves rows from before its first, and they would have to move along"
-_MORE_THAN_APPENDS = "it does more than append rows"
-_KEYS_NOT_CLONED = "the keys that its table remembers as deleted would not come along, and late rows bring them back"
-_COMMITS_NOT_TOLD = "its table is upserted by a key, and its log does not tell which commits belong to a batch"
 _OTHER_SOURCES = frozenset({ChangeKind.SOURCES_CHANGED, ChangeKind.NAMED_SOURCES_CHANGED, ChangeKind.SOURCE_REPLACED})
 """Edits after which a position of one source may be read as one of another."""
 _SAME_QUERY = frozenset(
@@ -60,7 +58,7 @@ def strategies_of(
     if declared is None or declared.parsed is None:
         return {}
     found = _strategies_of(context, scope, decisions, declared)
-    return {strategy: note for strategy, note in found.items() if not not_positioned(context, declared, strategy)}
+    return {strategy: note for strategy, note in found.items() if not_positioned(context, declared, strategy) is None}
 
 
 def _strategies_of(
@@ -94,7 +92,7 @@ def _instead_of_restart(
 def _written_again(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
-    if not_keyed(context, table, decision, decisions) == "":
+    if not_keyed(context, table, decision, decisions) is None:
         until = "until it has caught up, readers see old and new rows in any order"
         yield Strategy.KEYED, f"{rows_that_stay(context, table)}; {until}"
 
@@ -103,11 +101,11 @@ def _with_what_is_there(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
     """Return the new versions that go on with the old one's state or positions."""
-    if not not_forked(context, table, decision, decisions):
+    if not_forked(context, table, decision, decisions) is None:
         note = "rows, positions and state are those of the old version, which is kept as a fallback"
         cloned = "; the new table is a clone: files of the old one stay as long as it is there"
         yield Strategy.FORK, note + (cloned if table_format(table.parsed_ddl.format).clones else "")
-    if not not_carried_over(context, table, decision, decisions):
+    if not_carried_over(context, table, decision, decisions) is None:
         yield Strategy.CARRY_OVER, "has no rows from before the start"
 
 
@@ -121,10 +119,10 @@ def _instead_of_earliest(
     yield from _begun_later(context, table, decisions)
     yield from _with_what_is_there(context, table, decision, decisions)
     stays = not recreated_parents(table, decisions)
-    if not_chained(context, scope, table, decision, decisions) == "":
+    if not_chained(context, scope, table, decision, decisions) is None:
         yield Strategy.CHAIN, "the pointer becomes the union of both versions"
     yield from _written_again(context, table, decision, decisions)
-    if not_seamed(context.observed, context.changes, table, decision) == "":
+    if not_seamed(context.observed, context.changes, table, decision) is None:
         yield (
             Strategy.SEAM,
             "from the batch at which the new upstream version had read what the old one had, if there is one",
@@ -132,44 +130,43 @@ def _instead_of_earliest(
     if decision.reason is Reason.ASKED and context.changes.of(table.name).action is Action.RESTART and stays:
         if not scope.request.rebuild:
             yield Strategy.IN_PLACE, ""
-    elif not_in_place(context.observed, context.changes, decisions, table, decision) == "":
+    elif not_in_place(context.observed, context.changes, decisions, table, decision) is None:
         yield Strategy.IN_PLACE, "old rows and old state keep their old meaning and are mixed with new ones"
 
 
-def not_positioned(context: PlanningContext, table: Table, strategy: str) -> str:
-    """Explain why a statement cannot begin where a strategy sets it; empty where it can."""
+def not_positioned(context: PlanningContext, table: Table, strategy: str) -> Fact[StrategyRefusal] | None:
+    """Return why a statement cannot begin where a strategy sets it; None where it can."""
     if strategy != Strategy.SEEDED or table.parsed is None:
-        return ""
+        return None
     if not table.parsed.stateful:
         return forgotten_sequences(context, table)
     tables = context.declared.tables
     streamed = [read.table for read in table.parsed.reads if read.streaming and read.table in tables]
     formats = {name: table_format(tables[name].parsed_ddl.format) for name in streamed}
-    found = [f"{n} ({format.name})" for n, format in formats.items() if not format.read_before_first_batch]
-    unread = f"it keeps state, and a batch that has read {', '.join(found)} would have kept none" if found else ""
-    return unread or forgotten_sequences(context, table)
+    unread = tuple(f"{n} ({format.name})" for n, format in formats.items() if not format.read_before_first_batch)
+    if unread:
+        return StrategyRefusal.STATE_BEFORE_FIRST_BATCH.of(sources=unread)
+    return forgotten_sequences(context, table)
 
 
-def forgotten_sequences(context: PlanningContext, table: Table) -> str:
-    """Explain which rows a new version would take that what serves does not, because it has not read those from before.
+def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
+    """Return that a new version would take older rows that the serving one does not, for lack of those from before.
 
-    Empty where rows have no order, and where nothing serves that would tell otherwise.
+    None where rows have no order, and where nothing serves that would tell.
     """
     settings = table.settings
     if not settings.upserts or not settings.sequence or not context.observed.is_deployed(table.name):
-        return ""
-    deleted = " and bring a deleted key back" if settings.deletes else ""
-    return (
-        f"an older row that comes late would stand for its key{deleted}: it does not know the {settings.sequence} of "
-        "rows from before"
-    )
+        return None
+    if settings.deletes:
+        return StrategyRefusal.SEQUENCE_AND_DELETES_FORGOTTEN.of(sequence=settings.sequence)
+    return StrategyRefusal.SEQUENCE_FORGOTTEN.of(sequence=settings.sequence)
 
 
 def _begun_later(
     context: PlanningContext, table: Table, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
     tables = context.declared.tables
-    if begins_by_rows(tables, table) or not forgotten_sequences(context, table):
+    if begins_by_rows(tables, table) or forgotten_sequences(context, table) is None:
         yield from partial_notes(tables, table)
     if not recreated_parents(table, decisions):
         note = (
@@ -182,33 +179,34 @@ def _begun_later(
 
 def not_carried_over(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> str:
-    """Explain why a new version cannot begin where the old one has read to, without its rows; empty where it can."""
+) -> Fact[StrategyRefusal] | None:
+    """Return why a new version cannot begin where the old one has read to, without its rows; None where it can."""
     if table.parsed is None or table.parsed.stateful:
-        return "it keeps state"
+        return StrategyRefusal.KEEPS_STATE.of()
     if table.settings.upserts:
-        return forgotten_sequences(context, table) or _MORE_THAN_APPENDS
+        return forgotten_sequences(context, table) or StrategyRefusal.UPSERTS.of()
     return _other_positions(context, table, decision, decisions)
 
 
 def not_forked(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> str:
-    """Explain why a new version cannot take rows, positions and state of the old one; empty where it can."""
+) -> Fact[StrategyRefusal] | None:
+    """Return why a new version cannot take rows, positions and state of the old one; None where it can."""
     if table.settings.upserts:
-        return _KEYS_NOT_CLONED if table.settings.deletes and table.settings.sequence else _COMMITS_NOT_TOLD
+        remembers = table.settings.deletes and table.settings.sequence
+        return (StrategyRefusal.DELETED_KEYS if remembers else StrategyRefusal.COMMITS_UNKNOWN).of()
     if not decision.change.kind.definition.state_may_be_copied and not _is_cloned_to_go_on(table, decision):
-        return _other_positions(context, table, decision, decisions) or _why_nothing_to_fork(table, decision)
+        return _other_positions(context, table, decision, decisions) or _why_nothing_to_fork(table, decision).of()
     if context.observed.deployment(table.name).rows_before:
-        return _ROWS_BEFORE
+        return StrategyRefusal.ROWS_BEFORE.of()
     return _other_positions(context, table, decision, decisions)
 
 
-def _why_nothing_to_fork(table: Table, decision: TableDecision) -> str:
+def _why_nothing_to_fork(table: Table, decision: TableDecision) -> StrategyRefusal:
     if decision.change.kind in _SAME_QUERY:
-        return "its query does not change, so that a fork would be a copy of what serves"
+        return StrategyRefusal.SAME_QUERY
     stateful = table.parsed is not None and table.parsed.stateful
-    return "its state does not fit the new query" if stateful else "it keeps no state that could be taken along"
+    return StrategyRefusal.OTHER_STATE if stateful else StrategyRefusal.NO_STATE
 
 
 def _is_cloned_to_go_on(table: Table, decision: TableDecision) -> bool:
@@ -219,24 +217,30 @@ def _is_cloned_to_go_on(table: Table, decision: TableDecision) -> bool:
 
 def _other_positions(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> str:
-    """Explain why positions of the old version mean nothing in a new one; empty where they do."""
-    if lost := context.observed.deployment(table.name).why_lost:
+) -> Fact[StrategyRefusal] | None:
+    """Return why positions of the old version mean nothing in a new one; None where they do."""
+    if lost := _lost(context.observed, table.name):
         return lost
     if decision.reason in _MOVED or recreated_parents(table, decisions):
-        return "its offsets are meaningless in an upstream table that is re-created"
+        return StrategyRefusal.PARENT_RECREATED.of()
     before = {(b.parent, b.version) for b in context.bindings.of(table.name) if b.streamed}
     declared = {
         (b.parent, b.version) for b in context.bindings.bind(context.revisions.declared(table.name)) if b.streamed
     }
     edits = _kinds(context.changes, table.name)
     if before != declared or not edits.isdisjoint(_OTHER_SOURCES):
-        return "its upstream tables change"
+        return StrategyRefusal.PARENTS_CHANGE.of()
     old = context.revisions.deployed(table.name)
     if old is not None and old.ddl.format != table.parsed_ddl.format:
-        return f"its format changes from {old.ddl.format} to {table.parsed_ddl.format}"
+        return StrategyRefusal.FORMAT_CHANGES.of(before=old.ddl.format, after=table.parsed_ddl.format)
     own = context.changes.of(table.name)
-    return "" if own.kind is ChangeKind.NONE or (edits and own.classified) else "what changed is unknown"
+    known = own.kind is ChangeKind.NONE or (edits and own.classified)
+    return None if known else StrategyRefusal.CHANGE_UNKNOWN.of()
+
+
+def _lost(observed: ObservedTables, table: TableName) -> Fact[StrategyRefusal] | None:
+    lost = observed.deployment(table).why_lost
+    return StrategyRefusal.LOST.of(what=lost) if lost is not None else None
 
 
 def not_chained(
@@ -245,28 +249,28 @@ def not_chained(
     table: Table,
     decision: TableDecision,
     decisions: Mapping[TableName, TableDecision],
-) -> str:
-    """Explain why a new version cannot take only what comes, beside the rows of the old one; empty where it can."""
+) -> Fact[StrategyRefusal] | None:
+    """Return why a new version cannot take only what comes, beside the rows of the old one; None where it can."""
     edits = _kinds(context.changes, table.name)
     if decision.change.kind is not ChangeKind.TABLE_FORMAT or any(k.definition.changes_inputs_or_key for k in edits):
-        return "chain applies only when the format, partitioning or location of its table changes"
+        return StrategyRefusal.CHAIN_NEEDS_STORAGE.of()
     if table.parsed is None or table.parsed.stateful:
-        return "it keeps state"
+        return StrategyRefusal.KEEPS_STATE.of()
     if table.settings.mode != "append":
-        return _MORE_THAN_APPENDS
+        return StrategyRefusal.UPSERTS.of()
     if context.observed.deployment(table.name).rows_before:
-        return _ROWS_BEFORE
+        return StrategyRefusal.ROWS_BEFORE.of()
     old = context.revisions.deployed(table.name)
     if old is None or _columns(old.ddl) != _columns(table.parsed_ddl):
-        return "its columns change as well, and one pointer serves old and new rows"
+        return StrategyRefusal.CHAIN_COLUMNS.of()
     for reader in context.bindings.readers(table.name):
         declared = context.declared.tables.get(reader)
         if declared is None or not scope.may_touch(reader, declared.product):
-            return f"{reader} would be left behind on a version that receives no more rows"
+            return StrategyRefusal.READER_LEFT_BEHIND.of(reader=reader)
         if any(b.parent == table.name and not b.streamed for b in context.bindings.of(reader)):
-            return f"{reader} reads it as a static side, which would lack the old rows"
+            return StrategyRefusal.READER_LACKS_ROWS.of(reader=reader)
         if why := _not_moved(context.observed, context.changes, declared):
-            return f"{reader} streams it and could not go on in the new version: {why}"
+            return StrategyRefusal.READER_CANNOT_MOVE.of(reader=reader, why=why)
     return _other_positions(context, table, decision, decisions)
 
 
@@ -276,46 +280,50 @@ def not_in_place(
     decisions: Mapping[TableName, TableDecision],
     table: Table,
     decision: TableDecision,
-) -> str:
-    """Explain why it cannot go on from its checkpoint instead of a rebuild; empty where it can."""
+) -> Refusal | None:
+    """Return why it cannot go on from its checkpoint instead of a rebuild; None where it can."""
     if recreated_parents(table, decisions):
-        return "its offsets are meaningless in an upstream table that is re-created"
+        return StrategyRefusal.PARENT_RECREATED.of()
     return why_not_in_place(observed, changes, table.name, decision)
 
 
-def why_not_in_place(observed: ObservedTables, changes: TableChanges, table: TableName, decision: TableDecision) -> str:
-    """Explain why a rebuild cannot be a restart instead; empty where it can."""
-    if decision.reason is Reason.UNPROVEN and decision.change.evidence and changes.compared(table) is not None:
-        return evidence_words(decision.change.evidence[0])
-    if decision.reason in _NEVER_IN_PLACE:
-        return _NEVER_IN_PLACE[decision.reason]
-    if lost := observed.deployment(table).why_lost:
-        return lost
+def why_not_in_place(
+    observed: ObservedTables, changes: TableChanges, table: TableName, decision: TableDecision
+) -> Refusal | None:
+    """Return why a rebuild cannot be a restart instead; None where it can."""
     pair = changes.compared(table)
+    if decision.reason is Reason.UNPROVEN and decision.change.evidence and pair is not None:
+        return StrategyRefusal.UNPROVEN.of(evidence=evidence_words(decision.change.evidence[0]))
+    if decision.reason in _NEVER_IN_PLACE:
+        return _NEVER_IN_PLACE[decision.reason].of()
+    if lost := _lost(observed, table):
+        return lost
     if pair is None or not decision.change.classified:
-        return "what changed is unknown"
+        return StrategyRefusal.CHANGE_UNKNOWN.of()
     refused = why_state_not_taken(*pair)
-    return str(refused.of()) if refused is not None else ""
+    return refused.of() if refused is not None else None
 
 
-def not_seamed(observed: ObservedTables, changes: TableChanges, table: Table, decision: TableDecision) -> str:
-    """Explain why it cannot keep its table across a re-created parent; empty where it can."""
+def not_seamed(
+    observed: ObservedTables, changes: TableChanges, table: Table, decision: TableDecision
+) -> Fact[StrategyRefusal] | None:
+    """Return why it cannot keep its table across a re-created parent; None where it can."""
     if decision.reason is Reason.WITH_ITS_SET:
-        return "its statement set is rebuilt with it"
+        return StrategyRefusal.SET_REBUILT.of()
     if decision.reason not in _MOVED:
-        return "none of its upstream tables is re-created"
+        return StrategyRefusal.NO_PARENT_RECREATED.of()
     return _not_moved(observed, changes, table)
 
 
-def _not_moved(observed: ObservedTables, changes: TableChanges, table: Table) -> str:
-    """Explain why a statement cannot go on in another version of what it streams; empty where it can."""
+def _not_moved(observed: ObservedTables, changes: TableChanges, table: Table) -> Fact[StrategyRefusal] | None:
+    """Return why a statement cannot go on in another version of what it streams; None where it can."""
     if table.parsed is None or table.parsed.stateful:
-        return "it keeps state"
+        return StrategyRefusal.KEEPS_STATE.of()
     if [read.source_name for read in table.parsed.reads if read.streaming] != [""]:
-        return "it streams more than one table, or names its source"
+        return StrategyRefusal.SEVERAL_STREAMS.of()
     if not changes.of(table.name).kind.definition.keeps_table_across_seam:
-        return "its own statement changes"
-    return observed.deployment(table.name).why_lost
+        return StrategyRefusal.OWN_CHANGE.of()
+    return _lost(observed, table.name)
 
 
 def why_not(
@@ -324,19 +332,19 @@ def why_not(
     decisions: Mapping[TableName, TableDecision],
     table: TableName,
     strategy: str,
-) -> str:
-    """Explain why a strategy may not be had for a decided table; empty where there is nothing special to say."""
+) -> Refusal | None:
+    """Return why a strategy may not be had for a decided table; None where there is nothing special to say."""
     declared, decision = context.declared.tables.get(table), decisions[table].default
     if declared is None or declared.parsed is None:
-        return "it has no statement"
+        return StrategyRefusal.NO_STATEMENT.of()
     if decision.action not in (Action.START, Action.RESTART, Action.REBUILD):
-        return "the plan does not start it"
+        return StrategyRefusal.NOT_STARTED.of()
     recreated = recreated_parents(declared, decisions)
     if why := not_positioned(context, declared, strategy):
         return why
     match strategy:
         case Strategy.SEEDED | Strategy.CARRY_OVER | Strategy.FORK | Strategy.CHAIN if recreated:
-            return f"current offsets are meaningless in {', '.join(recreated)}, which is re-created"
+            return StrategyRefusal.OFFSETS_MEANINGLESS.of(parents=recreated)
         case Strategy.CHAIN:
             return not_chained(context, scope, declared, decision, decisions)
         case Strategy.KEYED:
@@ -350,7 +358,7 @@ def why_not(
         case Strategy.FORK if decision.action is not Action.START:
             return not_forked(context, declared, decision, decisions)
         case _:
-            return ""
+            return None
 
 
 def _columns(ddl: TableDdl) -> tuple[tuple[str, str], ...]:

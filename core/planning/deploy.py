@@ -55,7 +55,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
         if version.readers:
             # Of a table outside of the plan that is nobody's news, and must not make the plan another one.
             if version.table in found.by_table:
-                found.warn(version.table, _why_it_stays(context.observed, version))
+                found.warn(version.table, _kept_words(context.observed, version))
         elif version.table not in found.by_table:
             _keep(context, version.table, found.by_table, versions, bindings)
     aside = _set_aside(context, scope, found, used, old=old, versions=versions, bindings=bindings)
@@ -143,7 +143,7 @@ def _set_aside(
     return tuple(aside)
 
 
-def _why_it_stays(observed: ObservedTables, old: RetiredVersion) -> str:
+def _kept_words(observed: ObservedTables, old: RetiredVersion) -> str:
     """Return who keeps an old version, and whether that gives them anything."""
     seen, readers = observed.deployment(old.table), reader_phrase(old.readers)
     if old.version == seen.version and seen.state in AT_REST:

@@ -13,6 +13,7 @@ from core.model.names import TableName
 from core.model.reasons import Reason
 from core.planning.context import PlanningContext
 from core.planning.decisions import TableDecision, recreated_parents
+from core.planning.refusals import StrategyRefusal
 from core.project.model import Table
 from core.project.revision import Revision
 from core.sql.statement import ParsedStatement, TableDdl
@@ -21,23 +22,20 @@ from core.text.sentence import Fact
 COMPATIBLE, TOLERANT = "compatible", "tolerant"
 """Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
 
-_COMPATIBLE = "its rows may all be written again, and change beneath whoever reads them"
-_TOLERANT = "it takes rows that come again, in any order"
-
 
 def not_keyed(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> str:
-    """Explain why its rows cannot be upserted again into the same table; empty where they can."""
+) -> Fact[StrategyRefusal] | None:
+    """Return why its rows cannot be upserted again into the same table; None where they can."""
     if table.settings.mode != "upsert" or not table.settings.key:
-        return "its table is not upserted by a key"
+        return StrategyRefusal.NOT_UPSERTED.of()
     old = context.revisions.deployed(table.name)
     if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
-        return "its primary key changes"
+        return StrategyRefusal.KEY_CHANGES.of()
     return (
         _other_rows(context, table, old)
         or _not_declared(context, table)
-        or _read_again_otherwise(context, table, decision, decisions)
+        or _read_again_differently(context, table, decision, decisions)
         or _other_order(old, context.revisions.declared(table.name), table)
     )
 
@@ -66,56 +64,57 @@ def keys_stay(context: PlanningContext, table: Table) -> bool:
     return not _pairs_all_rows(old.parsed, parsed)
 
 
-def _other_rows(context: PlanningContext, table: Table, old: Revision) -> str:
-    """Explain what of the edit the old table could not hold."""
+def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[StrategyRefusal] | None:
+    """Return what of the edit the old table could not hold."""
     if _columns(old.ddl) != _columns(table.parsed_ddl):
-        return "its columns change as well: deploy them first, by a plan of their own"
+        return StrategyRefusal.COLUMNS_CHANGE.of()
     compared = context.changes.compared(table.name)
     kinds = kinds_between(*compared) if compared is not None else frozenset[ChangeKind]()
-    return "its table is stored otherwise" if any(kind.definition.needs_another_table for kind in kinds) else ""
+    stored = any(kind.definition.needs_another_table for kind in kinds)
+    return StrategyRefusal.STORED_DIFFERENTLY.of() if stored else None
 
 
-def _not_declared(context: PlanningContext, table: Table) -> str:
-    """Explain whose yml does not take rows that are written again."""
+def _not_declared(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
+    """Return whose yml does not take rows that are written again."""
     if COMPATIBLE not in table.settings.tags:
-        return f"its tags do not include {COMPATIBLE}, by which its yml says that {_COMPATIBLE}"
+        return StrategyRefusal.NOT_COMPATIBLE.of(tag=COMPATIBLE)
     for reader in context.bindings.readers(table.name):
         declared = context.declared.tables.get(reader)
         if declared is None or TOLERANT not in declared.settings.tags:
-            return f"the tags of {reader} do not include {TOLERANT}, by which its yml says that {_TOLERANT}"
-    return ""
+            return StrategyRefusal.READER_NOT_TOLERANT.of(reader=reader, tag=TOLERANT)
+    return None
 
 
-def _read_again_otherwise(
+def _read_again_differently(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> str:
-    """Explain why reading all again does not tell what the rows of its table were made of."""
+) -> Fact[StrategyRefusal] | None:
+    """Return why a full re-read cannot reproduce the rows of its table."""
     if decision.reason in (Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION) or recreated_parents(table, decisions):
-        return "an upstream table is re-created"
+        return StrategyRefusal.UPSTREAM_RECREATED.of()
     for read in table.parsed.reads if table.parsed else ():
         parent = context.declared.tables.get(read.table)
         if read.streaming and parent is not None and parent.settings.upserts:
-            return f"it streams {read.table}, and what was deleted there is not told again"
-    return ""
+            return StrategyRefusal.STREAMS_DELETES.of(parent=read.table)
+    return None
 
 
-def _other_order(old: Revision, new: Revision, table: Table) -> str:
-    """Explain why new rows might not replace older ones, or would stand beside them under other keys."""
+def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRefusal] | None:
+    """Return why new rows might not replace older ones, or would stand beside them under other keys."""
     if old.parsed is None or new.parsed is None:
-        return "what changed is unknown"
+        return StrategyRefusal.CHANGE_UNKNOWN.of()
     if old.settings.sequence != new.settings.sequence:
-        return "its sequence changes, and a row of before might hide every newer one"
+        return StrategyRefusal.SEQUENCE_CHANGES.of()
     if not new.settings.sequence and not new.parsed.stateful:
-        return "it has no sequence: of all that is read again, a batch has several rows of a key"
+        return StrategyRefusal.NO_SEQUENCE.of()
     sources = [[(read.table, read.streaming) for read in each.reads] for each in (old.parsed, new.parsed)]
     if sources[0] != sources[1]:
-        return "it reads other tables, and nothing says that their rows are newer"
+        return StrategyRefusal.READS_OTHER_TABLES.of()
     names = {name.lower() for name in (*new.settings.key, new.settings.sequence) if name}
     changed = _changed_columns(old.parsed, new.parsed)
     if changed is None:
-        return f"its edit does not show whether {', '.join(sorted(names))} stay as they are"
-    moved = sorted(names & changed)
-    return f"{', '.join(moved)} would be computed otherwise, and old rows would stay beside new ones" if moved else ""
+        return StrategyRefusal.KEY_UNCERTAIN.of(columns=tuple(sorted(names)))
+    moved = tuple(sorted(names & changed))
+    return StrategyRefusal.KEY_COMPUTED_DIFFERENTLY.of(columns=moved) if moved else None
 
 
 def _changed_columns(old: ParsedStatement, new: ParsedStatement) -> frozenset[str] | None:

@@ -11,8 +11,10 @@ from core.model.table_formats import table_format
 from core.observed.log_history import LogHistory
 from core.plan.request import COMMITTED
 from core.planning.event_time import epoch_of
+from core.planning.refusals import StrategyRefusal
 from core.project.model import Table
 from core.sql.log_starts import AT_TIME, AT_VERSION, LogStart
+from core.text.sentence import Fact
 
 Histories = Callable[[TableName], LogHistory | None]
 """What is known of the log of what serves a table."""
@@ -37,38 +39,35 @@ def has_log_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
     )
 
 
-def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> str:
-    """Explain why a statement cannot begin at a place in the log of what it streams; empty where it can."""
+def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
+    """Return why a statement cannot begin at a place in the log of what it streams; None where it can."""
     streamed = _streamed(table)
     for name in streamed:
         format = table_format(tables[name].parsed_ddl.format) if name in tables else table_format("")
         if not format.starts_at_versions:
-            return f"{name} has no versions to begin at: its format is {format.name or 'unknown'}"
+            return StrategyRefusal.NO_VERSIONS.of(table=name, format=format.name or "unknown")
     if whole_number(at) is not None and len(streamed) > 1:
-        return f"a version is one table's, and it streams {', '.join(streamed)}: use partial@{COMMITTED}TIME"
+        return StrategyRefusal.SEVERAL_VERSIONS.of(tables=streamed, committed=COMMITTED)
     if whole_number(at) is None and epoch_of(at.removeprefix(COMMITTED)) is None:
-        return f"{at.removeprefix(COMMITTED)} is not a time: {COMMITTED}2026-01-02T03:04Z"
+        return StrategyRefusal.NOT_A_TIME.of(at=at.removeprefix(COMMITTED), committed=COMMITTED)
     for read in table.parsed.reads if table.parsed else ():
         said = [key for key, _ in read.options if key.lower() in (AT_VERSION.lower(), AT_TIME.lower())]
         if said:
-            return f"its own text says {said[0]}"
-    return ""
+            return StrategyRefusal.TEXT_SAYS.of(option=said[0])
+    return None
 
 
-def why_not_kept(table: Table, at: str, histories: Histories) -> str:
-    """Explain what is missing of the logs from a place on, or that they end before it; empty where nothing is known
-    to be."""
-    for name in _streamed(table):
-        history = histories(name)
-        if history is None:
-            continue
-        if (
-            why := _why_version(name, int(at), history)
-            if whole_number(at) is not None
-            else _why_time(name, at, history)
-        ):
-            return why
-    return ""
+def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
+    """Return what is missing of the logs from a place on, or that they end before it; None where nothing is known to
+    be."""
+    version = whole_number(at)
+    known = ((name, histories(name)) for name in _streamed(table))
+    found = (
+        _why_version(name, version, history) if version is not None else _why_time(name, at, history)
+        for name, history in known
+        if history is not None
+    )
+    return next((why for why in found if why is not None), None)
 
 
 def rows_from(table: Table, at: str, histories: Histories) -> int | None:
@@ -90,26 +89,26 @@ def rows_from(table: Table, at: str, histories: Histories) -> int | None:
     return total
 
 
-def _why_version(name: TableName, version: int, history: LogHistory) -> str:
+def _why_version(name: TableName, version: int, history: LogHistory) -> Fact[StrategyRefusal] | None:
+    first = history.first
     if version > history.last:
-        return f"{name} ends with version {history.last}; seeded@now begins with what comes"
-    if version >= history.first:
-        return ""
-    last = history.first - 1
-    gone = f"version {version} of {name} is" if version == last else f"versions {version} to {last} of {name} are"
-    return f"{gone} missing: its log begins with version {history.first}"
+        return StrategyRefusal.LOG_ENDS.of(table=name, version=history.last)
+    if version >= first:
+        return None
+    if version == first - 1:
+        return StrategyRefusal.VERSION_GONE.of(version=version, table=name, first=first)
+    return StrategyRefusal.VERSIONS_GONE.of(version=version, last=first - 1, table=name, first=first)
 
 
-def _why_time(name: TableName, at: str, history: LogHistory) -> str:
+def _why_time(name: TableName, at: str, history: LogHistory) -> Fact[StrategyRefusal] | None:
     epoch = epoch_of(at.removeprefix(COMMITTED))
     if epoch is None:
-        return ""
+        return None
     if epoch > history.last_at:
-        return f"nothing of {name} was committed since {_day(history.last_at)}; seeded@now begins with what comes"
+        return StrategyRefusal.NO_COMMIT_SINCE.of(table=name, time=_day(history.last_at))
     if epoch >= history.first_at or history.first == 0:
-        return ""
-    begins = f"version {history.first} of {_day(history.first_at)}"
-    return f"what was committed to {name} before is missing: its log begins with {begins}"
+        return None
+    return StrategyRefusal.COMMITS_GONE.of(table=name, first=history.first, time=_day(history.first_at))
 
 
 def _streamed(table: Table) -> tuple[TableName, ...]:

@@ -24,13 +24,12 @@ from core.planning.decisions import DeployWalk, TableDecision, recreated_parents
 from core.planning.event_time import event_time_of, is_time
 from core.planning.keyed_in_place import keys_stay, not_keyed, rows_that_stay
 from core.planning.log_starts import is_log_start, log_starts, why_not_kept
+from core.planning.refusals import Refusal, StrategyRefusal
 from core.planning.requested_tables import rebuild_as_asked
 from core.planning.starting_places import not_partial
 from core.project.model import Table
 from core.text.escaping import quoted_name, quoted_string_literal
 from core.text.sentence import Fact
-
-_NOT_HERE = "it does not apply to this change"
 
 
 def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
@@ -73,10 +72,10 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
     if declared is None:
         return decision
     if strategy == Strategy.SEAM:
-        wrong = not_seamed(walk.context.observed, walk.context.changes, declared, decision)
+        wrong: Refusal | None = not_seamed(walk.context.observed, walk.context.changes, declared, decision)
     else:
         wrong = not_in_place(walk.context.observed, walk.context.changes, walk.found.by_table, declared, decision)
-    if wrong:
+    if wrong is not None:
         return decision
     change = replace(decision.change, action=Action.RESTART)
     return replace(
@@ -90,8 +89,8 @@ def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strat
     if declared is None:
         return False
     if strategy == Strategy.CHAIN:
-        return not not_chained(walk.context, walk.scope, declared, decision, walk.found.by_table)
-    return strategy != Strategy.KEYED or not not_keyed(walk.context, declared, decision, walk.found.by_table)
+        return not_chained(walk.context, walk.scope, declared, decision, walk.found.by_table) is None
+    return strategy != Strategy.KEYED or not_keyed(walk.context, declared, decision, walk.found.by_table) is None
 
 
 def apply_start(walk: DeployWalk) -> None:
@@ -209,23 +208,14 @@ def _say_what_is_not_held(walk: DeployWalk, table: TableName) -> None:
 
 
 def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> None:
-    context, declared = walk.context, walk.context.declared.tables.get(table)
+    context = walk.context
     had = strategies_of(context, walk.scope, walk.found.by_table, table)
-    wrong = ""
-    if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
-        wrong = not_partial(context.declared.tables, declared, choice.at)
-        if not wrong and is_log_start(choice.at):
-            wrong = _why_not_in_log(walk, declared, choice.at)
-    elif choice.strategy == Strategy.SEEDED and whole_number(choice.at) is not None:
-        wrong = f"a version is a place to begin at, not what is there now: partial@{choice.at}"
-    elif choice.strategy == Strategy.SEEDED and choice.at != NOW:
-        wrong = "it needs a position: seeded@now"
-    elif choice.at and choice.strategy not in (Strategy.PARTIAL, Strategy.SEEDED):
-        wrong = f"it cannot start at {choice.at}"
+    wrong = _wrong_place(walk, table, decision, choice)
     same = decision.strategy == choice.strategy or (choice.strategy == EARLIEST and decision.strategy == Strategy.FIRST)
-    if not wrong and (not had or not same or (choice.strategy not in had and choice.strategy != EARLIEST)):
-        wrong = why_not(context, walk.scope, walk.found.by_table, table, choice.strategy) or _NOT_HERE
-    if wrong:
+    if wrong is None and (not had or not same or (choice.strategy not in had and choice.strategy != EARLIEST)):
+        wrong = why_not(context, walk.scope, walk.found.by_table, table, choice.strategy)
+        wrong = wrong or StrategyRefusal.NOT_HERE.of()
+    if wrong is not None:
         elsewhere = choice.strategy if choice.at and choice.strategy in (Strategy.PARTIAL, Strategy.SEEDED) else None
         words = ", ".join(
             typed_strategy(word) + (" at another place" if word == elsewhere else "")
@@ -239,10 +229,24 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
         )
 
 
-def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> str:
-    """Explain why the logs of what a statement streams do not hold all from a place on, as far as they are known."""
+def _wrong_place(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> Refusal | None:
+    """Return why a strategy cannot begin at the place that is chosen with it; None where it can, or takes no place."""
+    declared, at = walk.context.declared.tables.get(table), choice.at
+    if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
+        wrong = not_partial(walk.context.declared.tables, declared, at)
+        return wrong or (_why_not_in_log(walk, declared, at) if is_log_start(at) else None)
+    if choice.strategy == Strategy.SEEDED and whole_number(at) is not None:
+        return StrategyRefusal.VERSION_IS_PARTIAL.of(at=at)
+    if choice.strategy == Strategy.SEEDED and at != NOW:
+        return StrategyRefusal.NEEDS_POSITION.of()
+    placed = choice.strategy in (Strategy.PARTIAL, Strategy.SEEDED)
+    return StrategyRefusal.NO_START_AT.of(at=at) if at and not placed else None
+
+
+def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
+    """Return why the logs of what a statement streams do not hold all from a place on, as far as they are known."""
     if recreated := recreated_parents(declared, walk.found.by_table):
-        return f"what the log of {', '.join(recreated)} says is meaningless in a new version of it"
+        return StrategyRefusal.LOG_OF_NEW_VERSION.of(parents=recreated)
     if forgets := forgotten_sequences(walk.context, declared):
         return forgets
     return why_not_kept(declared, at, lambda table: history_of(walk.context.observed.statistics(table).log))
@@ -260,7 +264,11 @@ def _refuse_other_tables(walk: DeployWalk) -> None:
             continue
         if decision.makes_version and decision.action is Action.REBUILD:
             why = why_not_in_place(walk.context.observed, walk.context.changes, table, decision)
-            walk.found.refuse(table, f"{table} cannot keep its table: {why}", "leave out --keep-table")
+            walk.found.refuse(
+                table,
+                f"{table} cannot keep its table: {why or StrategyRefusal.NOT_HERE.of()}",
+                "leave out --keep-table",
+            )
         elif decision.makes_version:
             walk.found.refuse(table, f"{table} has no table to keep: it would be created", "leave out --keep-table")
         elif decision.action is Action.RESTART and decision.change.kind.definition.alters_table:

@@ -7,7 +7,9 @@ from core.model.names import TableName
 from core.plan.request import COMMITTED
 from core.planning.event_time import EventTime, event_time_of, is_time, partition_of
 from core.planning.log_starts import has_log_starts, is_log_start, why_not_in_log
+from core.planning.refusals import StrategyRefusal
 from core.project.model import Table
+from core.text.sentence import Fact
 
 
 def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, str]]:
@@ -38,23 +40,23 @@ def _at_the_edge(table: Table, event: EventTime) -> str:
     return "; what its state would hold from before is missing" if stateful else ""
 
 
-def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> str:
-    """Explain why a statement cannot begin at a place; empty where it can."""
+def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
+    """Return why a statement cannot begin at a place; None where it can."""
     if not at:
-        return "it needs a time or a partition: partial@2026-01-02T03:04Z"
+        return StrategyRefusal.NO_PLACE.of()
     if is_log_start(at):
         return why_not_in_log(tables, table, at)
     if is_time(at):
         if event_time_of(table, tables) is not None:
-            return ""
-        unknown = "its event time is unknown: it has no watermark, no window and not exactly one timestamp column"
-        instead = f"; partial@{COMMITTED}{at} goes by when rows were committed" if has_log_starts(tables, table) else ""
-        return unknown + instead
+            return None
+        why = StrategyRefusal.NO_EVENT_TIME.of()
+        commits = StrategyRefusal.NO_EVENT_TIME_BUT_COMMITS.of(why=why, committed=f"{COMMITTED}{at}")
+        return commits if has_log_starts(tables, table) else why
     pair = partition_of(at)
     if pair is None:
-        return f"{at} is neither a time, a partition nor a version"
-    known = partitions_of(tables, table)
-    return "" if pair[0].lower() in known else f"none of the tables that it streams is partitioned by {pair[0]}"
+        return StrategyRefusal.NO_SUCH_PLACE.of(at=at)
+    known = pair[0].lower() in partitions_of(tables, table)
+    return None if known else StrategyRefusal.NOT_PARTITIONED_BY.of(column=pair[0])
 
 
 def partitions_of(tables: Mapping[TableName, Table], table: Table) -> tuple[str, ...]:

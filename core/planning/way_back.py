@@ -79,7 +79,7 @@ def ways_back(
     none: dict[str, list[TableName]] = {}
     for table, node in acted.items():
         if table not in covered and not (node.action is Action.RESUME and node not in edited_nodes((node,))):
-            none.setdefault(_why_none(node, back), []).append(table)
+            none.setdefault(_no_way_words(node, back), []).append(table)
     found += [way for way in back if way.act]
     return (*found, *(WayBack("", tuple(tables), words) for words, tables in none.items()))
 
@@ -99,7 +99,7 @@ def _stop(tables: Sequence[TableName], more: str) -> WayBack:
     return WayBack("stop", tuple(tables), words, until="at any time")
 
 
-def _why_none(node: PlanNode, back: Sequence[WayBack]) -> str:
+def _no_way_words(node: PlanNode, back: Sequence[WayBack]) -> str:
     if node.action is Action.START:
         return "it is only registered, and no command takes it out of the catalog"
     if not node.old.ddl:
