@@ -8,20 +8,16 @@ from dataclasses import dataclass, field
 
 from core.model.actions import Action
 from core.plan.confirmation import confirmation_for_plan
-from core.plan.descriptions import about, action_words
+from core.plan.descriptions import action_words
 from core.plan.model import Plan, PlanNode
 from core.plan.rendering import (
     TITLES,
     PlanStanding,
     guards_by_verdict,
     head_parts,
-    left_behind_sentences,
-    loss_sentences,
     node_cells,
-    reader_sentences,
+    plan_sections,
     request_words,
-    spark_sentences,
-    undo_sentences,
 )
 from core.plan.request import command_words
 from core.text.diff import unified_diff
@@ -81,17 +77,10 @@ def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
     rows = [f"| {' | '.join(escape_markdown(cell) for cell in node_cells(node))} |" for node in plan.nodes]
     heading = f"| {' | '.join(TITLES)} |"
     page.add_each(rows, _TABLE, "rows", (heading, "|--:|---|---|---|---|--:|--:|---|"))
-    for title, sentences, what in (
-        ("Refused", (f"{r.summary}. {r.remedy}" for r in plan.refusals), "refusals"),
-        ("Loses", loss_sentences(plan), "losses"),
-        ("Undo", undo_sentences(plan), "ways back"),
-        ("Left behind", left_behind_sentences(plan), "readers"),
-        ("Outside readers", reader_sentences(plan), "readers"),
-        ("Guards", (f"{g.verdict}: {g.name}: {g.summary}" for g in guards_by_verdict(plan)), "guards"),
-        ("Spark", spark_sentences(plan), "sentences"),
-        ("Warnings", (about(w.table, w.summary) for w in plan.warnings), "warnings"),
-    ):
-        page.add_each([f"- {escape_markdown(sentence)}" for sentence in sentences], _LIST, what, (f"**{title}**", ""))
+    guards = tuple(f"{g.verdict}: {g.name}: {g.summary}" for g in guards_by_verdict(plan))
+    for title, sentences in (plan_sections(plan) | ({"GUARDS": guards} if guards else {})).items():
+        listed = [f"- {escape_markdown(sentence)}" for sentence in sentences]
+        page.add_each(listed, _LIST, f"under {title.capitalize()}", (f"**{title.capitalize()}**", ""))
     page.lines += end
     left = 0
     page.free -= _NOTE

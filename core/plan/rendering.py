@@ -76,15 +76,24 @@ def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> 
     """Draw a plan within `width` columns (at least 60); no line ends in a space."""
     width = max(width, 60)
     lines = [*head_lines(plan, width, standing or PlanStanding()), *_table(plan, width)]
-    lines += _section("REFUSED", (f"{r.summary}. {_sentence(r.remedy)}" for r in plan.refusals), width)
-    lines += _section("LEFT BEHIND", left_behind_sentences(plan), width)
-    lines += _section("READERS", reader_sentences(plan), width)
-    lines += _section("LOSES", loss_sentences(plan), width)
-    lines += _section("UNDO", undo_sentences(plan), width)
-    lines += _section("GUARDS", guard_sentences(plan), width)
-    lines += _section("SPARK", spark_sentences(plan), width)
-    lines += _section("WARNINGS", (about(w.table, w.summary) for w in plan.warnings), width)
+    for title, sentences in plan_sections(plan).items():
+        lines += _section(title, sentences, width)
     return tuple(line.rstrip() for line in lines)
+
+
+def plan_sections(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Return what a plan says beside its rows, by title; what has nothing to say is left out."""
+    sections = {
+        "REFUSED": tuple(f"{about(r.table, r.summary)}. {_sentence(r.remedy)}" for r in plan.refusals),
+        "LEFT BEHIND": tuple(map(_left_behind, plan.left_behind)),
+        "READERS": reader_sentences(plan),
+        "LOSES": loss_sentences(plan),
+        "UNDO": undo_sentences(plan),
+        "GUARDS": guard_sentences(plan),
+        "SPARK": spark_sentences(plan),
+        "WARNINGS": tuple(about(w.table, w.summary) for w in plan.warnings),
+    }
+    return {title: sentences for title, sentences in sections.items() if sentences}
 
 
 def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
@@ -191,11 +200,6 @@ def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
     return [table_row(cells, widths, GLYPH_BY_ACTION[node.action]), *_wrapped(rest, width, " " * place)]
 
 
-def left_behind_sentences(plan: Plan) -> tuple[str, ...]:
-    """Describe for each reader out of scope what it stays on, and what that keeps from being retired."""
-    return tuple(map(_left_behind, plan.left_behind))
-
-
 def reader_sentences(plan: Plan) -> tuple[str, ...]:
     """Describe for each reader outside of Headgate what changes under it."""
     swapped = {table for step in plan.steps if step.do is StepKind.SWAP for table in step.tables}
@@ -259,6 +263,7 @@ def spark_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def _left_behind(left: LeftBehind) -> str:
+    """Describe what a reader out of scope stays on, and what that keeps from being retired."""
     whose = [f"product {left.product}" if left.product else "not declared"]
     whose += [f"owner {left.owner}"] if left.owner else []
     stays = f"{left.table} ({', '.join(whose)}) stays on {left.reads}"

@@ -33,7 +33,7 @@ from core.plan.model import (
     StrategyOffer,
     WayBack,
 )
-from core.plan.rendering import PlanStanding, left_behind_sentences, plan_lines, request_words
+from core.plan.rendering import PlanStanding, plan_lines, plan_sections, request_words
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
 from core.project.model import Project, Settings
@@ -144,7 +144,7 @@ def test_a_renamed_column_is_rebuilt_once_its_readers_name_the_new_one() -> None
 
 def test_left_behind_names_product_owner_and_version() -> None:
     declared = project(table("src"), table("a", "src"), table("b", "a", product="q", settings=Settings(owner="team")))
-    assert left_behind_sentences(plan(declared, running(declared), "a", rebuild=True)) == (
+    assert plan_sections(plan(declared, running(declared), "a", rebuild=True))["LEFT BEHIND"] == (
         "b (product q, owner team) stays on a__v1; v1 cannot be retired while it does",
     )
 
@@ -264,7 +264,7 @@ def test_a_plan_that_nobody_has_says_what_it_needs_and_no_author() -> None:
     assert "author" not in head and "expires" not in head and "approvals 0 of 2" in head
     refused = replace(everything(), refusals=(PlanRefusal("a", "it cannot be", "do this"),), steps=())
     lines = plan_lines(refused, 80)
-    assert " REFUSED     it cannot be. Do this" in lines
+    assert " REFUSED     a: it cannot be. Do this" in lines
     assert any("refused: nothing in it can be executed" in line for line in lines)
 
 

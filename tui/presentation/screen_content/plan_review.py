@@ -1,21 +1,21 @@
 """Review: a plan as it will be executed: rows in order, why, what is lost, what is left behind, what was checked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import repeat
 
 from core.model.actions import Action
 from core.model.reasons import reason_words
-from core.plan.descriptions import GLYPH_BY_ACTION, about, act_words, lowered_words, offer_lines, spark_words
+from core.plan.descriptions import GLYPH_BY_ACTION, act_words, lowered_words, offer_lines, spark_words
 from core.plan.edit_words import edit_of_rows, evidence_lines
-from core.plan.model import Plan, PlanNode, PlanWarning
+from core.plan.model import Guard, Plan, PlanNode, PlanWarning
 from core.plan.rendering import (
     TITLES,
     ColumnWidths,
     guards_by_verdict,
     head_parts,
-    left_behind_sentences,
     loss_sentences,
     node_cells,
-    reader_sentences,
+    plan_sections,
     request_words,
     table_row,
     undo_sentences,
@@ -33,6 +33,18 @@ NAME_AT = 6
 """Cells before a table's name: the level and the sign."""
 
 VERDICT_TONES = {"ok": Tone.GOOD, "warn": Tone.CHANGING, "approve": Tone.CHANGING, "deny": Tone.BAD}
+
+SECTION_TONES = {
+    "REFUSED": Tone.BAD,
+    "LOSES": Tone.BAD,
+    "WARNINGS": Tone.CHANGING,
+    "LEFT BEHIND": Tone.CHANGING,
+    "READERS": Tone.CHANGING,
+    "GUARDS": Tone.PLAIN,
+    "UNDO": Tone.PLAIN,
+    "SPARK": Tone.DIM,
+}
+"""Sections in the order in which they are read; a guard has the tone of its verdict."""
 
 TONES = {
     Action.KEEP: Tone.DIM,
@@ -196,23 +208,14 @@ def _more_offers(node: PlanNode, executable: int) -> str:
 def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     """Write refusals, losses and warnings, verdicts, what is left behind and how it is undone, then the steps."""
     lines: list[Line] = [EMPTY]
-    for refusal in plan.refusals:
-        lines.extend(
-            wrap(f"REFUSED  {about(refusal.table, refusal.summary)}. {refusal.remedy}", width - 2, Tone.BAD, " ")
-        )
-    lines += _sentences("LOSES", loss_sentences(plan), width, Tone.BAD)
-    warnings = (about(warned.table, warned.summary) for warned in plan.warnings)
-    lines += _sentences("WARNING", warnings, width, Tone.CHANGING)
-    for guard in guards_by_verdict(plan):
-        if guard.verdict == "ok":
-            continue
-        tone = VERDICT_TONES.get(guard.verdict, Tone.PLAIN)
-        lines.append(line((" GUARD  ", Tone.DIM), (left(guard.verdict, 8), tone), f"{guard.name}: {guard.summary}"))
-    lines += _sentences("LEFT BEHIND", left_behind_sentences(plan), width, Tone.CHANGING)
-    lines += _sentences("READER", reader_sentences(plan), width, Tone.CHANGING)
-    lines += _sentences("UNDO", undo_sentences(plan), width, Tone.PLAIN)
-    if fine := [guard.name for guard in plan.guards if guard.verdict == "ok"]:
-        lines.extend(wrap(f"GUARD  ok      {', '.join(fine)}", width - 2, VERDICT_TONES.get("ok", Tone.PLAIN), " "))
+    sections = plan_sections(plan)
+    for title in sorted(sections, key=[*SECTION_TONES].index):
+        tones = repeat(SECTION_TONES[title]) if title != "GUARDS" else map(_verdict_tone, guards_by_verdict(plan))
+        lead = Span(f" {title:<11} ", Tone.DIM)
+        for sentence, tone in zip(sections[title], tones, strict=False):
+            for row in wrap(sentence, width - 14, tone):
+                lines.append((lead, *row))
+                lead = Span(" " * 13)
     lines.append(rule("steps", width, glyphs))
     for step in plan.steps:
         after = f"after {', '.join(map(str, step.after))}" if step.after else ""
@@ -231,8 +234,8 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _sentences(title: str, sentences: Iterable[str], width: int, tone: Tone) -> list[Line]:
-    return [row for sentence in sentences for row in wrap(f"{title}  {sentence}", width - 2, tone, " ")]
+def _verdict_tone(guard: Guard) -> Tone:
+    return VERDICT_TONES.get(guard.verdict, Tone.PLAIN)
 
 
 def losses(plan: Plan) -> tuple[str, ...]:

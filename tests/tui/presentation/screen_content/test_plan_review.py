@@ -101,8 +101,10 @@ def test_review_shows_each_guard_with_its_verdict_the_worst_first() -> None:
     fine = tuple(Guard(name, "ok", "fine") for name in ("disk", "views", "rates"))
     plan = replace(sample_plan(), guards=(*fine, Guard("pool", "deny", "full")))
     told = [plain(line).strip() for line in rest(plan, 100, ASCII)]
-    found = [line.split()[1:] for line in told if line.startswith("GUARD")]
-    assert found == [["deny", "pool:", "full"], ["ok", "disk,", "views,", "rates"]]
+    at = next(number for number, line in enumerate(told) if line.startswith("GUARDS"))
+    assert [line.split() for line in told[at : at + 2]] == [
+        ["GUARDS", "deny", "pool:", "full"], ["ok", "disk:", "fine", "·", "views", "·", "rates"],
+    ]  # fmt: skip
 
 
 def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out() -> None:
@@ -182,6 +184,6 @@ def test_what_is_lost_and_warned_of_stands_before_the_texts_and_before_the_way_b
     assert "far away" not in " ".join(told)
     plan = replace(sample_plan(), nodes=(bad,), warnings=warnings)
     heads = [plain(line).split()[0] for line in rest(plan, 80, ASCII) if plain(line).strip()]
-    assert heads.index("LOSES") < heads.index("WARNING") < heads.index("UNDO")
+    assert heads.index("LOSES") < heads.index("WARNINGS") < heads.index("UNDO")
     header = " ".join(plain(line) for line in heading(plan, ROW, "dev", NOW, 80))
     assert "loses data" in header and "2 warnings" in header
