@@ -2,18 +2,19 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 from core.model.errors import UsageError
 from core.model.names import TableName, parse_table_name
 from core.text.wording import counted
-from state.audit_log import op_words
 from state.row_types import AuditRow, EventRow
 from state.table_records import subjects_of
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
+from tui.command_line.output import format_table
 from tui.presentation.reports.table_history import history_as_json, history_lines
+from tui.presentation.screen_content.audit_log_events import AUDIT, EVENTS, Columns, Record, record_cells
 from tui.project_folder.environment_selection import has_ledger
 from tui.services.deployed_statements import history_of
 
@@ -29,7 +30,7 @@ def events(context: CommandContext) -> int:
     if voice.as_json:
         voice.data([_event_as_json(event) for event in found])
         return 0
-    voice.print(_event_line(event) for event in found)
+    voice.print(_printed(EVENTS, found))
     if args.follow:
         _follow_events(context, table, {event.id: event.count for event in found})
     return 0
@@ -66,12 +67,7 @@ def audit(context: CommandContext) -> int:
     if context.voice.as_json:
         context.voice.data([_audit_as_json(row) for row in found])
         return 0
-    context.voice.print(
-        f"{_when(row.at)}  {row.actor:<11} {op_words(row.action):<14} {row.outcome:<9} {row.subject}"
-        + (f"  plan {row.plan_hash[:4]}" if row.plan_hash else "")
-        + (f"  typed {row.confirmation!r}" if row.confirmation else "")
-        for row in found
-    )
+    context.voice.print(_printed(AUDIT, found))
     return 0
 
 
@@ -134,7 +130,7 @@ def _follow_events(context: CommandContext, table: TableName | None, seen: dict[
         version = context.operations.wait_for_change(version, 1.0)
         for event in reversed(context.operations.reader.events(table, 100)):
             if seen.get(event.id) != event.count:
-                context.voice.print([_event_line(event)])
+                context.voice.print(_printed(EVENTS, [event])[1:])
             seen[event.id] = event.count
 
 
@@ -167,9 +163,10 @@ def _is_another(path: str, file: TextIO) -> bool:
     return not os.path.samestat(now, os.fstat(file.fileno())) or now.st_size < file.tell()
 
 
-def _event_line(event: EventRow) -> str:
-    times = f"  ({event.count} times)" if event.count > 1 else ""
-    return f"{_when(event.at)}  {event.kind:<10}{event.about or '-':<32}{event.summary}{times}"
+def _printed(columns: Columns, records: Sequence[Record]) -> list[str]:
+    """Write records in the console's columns, none of them cut, below their titles."""
+    rows = [[span.text for span in record_cells(one, _when(one.at))] for one in records]
+    return format_table([f"{title:<{cells}}" for title, cells in columns], rows)
 
 
 def _event_as_json(event: EventRow) -> dict[str, Any]:

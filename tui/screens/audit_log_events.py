@@ -1,22 +1,24 @@
 """Audit, command log and events: what was done, by whom, and what happened; none can be changed here or anywhere."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from textual.widget import Widget
 
 from core.model.names import TableName
 from core.text.wording import counted
-from state.row_types import AuditRow, CommandRow, EventRow
+from state.row_types import CommandRow, EventRow
 from tui.presentation.screen_content.audit_log_events import (
-    audit_columns,
-    audit_row,
+    AUDIT,
+    COMMANDS,
+    EVENTS,
+    Columns,
+    Record,
     audit_text,
-    command_columns,
-    command_row,
     command_text,
-    event_columns,
-    event_row,
     event_text,
+    record_head,
+    record_row,
 )
 from tui.presentation.screen_content.changes import rule
 from tui.presentation.styling.styled_text import Line, Tone
@@ -24,13 +26,14 @@ from tui.screens.console_state import ConsoleState
 from tui.screens.table_screen import TableScreen
 from tui.widgets.line_widgets import ScrollingLines
 
-Record = AuditRow | CommandRow | EventRow
-EVENTS = 500
+MOST_EVENTS = 500
 """Events of all tables that are looked through."""
 
 
 class RecordsScreen(TableScreen):
     """Rows that were written once, newest first, with the whole text of the chosen one below."""
+
+    columns: ClassVar[Columns]
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -75,10 +78,10 @@ class RecordsScreen(TableScreen):
             )
 
     def picture(self, row: str, width: int) -> Line:
-        one, now = self.records[row], self.state.clock()
-        if isinstance(one, EventRow):
-            return event_row(one, width, now)
-        return command_row(one, width, now) if isinstance(one, CommandRow) else audit_row(one, width, now)
+        return record_row(self.records[row], width, self.state.clock())
+
+    def head(self, width: int) -> Line:
+        return record_head(self.columns, width)
 
     def is_gone(self, row: str) -> bool:
         return row not in self.records
@@ -100,12 +103,10 @@ class AuditScreen(RecordsScreen):
     """The audit."""
 
     screen_name = "audit"
+    columns = AUDIT
 
     def fetch(self) -> object:
         return self.state.backend.reader.audits()
-
-    def head(self, width: int) -> Line:
-        return audit_columns(width)
 
     def copy_line(self) -> str:
         return f"headgate audit --env {self.state.identity.environment}"
@@ -115,12 +116,10 @@ class LogScreen(RecordsScreen):
     """The command log."""
 
     screen_name = "log"
+    columns = COMMANDS
 
     def fetch(self) -> object:
         return self.state.backend.reader.commands()
-
-    def head(self, width: int) -> Line:
-        return command_columns(width)
 
     def copy_line(self) -> str:
         chosen = self.records.get(self.table.cursor_id or "")
@@ -131,6 +130,7 @@ class EventsScreen(RecordsScreen):
     """What happened to statements, to the pool and in runs."""
 
     screen_name = "events"
+    columns = EVENTS
 
     def __init__(self, state: ConsoleState, *, tables: tuple[str, ...] = ()) -> None:
         super().__init__(state)
@@ -140,11 +140,8 @@ class EventsScreen(RecordsScreen):
         reader = self.state.backend.reader
         if len(self.tables) == 1:
             return reader.events(TableName(self.tables[0]))
-        found = reader.events(limit=EVENTS)
+        found = reader.events(limit=MOST_EVENTS)
         return tuple(event for event in found if event.table in self.tables) if self.tables else found
-
-    def head(self, width: int) -> Line:
-        return event_columns(width)
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         of = counted(len(self.tables), "table") if self.tables else "all tables"

@@ -1,4 +1,7 @@
-"""Audit, command log and events as rows and texts: who, when, what, confirmed by what, with which outcome."""
+"""Audit, command log and events: who, when, what, confirmed by what, with which outcome.
+
+The console lists them and the command line prints them in the same columns.
+"""
 
 from core.model.states import MISSED
 from state.audit_log import op_words
@@ -9,62 +12,60 @@ from tui.presentation.styling.value_formatting import moment
 
 BAD = ("refused", "failed", "partly", "error")
 
-
-def audit_columns(width: int) -> Line:
-    """Write the heading of the audit."""
-    return line(
-        (
-            "  "
-            + left("WHEN", 13)
-            + left("WHO", 12)
-            + left("DID", 11)
-            + left("TO", max(width - 70, 12))
-            + left("PLAN", 6)
-            + left("TYPED", 14)
-            + "OUTCOME",
-            Tone.DIM,
-        )
-    )
+Record = AuditRow | CommandRow | EventRow
+Columns = tuple[tuple[str, int], ...]
+AUDIT: Columns = (("WHEN", 13), ("WHO", 12), ("DID", 11), ("TO", 0), ("PLAN", 6), ("TYPED", 14), ("OUTCOME", 12))
+COMMANDS: Columns = (("WHEN", 13), ("WHO", 12), ("OUTCOME", 10), ("TOOK", 8), ("COMMAND", 0))
+EVENTS: Columns = (("WHEN", 13), ("TABLE", 22), ("KIND", 10), ("WHAT", 0))
+"""Titles and cells of the columns; one without cells takes what is left."""
+WIDE, WIDE_TABLE = 120, 40
+"""From so many columns on, a table's name has as many cells as this."""
 
 
-def audit_row(one: AuditRow, width: int, now: float) -> Line:
-    """Write one entry of the audit."""
-    return fit(
-        (
-            Span("  "),
-            Span(left(moment(one.at, now), 13), Tone.DIM),
-            Span(left(one.actor + " ", 12)),
-            Span(left(op_words(one.action) + " ", 11), Tone.ACCENT),
-            Span(left(one.subject + " ", max(width - 70, 12))),
-            Span(left(one.plan_hash[:4], 6), Tone.DIM),
-            Span(left(one.confirmation + " ", 14), Tone.DIM),
-            Span(one.outcome, outcome_tone(one.outcome)),
-        ),
-        width,
-    )
+def record_head(columns: Columns, width: int) -> Line:
+    """Write the heading of a list of records."""
+    titles = (left(title, cells) for (title, _), cells in zip(columns, _widths(columns, width), strict=True))
+    return line(("  " + "".join(titles).rstrip(), Tone.DIM))
 
 
-def command_columns(width: int) -> Line:
-    """Write the heading of the command log."""
-    return line(
-        ("  " + left("WHEN", 13) + left("WHO", 12) + left("OUTCOME", 10) + left("TOOK", 8) + "COMMAND", Tone.DIM)
-    )
+def record_row(one: Record, width: int, now: float) -> Line:
+    """Write one record in `width` cells."""
+    cells = record_cells(one, moment(one.at, now))
+    spans = [Span("  ")]
+    for span, room in zip(cells, _widths(_columns(one), width), strict=True):
+        spans.append(Span(left(shorten(span.text, room - 1), room), span.tone))
+    return fit(tuple(spans), width)
 
 
-def command_row(one: CommandRow, width: int, now: float) -> Line:
-    """Write one command as the line that does the same."""
-    took = "" if one.took_ms is None else f"{one.took_ms} ms" if one.took_ms < 1000 else f"{one.took_ms / 1000:.1f} s"
-    return fit(
-        (
-            Span("  "),
-            Span(left(moment(one.at, now), 13), Tone.DIM),
-            Span(left(one.actor + " ", 12)),
-            Span(left(one.outcome, 10), outcome_tone(one.outcome)),
-            Span(left(took, 8), Tone.DIM),
-            Span(one.line or f"{op_words(one.op)} {one.subject}"),
-        ),
-        width,
-    )
+def _columns(one: Record) -> Columns:
+    return AUDIT if isinstance(one, AuditRow) else COMMANDS if isinstance(one, CommandRow) else EVENTS
+
+
+def _widths(columns: Columns, width: int) -> tuple[int, ...]:
+    cells = [WIDE_TABLE if title == "TABLE" and width >= WIDE else room for title, room in columns]
+    return tuple(room or max(width - 2 - sum(cells), 12) for room in cells)
+
+
+def record_cells(one: Record, when: str) -> tuple[Span, ...]:
+    """Return the cell of each column; `when` it was written, in words."""
+    at = Span(when, Tone.DIM)
+    match one:
+        case AuditRow():
+            plan, typed = Span(one.plan_hash[:4], Tone.DIM), Span(one.confirmation, Tone.DIM)
+            act, outcome = Span(op_words(one.action), Tone.ACCENT), Span(one.outcome, outcome_tone(one.outcome))
+            return (at, Span(one.actor), act, Span(one.subject), plan, typed, outcome)
+        case CommandRow():
+            ms = one.took_ms
+            took = "" if ms is None else f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
+            outcome = Span(one.outcome, outcome_tone(one.outcome))
+            return (at, Span(one.actor), outcome, Span(took, Tone.DIM), Span(command_line(one)))
+        case EventRow():
+            return (at, Span(one.about or "-"), Span(one.kind, Tone.DIM), Span(event_words(one), event_tone(one)))
+
+
+def command_line(one: CommandRow) -> str:
+    """Return the line that does the same as a command."""
+    return one.line or f"{op_words(one.op)} {one.subject}"
 
 
 def outcome_tone(outcome: str) -> Tone:
@@ -74,7 +75,7 @@ def outcome_tone(outcome: str) -> Tone:
 
 def command_text(one: CommandRow, width: int) -> tuple[Line, ...]:
     """Write the whole of a command."""
-    lines = list(wrap(one.line or f"{op_words(one.op)} {one.subject}", width - 4, Tone.PLAIN, "   "))
+    lines = list(wrap(command_line(one), width - 4, Tone.PLAIN, "   "))
     if one.op == "stage":
         words = (
             f"staging exists only in the console; `headgate plan {one.line.removeprefix(':')}` plans the same directly"
@@ -93,29 +94,6 @@ def audit_text(one: AuditRow, width: int) -> tuple[Line, ...]:
     if one.plan_hash:
         text += f", plan {one.plan_hash[:12]}"
     return wrap(f"{text}: {one.outcome or 'no outcome yet'}", width - 4, Tone.PLAIN, "   ")
-
-
-def event_columns(width: int) -> Line:
-    """Write the heading of the events."""
-    return line(("  " + left("WHEN", 13) + left("TABLE", _table_width(width)) + left("KIND", 10) + "WHAT", Tone.DIM))
-
-
-def _table_width(width: int) -> int:
-    return 22 if width < 120 else 40
-
-
-def event_row(one: EventRow, width: int, now: float) -> Line:
-    """Write one event."""
-    return fit(
-        (
-            Span("  "),
-            Span(left(moment(one.at, now), 13), Tone.DIM),
-            Span(left(one.about or "-", _table_width(width) - 1) + " "),
-            Span(left(one.kind, 10), Tone.DIM),
-            Span(shorten(event_words(one), width - _table_width(width) - 25), event_tone(one)),
-        ),
-        width,
-    )
 
 
 def event_words(one: EventRow) -> str:

@@ -10,7 +10,7 @@ from state.ledger_snapshot import StatementDetails
 from state.row_types import EventRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
-from tui.presentation.screen_content.audit_log_events import event_row
+from tui.presentation.screen_content.audit_log_events import record_row
 from tui.presentation.screen_content.inspector import branch_lines, event_lines, inspector_lines
 from tui.presentation.screen_content.statement_detail import TABS, tab_lines
 from tui.presentation.screen_content.statement_rows import RowContext, columns_for, statement_row, tree_row
@@ -137,4 +137,4 @@ def test_an_input_has_no_version_of_ours_in_any_tab_or_list_of_events() -> None:
         assert "v0" not in " ".join(map(plain, shown)), tab
     busy = make_ledger_view(replace(view.snapshot, events=(event,)))
     assert "pizzas: HEADGATE_LOG_NOT_READ" in "".join(map(plain, event_lines(busy, LOOK, 80)))
-    assert event_row(event, 80, NOW)[2].text.strip() == "pizzas"
+    assert record_row(event, 80, NOW)[2].text.strip() == "pizzas"
