@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from core.model.names import TableName
 from core.observed.serving import heartbeat_age_s, is_stale, serving_version, serving_versions
 from core.observed.table_statistics import TableStatistics
+from core.observed.versions import Deployment, Measurement, StatementLine
 from core.run.open_tickets import open_tickets
+from core.run.records import MigrationTicket, RunRow
 from state.ledger import LedgerReader
-from state.migration_tickets import MigrationTicket
-from state.registry import StatementLine
-from state.row_types import CommandRow, Deployment, EnvironmentRow, EventRow, Measurement, RunRow, SampleRow, StagedRow
+from state.row_types import CommandRow, EnvironmentRow, EventRow, SampleRow, StagedRow
 
 if TYPE_CHECKING:
     from core.plan.model import Plan

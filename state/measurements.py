@@ -9,8 +9,9 @@ from typing import Any
 
 from core.model.names import TableName
 from core.model.states import MET, MISSED
+from core.observed.versions import Measurement
 from state.row_mapping import sqlite_value, values_by_column
-from state.row_types import EventRow, Measurement, SampleRow
+from state.row_types import EventRow, SampleRow
 from state.transactions import TREND_OF_STATE, LedgerReads, LedgerWrites, insert, upsert, while_it_may_run
 
 _TENTHS = 10

@@ -1,42 +1,11 @@
 """Migration tickets: who still reads what a release replaced, from the swap until they read what serves instead."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from core.model.errors import Refused
-from core.model.names import TableName
+from core.run.records import MigrationTicket
 from state.row_mapping import values_by_column
 from state.transactions import LedgerReads, LedgerWrites
-
-
-@dataclass(frozen=True, slots=True)
-class MigrationTicket:
-    """A reader of a version that a run has replaced, written at the swap."""
-
-    run_id: str
-    table: TableName
-    reader: str
-    """A statement that stays on the old version, or a reader that the project only declares."""
-    product: str
-    owner: str
-    is_statement: bool
-    """Whether it is a statement of ours, whose ticket is closed by what it reads."""
-    old: str
-    """Physical table: `orders__v1`."""
-    new: str
-    cut_batch: int | None
-    """Last batch of the old version that was known at the swap; None where none was."""
-    cut_at: float
-    """When the pointer moved."""
-    deadline: float
-    """Until when it is expected to have moved."""
-    closed_at: float | None = None
-    closed_by: str = ""
-
-    @property
-    def version(self) -> int:
-        """The old version."""
-        return int(self.old.rpartition("__v")[2])
 
 
 class TicketReads(LedgerReads):

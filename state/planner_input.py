@@ -9,8 +9,8 @@ from core.model.states import State, WantedState
 from core.observed.deployment import FormerVersion, ObservedDeployment, OpenTicket, OrphanVersion, ReplacedVersion
 from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
-from state.migration_tickets import MigrationTicket
-from state.row_types import Deployment
+from core.observed.versions import Deployment
+from core.run.records import MigrationTicket
 
 IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})
 """States of an older version that still counts as running."""

@@ -14,8 +14,9 @@ from typing import Any
 from core.model.errors import Refused, Stale
 from core.model.names import TableName
 from core.plan.scope_words import TableWords
+from core.run.records import RunRow
 from state.row_mapping import field_names, row_from_values, values_by_column
-from state.row_types import ApprovalRow, PlanRow, RunRow
+from state.row_types import ApprovalRow, PlanRow
 from state.runs import insert_run
 from state.table_acts import TableAct, move_serials
 from state.transactions import LedgerReads, LedgerWrites, upsert

@@ -3,111 +3,41 @@
 A deployment is never removed; once deleted it carries `drop_after`, once its files are gone `purged_at`.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from core.model.names import TableName
-from core.model.states import MAY_WORK, Fault, State
-from core.observed.deployment import Binding
+from core.model.states import State
+from core.observed.versions import Deployment, Measurement, StatementLine
 from state.row_mapping import field_names, sqlite_value, values_by_column
-from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement
+from state.row_types import ClockCheck, EnvironmentRow
 from state.table_acts import TableActReads
 from state.transactions import NEWEST_CHANGE, TREND_OF_STATE, LedgerWrites, upsert, while_it_may_run
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
+_LINE_COLUMNS = {
+    "bound": "d.bindings",
+    "trend": TREND_OF_STATE,
+    "in_rows_s": while_it_may_run("in_rows_s"),
+    "out_rows_s": while_it_may_run("out_rows_s"),
+    "exact": "m.exact IS NOT 0",
+    "keyed": "d.mode LIKE 'upsert%'",
+    "deleted": "d.drop_after IS NOT NULL",
+    "limited": "m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0",
+}
+"""Fields of a line that are not simply a column of the deployment or, if they have the same name, the measurement."""
 
-class StatementLine(NamedTuple):
-    """What a list shows of one version: the light join of deployment and measurement."""
+_MEASURED = {*field_names(Measurement)} - {"table", "version"}
 
-    table: TableName
-    version: int
-    product: str
-    layer: str
-    owner: str
-    state: str
-    state_since: float = 0.0
-    wanted: str = ""
-    error_class: str = ""
-    error: str = ""
-    restarts: int = 0
-    revision: str = ""
-    """Hash of its texts."""
-    format: str = ""
-    trigger: str = ""
-    bound: str = "[]"
-    """What it reads, as the ledger stores it; `bindings` reads it."""
-    at: float | None = None
-    """When it was measured; None before the first measurement."""
-    lag_rows: int | None = None
-    lag_files: int | None = None
-    lag_bytes: int | None = None
-    behind_s: float | None = None
-    data_age_s: float | None = None
-    fault: str | None = None
-    trend: str | None = None
-    rate_rows_s: float | None = None
-    eta_s: float | None = None
-    in_rows_s: float | None = None
-    out_rows_s: float | None = None
-    rows_total: int | None = None
-    batch: int | None = None
-    batch_ms: int | None = None
-    committed_at: float | None = None
-    started_at: float | None = None
-    """When its query was started last; None where it never was."""
-    exact: bool = True
-    active: bool = False
-    external: bool = False
-    stateful: bool = False
-    keyed: bool = False
-    deleted: bool = False
-    served_at: float | None = None
-    limited: bool = False
-    """Whether its lag grows while its SQL limits what a batch reads (maxFilesPerTrigger)."""
-
-    @property
-    def bindings(self) -> tuple[Binding, ...]:
-        """The versions that it reads; read anew at each call."""
-        return tuple([Binding(*item) for item in json.loads(self.bound)])
-
-    @property
-    def fault_word(self) -> str:
-        """What asks for an operator, as `core.model.states.Fault`; the state may be newer than what was measured."""
-        if self.state == State.FAILED:
-            return Fault.FAILED
-        return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""
-
-    @property
-    def state_word(self) -> str:
-        """What people and programs are told of its state: a table that others fill has none of ours."""
-        return "external" if self.external else str(self.state)
-
-    @property
-    def measurement(self) -> Measurement | None:
-        """Its latest figures, as far as a list has them; None before the first measurement."""
-        if self.at is None:
-            return None
-        figures = {name: getattr(self, name) for name in _FIGURES}
-        return Measurement(self.table, self.version, self.at, trend=self.trend or "unknown", **figures)
-
-
-_FIGURES = (
-    "lag_rows", "lag_files", "lag_bytes", "exact", "behind_s", "data_age_s", "rate_rows_s", "eta_s", "in_rows_s",
-    "out_rows_s", "rows_total", "batch", "batch_ms", "committed_at",
-)  # fmt: skip
-
-_LINE = f"""
-SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.error,
-  d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.behind_s,
-  m.data_age_s, m.fault, {TREND_OF_STATE}, m.rate_rows_s, m.eta_s, {while_it_may_run("in_rows_s")},
-  {while_it_may_run("out_rows_s")}, m.rows_total, m.batch, m.batch_ms, m.committed_at, d.started_at,
-  m.exact IS NOT 0, d.active, d.external, d.stateful, d.mode LIKE 'upsert%', d.drop_after IS NOT NULL,
-  d.served_at, m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0
+_LINE = f"""SELECT {
+    ", ".join(
+        _LINE_COLUMNS.get(name, f'{"m" if name in _MEASURED else "d"}."{name}"') for name in StatementLine._fields
+    )
+}
 FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id"""
 
 _NOT_DELETED = f'{_LINE} WHERE d.drop_after IS NULL ORDER BY d."table", d.version'
@@ -166,7 +96,7 @@ class RegistryReads(TableActReads):
 
     def statements(self) -> tuple[StatementLine, ...]:
         """List what a screen shows of all versions that are not deleted, by table and version; 7 µs each."""
-        return tuple([_line(*values) for values in self._values(_NOT_DELETED)])
+        return tuple([_line(values) for values in self._values(_NOT_DELETED)])
 
     def changed_since(self, change: int) -> tuple[int, tuple[StatementLine, ...]]:
         """List what changed after `change`, deleted ones included, and return the number to ask from next.
@@ -179,7 +109,7 @@ class RegistryReads(TableActReads):
             if not change:
                 return newest, self.statements()
             found = connection.execute(_CHANGED, (change,)).fetchall() if newest > change else []
-        return newest, tuple([_line(*values) for values in found])
+        return newest, tuple([_line(values) for values in found])
 
 
 class RegistryWrites(RegistryReads, LedgerWrites):
@@ -364,10 +294,15 @@ WHERE "table" = ?3 AND version = ?4 AND NOT active
 """
 
 
-def _line(*values: Any) -> StatementLine:
-    *figures, exact, active, external, stateful, keyed, deleted, served_at, limited = values
-    flags = (flag == 1 for flag in (exact, active, external, stateful, keyed, deleted))
-    return StatementLine._make((*figures, *flags, served_at, limited == 1))
+_FLAGS = tuple(n for n, name in enumerate(StatementLine._fields) if StatementLine.__annotations__[name] is bool)
+
+
+def _line(values: tuple[Any, ...]) -> StatementLine:
+    """Build a line from the columns of `_LINE`; a flag is 0 or 1 in SQLite, NULL without a measurement."""
+    found = list(values)
+    for n in _FLAGS:
+        found[n] = found[n] == 1
+    return StatementLine._make(found)
 
 
 def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:

@@ -8,9 +8,9 @@ from core.model.errors import HeadgateError
 from core.model.names import TableName
 from core.plan.codec import plan_from_json
 from core.plan.model import Plan
+from core.run.records import RunRow
 from core.run.release import Release, release_of, replaced_nodes
 from state.ledger import LedgerReader
-from state.row_types import RunRow
 
 
 def plan_of(reader: LedgerReader, run: RunRow) -> Plan | None:

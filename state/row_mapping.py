@@ -1,6 +1,6 @@
 """Rows as SQLite values and back: a row's fields are its table's columns, compound fields are JSON.
 
-Only dataclasses of `state.row_types` pass here; a field that a ledger does not have yet takes its default.
+A field that has no column takes its default.
 """
 
 import json

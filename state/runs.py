@@ -11,11 +11,12 @@ from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.step_durations import MeasuredStep, StepDurations, step_durations
 from core.run.model import RunState, skipped_note
+from core.run.records import RunRow, StepRow
 from core.run.state_machine import HEARD_IN, OperatorControl
 from state.audit_log import put_audit
 from state.measurements import put_event
 from state.row_mapping import Value, values_by_column
-from state.row_types import AuditRow, EventRow, RunRow, StepRow
+from state.row_types import AuditRow, EventRow
 from state.run_words import RunWordRow, keep_word, refuse_cancelled, refuse_unheard
 from state.transactions import LedgerReads, LedgerWrites, insert, upsert
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from core.model.names import TableName
 from core.observed.serving import serving_version
+from core.run.records import RunRow
 from state.ledger import LedgerReader
-from state.row_types import AuditRow, CommandRow, EventRow, PlanRow, RunRow
+from state.row_types import AuditRow, CommandRow, EventRow, PlanRow
 
 
 @dataclass(frozen=True, slots=True)

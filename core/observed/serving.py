@@ -1,9 +1,10 @@
 """Which version of a table serves, and whether what is known is stale: answered here for everybody."""
 
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from core.model.names import TableName
+from core.observed.versions import KnownVersion
 
 INTERVAL_S = 2.0
 """How often the agent writes its heartbeat."""
@@ -12,31 +13,7 @@ STALE_S = 3 * INTERVAL_S
 """Age of the heartbeat from which data are called stale."""
 
 
-class TableVersion(Protocol):
-    """One version of a table, as registry, lists and inventory know it."""
-
-    @property
-    def table(self) -> TableName: ...
-    @property
-    def version(self) -> int: ...
-    @property
-    def active(self) -> bool:
-        """Whether the table's pointer leads to it."""
-
-    @property
-    def deleted(self) -> bool:
-        """Whether only its tombstone is left."""
-
-    @property
-    def started_at(self) -> float | None:
-        """When its query was started last, epoch seconds; None where it never was."""
-
-    @property
-    def served_at(self) -> float | None:
-        """When the pointer led to it last, epoch seconds; None where it never did."""
-
-
-V = TypeVar("V", bound=TableVersion)
+V = TypeVar("V", bound=KnownVersion)
 
 
 def serving_version(versions: Iterable[V]) -> V | None:
@@ -59,7 +36,7 @@ def serving_versions(versions: Iterable[V]) -> dict[TableName, V]:
     return {table: found[table] for table in sorted(found)}
 
 
-def _standing(one: TableVersion) -> tuple[bool, bool, float, bool, int]:
+def _standing(one: KnownVersion) -> tuple[bool, bool, float, bool, int]:
     served = (one.served_at or 0.0) if one.deleted else 0.0
     return not one.deleted, one.active, served, one.started_at is not None, one.version
 

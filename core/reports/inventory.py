@@ -5,46 +5,13 @@ A reading counts when a statement is declared with it or still bound to it: what
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from core.model.names import TableName
-from core.observed.deployment import Binding
-from core.observed.serving import TableVersion
+from core.observed.versions import StatementLine
 from core.project.model import Layer, Project, Table
 
 SINKS = frozenset({Layer.FACT, Layer.VIEW})
 """Layers whose tables are made for people and programs outside: nothing has to read them here."""
-
-
-class ListedVersion(TableVersion, Protocol):
-    """What the inventory asks of the version that serves a table; figures are None where nothing was measured."""
-
-    @property
-    def state(self) -> str:
-        """Of `core.model.states.State`."""
-
-    @property
-    def product(self) -> str: ...
-    @property
-    def layer(self) -> str: ...
-    @property
-    def owner(self) -> str: ...
-    @property
-    def format(self) -> str: ...
-    @property
-    def external(self) -> bool: ...
-    @property
-    def stateful(self) -> bool: ...
-    @property
-    def keyed(self) -> bool: ...
-    @property
-    def bindings(self) -> tuple[Binding, ...]: ...
-    @property
-    def lag_rows(self) -> int | None: ...
-    @property
-    def exact(self) -> bool: ...
-    @property
-    def trend(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +48,7 @@ class InventoryEntry:
     products: tuple[str, ...]
     """Of its readers, sorted, without its own."""
     declared: bool
-    serving: ListedVersion | None
+    serving: StatementLine | None
     """None where it is not deployed, or no ledger is there."""
 
     @property
@@ -110,7 +77,7 @@ class InventorySelection:
         )
 
 
-def inventory_of(project: Project, serving: Mapping[TableName, ListedVersion]) -> tuple[InventoryEntry, ...]:
+def inventory_of(project: Project, serving: Mapping[TableName, StatementLine]) -> tuple[InventoryEntry, ...]:
     """List every table that is declared or deployed, by name."""
     names = sorted({*project.tables, *serving})
     parents: dict[TableName, tuple[InventoryReading, ...]] = {}
@@ -149,7 +116,7 @@ def _declared_reads(table: Table) -> dict[TableName, bool]:
     return found
 
 
-def _bound(serving: ListedVersion) -> dict[TableName, bool]:
+def _bound(serving: StatementLine) -> dict[TableName, bool]:
     found: dict[TableName, bool] = {}
     for binding in serving.bindings:
         found[binding.parent] = binding.streamed or found.get(binding.parent, False)
@@ -161,7 +128,7 @@ def _declared(
     parents: tuple[InventoryReading, ...],
     children: tuple[InventoryReading, ...],
     products: tuple[str, ...],
-    serving: ListedVersion | None,
+    serving: StatementLine | None,
 ) -> InventoryEntry:
     return InventoryEntry(
         table=table.name,
@@ -187,7 +154,7 @@ def _deployed(
     parents: tuple[InventoryReading, ...],
     children: tuple[InventoryReading, ...],
     products: tuple[str, ...],
-    serving: ListedVersion,
+    serving: StatementLine,
 ) -> InventoryEntry:
     return InventoryEntry(
         table=name,

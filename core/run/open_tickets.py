@@ -1,16 +1,14 @@
 """Which migration tickets are open: who still reads what a release has replaced, and whose time is over."""
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
 
 from core.model.names import physical_name
 from core.model.states import WantedState
-from core.run.release_records import ReadingVersion, Ticket
+from core.observed.versions import KnownVersion
+from core.run.records import MigrationTicket
 
-AnyTicket = TypeVar("AnyTicket", bound=Ticket)
 
-
-def open_tickets(tickets: Iterable[AnyTicket], versions: Iterable[ReadingVersion]) -> tuple[AnyTicket, ...]:
+def open_tickets(tickets: Iterable[MigrationTicket], versions: Iterable[KnownVersion]) -> tuple[MigrationTicket, ...]:
     """Return the tickets of readers that still read what was replaced.
 
     A statement's is closed once no version of it reads the old one, another's by an operator's word, and all where the
@@ -33,6 +31,6 @@ def open_tickets(tickets: Iterable[AnyTicket], versions: Iterable[ReadingVersion
     )
 
 
-def overdue_tickets(tickets: Sequence[AnyTicket], now: float) -> tuple[AnyTicket, ...]:
+def overdue_tickets(tickets: Sequence[MigrationTicket], now: float) -> tuple[MigrationTicket, ...]:
     """Return those of open tickets whose time is over, the longest overdue first."""
     return tuple(sorted((one for one in tickets if one.deadline < now), key=lambda one: (one.deadline, one.reader)))

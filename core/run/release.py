@@ -11,10 +11,11 @@ from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.observed.batch_time import slowest_part
 from core.observed.step_durations import Seconds
+from core.observed.versions import Deployment, Measurement
 from core.plan.model import Plan, PlanNode
 from core.run.model import NOT_COMPARED, SATISFIED, RunState, StepState
 from core.run.open_tickets import open_tickets
-from core.run.release_records import Figures, RegisteredVersion, RunRecord, StepRecord, Ticket
+from core.run.records import MigrationTicket, RunRow, StepRow
 from core.run.stopped_tables import left_running, left_running_words
 from core.run.time_left import time_left
 from core.text.wording import counted
@@ -103,6 +104,11 @@ class ReleaseSide:
     watermark: str = ""
 
 
+_MEASURED = (
+    "lag_rows", "lag_files", "exact", "trend", "rate_rows_s", "eta_s", "in_rows_s", "out_rows_s", "batch", "watermark",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class ReleasePair:
     """One table of a release."""
@@ -148,7 +154,7 @@ class Release:
     old_until: float | None
     """When the first of the replaced versions stops by itself: until then a rollback takes seconds; None where one of
     them does not run."""
-    tickets: tuple[Ticket, ...] = ()
+    tickets: tuple[MigrationTicket, ...] = ()
     """Open ones: who still reads what was replaced."""
 
     @property
@@ -169,12 +175,12 @@ def replaced_nodes(plan: Plan) -> tuple[PlanNode, ...]:
 
 def release_of(
     plan: Plan,
-    run: RunRecord,
-    versions: Iterable[RegisteredVersion],
-    figures: Iterable[Figures],
+    run: RunRow,
+    versions: Iterable[Deployment],
+    figures: Iterable[Measurement],
     *,
     now: float,
-    tickets: Iterable[Ticket] = (),
+    tickets: Iterable[MigrationTicket] = (),
     taken_back_by: str = "",
 ) -> Release | None:
     """Return the release that a run is; None where it replaces nothing. Linear in versions and steps.
@@ -195,16 +201,16 @@ def release_of(
         gate, check = gates.get(_key(node)), checks.get(_key(node))
         pairs.append(
             ReleasePair(
-                node.table,
-                _side(before, known.get(before), measured.get(before), now),
-                _side(after, known.get(after), measured.get(after), now),
-                serving.get(node.table, 0),
-                gate.state if gate else "",
-                gate.note if gate else "",
-                check.state if check and not _compared_nothing(check) else "",
-                check.note if check else "",
-                _lacks(known.get(before), known, old),
-                gate.ended_at if gate and gate.state == StepState.DONE else None,
+                table=node.table,
+                old=_side(before, known.get(before), measured.get(before), now),
+                new=_side(after, known.get(after), measured.get(after), now),
+                serves=serving.get(node.table, 0),
+                gate=gate.state if gate else "",
+                note=gate.note if gate else "",
+                checks=check.state if check and not _compared_nothing(check) else "",
+                found=check.note if check else "",
+                lacks=_lacks(known.get(before), known, old),
+                gate_at=gate.ended_at if gate and gate.state == StepState.DONE else None,
             )
         )
     state, since, note = _standing(plan, run, pairs, known)
@@ -213,26 +219,26 @@ def release_of(
     soaks = [pair.old.stops_at for pair in pairs if pair.old.runs and pair.old.stops_at is not None]
     replaced = {physical_name(pair.table, pair.old.version) for pair in pairs}
     return Release(
-        run.id,
-        plan.hash,
-        run.actor,
-        state,
-        since,
-        tuple(pairs),
-        time_left(plan.steps, run.steps, now) if run.state == RunState.RUNNING else None,
-        serves,
-        note,
-        _why_no_rollback(plan, run, pairs, serves if swapped else None, taken_back_by),
-        min(soaks) if swapped and len(soaks) == len(pairs) else None,
-        tuple(ticket for ticket in open_tickets(tickets, known.values()) if ticket.old in replaced),
+        run=run.id,
+        plan=plan.hash,
+        actor=run.actor,
+        state=state,
+        since=since,
+        pairs=tuple(pairs),
+        left=time_left(plan.steps, run.steps, now) if run.state == RunState.RUNNING else None,
+        serves=serves,
+        note=note,
+        blocked=_why_no_rollback(plan, run, pairs, serves if swapped else None, taken_back_by),
+        old_until=min(soaks) if swapped and len(soaks) == len(pairs) else None,
+        tickets=tuple(ticket for ticket in open_tickets(tickets, known.values()) if ticket.old in replaced),
     )
 
 
-def _compared_nothing(check: StepRecord) -> bool:
+def _compared_nothing(check: StepRow) -> bool:
     return check.state == StepState.DONE and check.note.startswith(NOT_COMPARED)
 
 
-def _by_version(run: RunRecord, kind: StepKind) -> dict[tuple[str, int], StepRecord]:
+def _by_version(run: RunRow, kind: StepKind) -> dict[tuple[str, int], StepRow]:
     return {(step.table, step.version): step for step in run.steps if step.do == kind}
 
 
@@ -240,37 +246,19 @@ def _key(node: PlanNode) -> tuple[str, int]:
     return str(node.table), node.version
 
 
-def _side(key: Version, one: RegisteredVersion | None, measured: Figures | None, now: float) -> ReleaseSide:
+def _side(key: Version, one: Deployment | None, measured: Measurement | None, now: float) -> ReleaseSide:
     """Return one version; one whose time is over and that still runs is read, and nobody knows for how long."""
     if one is None or one.deleted:
         return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
     runs = one.wanted == WantedState.RUNNING
     ends = one.stops_at if one.stops_at is not None and one.stops_at > now else None
-    plain = ReleaseSide(key[1], one.state, runs, ends if runs and not one.active else None)
-    if measured is None:
-        return plain
-    return ReleaseSide(
-        plain.version,
-        plain.state,
-        plain.runs,
-        plain.stops_at,
-        measured.lag_rows,
-        measured.lag_files,
-        measured.exact,
-        measured.trend,
-        measured.rate_rows_s,
-        measured.eta_s,
-        measured.in_rows_s,
-        measured.out_rows_s,
-        measured.batch,
-        slowest_part(measured.durations),
-        measured.watermark,
-    )
+    figures = {name: getattr(measured, name) for name in _MEASURED} if measured is not None else {}
+    slowest = slowest_part(measured.durations) if measured is not None else ""
+    stops_at = ends if runs and not one.active else None
+    return ReleaseSide(key[1], one.state, runs, stops_at, slowest=slowest, **figures)
 
 
-def _lacks(
-    one: RegisteredVersion | None, known: Mapping[Version, RegisteredVersion], old: Mapping[TableName, int]
-) -> str:
+def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Mapping[TableName, int]) -> str:
     """Return why a replaced version cannot serve again: its files, its checkpoint, or what it reads."""
     if one is None or one.deleted:
         return "it is deleted"
@@ -286,20 +274,20 @@ def _lacks(
     return ""
 
 
-def _has_swapped(run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version, RegisteredVersion]) -> bool:
+def _has_swapped(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]) -> bool:
     """Return whether its swap is over; one that was cancelled after the registry had changed is."""
     done = any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps)
     return done or (run.ended_at is not None and _serves(run, pairs, known))
 
 
-def _serves(run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version, RegisteredVersion]) -> bool:
+def _serves(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]) -> bool:
     """Return whether something that this run has swapped in still serves by its doing."""
     new = (known.get((pair.table, pair.new.version)) for pair in pairs if pair.serves == pair.new.version)
     return any(one is not None and one.served_by in ("", run.id) for one in new)
 
 
 def _why_no_rollback(
-    plan: Plan, run: RunRecord, pairs: Sequence[ReleasePair], serves: bool | None, taken_back_by: str
+    plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], serves: bool | None, taken_back_by: str
 ) -> str:
     """Explain why there is no way back; `serves` is None before the swap is over."""
     if taken_back_by:
@@ -317,7 +305,7 @@ def _why_no_rollback(
 
 
 def _standing(
-    plan: Plan, run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version, RegisteredVersion]
+    plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]
 ) -> tuple[ReleaseState, float, str]:
     """Return the state of a release, since when, and what its step says of it."""
     back = _goes_back(plan, pairs)
@@ -347,7 +335,7 @@ def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
     return plan.request.verb == "rollback" and any(pair.new.version < pair.old.version for pair in pairs)
 
 
-def _between(run: RunRecord) -> ReleaseState:
+def _between(run: RunRow) -> ReleaseState:
     """Return where a run stands of which no step that tells is open: at its end of waiting, or at its beginning."""
     gates = [step.state in SATISFIED for step in run.steps if step.do == StepKind.CATCH_UP]
     if gates and all(gates):
@@ -357,7 +345,7 @@ def _between(run: RunRecord) -> ReleaseState:
 
 
 def _after_the_swap(
-    run: RunRecord, pairs: Sequence[ReleasePair], known: Mapping[Version, RegisteredVersion]
+    run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]
 ) -> tuple[ReleaseState, float, str]:
     swapped = max((s.ended_at or 0.0 for s in run.steps if s.do == StepKind.SWAP), default=0.0) or run.started_at
     if not _serves(run, pairs, known):

@@ -5,11 +5,12 @@ from collections.abc import Collection, Iterable, Sequence
 from core.model.actions import StepKind
 from core.model.names import TableName, query_name
 from core.model.states import WantedState
+from core.observed.versions import Deployment, KnownVersion
 from core.run.model import SATISFIED
-from core.run.release_records import ReadingVersion, RegisteredVersion, RunRecord
+from core.run.records import RunRow
 
 
-def stopped_serving(versions: Iterable[ReadingVersion], tables: Collection[str]) -> tuple[tuple[TableName, int], ...]:
+def stopped_serving(versions: Iterable[KnownVersion], tables: Collection[str]) -> tuple[tuple[TableName, int], ...]:
     """Return the versions of some tables that serve and are wanted stopped, by table; external ones never are."""
     serving = (one for one in versions if one.table in tables and one.active and not one.deleted and one.version)
     return tuple(sorted((one.table, one.version) for one in serving if one.wanted == WantedState.STOPPED))
@@ -26,7 +27,7 @@ def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
 
 
 def left_running(
-    versions: Iterable[RegisteredVersion], replaced: Collection[tuple[TableName, int]]
+    versions: Iterable[Deployment], replaced: Collection[tuple[TableName, int]]
 ) -> tuple[tuple[TableName, int], ...]:
     """Return those of some replaced versions that run, that nothing will end, and that only others of them read."""
     every = [one for one in versions if not one.deleted]
@@ -47,14 +48,14 @@ def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
 
 
 def staying_words(
-    versions: Sequence[RegisteredVersion], tables: Collection[str], replaced: Collection[tuple[TableName, int]]
+    versions: Sequence[Deployment], tables: Collection[str], replaced: Collection[tuple[TableName, int]]
 ) -> str:
     """Write what of some tables serves although it is stopped, and which replaced versions run on; empty of nothing."""
     rests = stopped_serving_words(stopped_serving(versions, tables))
     return "; ".join(words for words in (rests, left_running_words(left_running(versions, replaced))) if words)
 
 
-def stop_words(versions: Iterable[ReadingVersion], runs: Iterable[RunRecord], names: Collection[str]) -> list[str]:
+def stop_words(versions: Iterable[KnownVersion], runs: Iterable[RunRow], names: Collection[str]) -> list[str]:
     """Write what a stop is besides one of what serves: further versions that it stops, and runs that it holds up.
 
     `names` are of tables, or of one of their versions, `orders@v2`, which is then stopped alone.
@@ -67,7 +68,7 @@ def stop_words(versions: Iterable[ReadingVersion], runs: Iterable[RunRecord], na
     return words + [held for run in runs if (held := _held_up(run, names))]
 
 
-def _held_up(run: RunRecord, names: Collection[str]) -> str:
+def _held_up(run: RunRow, names: Collection[str]) -> str:
     needed = (step for step in run.steps if step.do not in (StepKind.SOAK, StepKind.STOP))
     named = ((step, (step.table, query_name(TableName(step.table), step.version))) for step in needed)
     about = [(step, name) for step, both in named for name in both if name in names]

@@ -1,31 +1,16 @@
 """How long a run still takes, by what its plan predicted of each step and how far it has come."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from core.model.actions import StepKind
 from core.observed.step_durations import Seconds
 from core.plan.model import Step
 from core.plan.predictions import step_ends
 from core.run.model import SATISFIED, StepState
+from core.run.records import StepRow
 
 
-class PredictedStep(Protocol):
-    """What is read of a step's record; `state.row_types.StepRow` is one."""
-
-    @property
-    def n(self) -> int: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def started_at(self) -> float | None: ...
-    @property
-    def predicted_low_s(self) -> float | None: ...
-    @property
-    def predicted_high_s(self) -> float | None: ...
-
-
-def time_left(steps: Sequence[Step], records: Iterable[PredictedStep], now: float) -> Seconds | None:
+def time_left(steps: Sequence[Step], records: Iterable[StepRow], now: float) -> Seconds | None:
     """Return how long the run of a plan's steps still takes; None where that is not known, or no step is left.
 
     (0, 0): a step is open that takes longer than predicted. What the others take says nothing of that one.

@@ -11,6 +11,7 @@ from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import LedgerUnavailable
 from core.model.names import TableName
 from core.observed.serving import serving_version
+from core.observed.versions import Deployment
 from core.policy.freeze_windows import frozen_until
 from core.policy.model import ALLOW
 from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
@@ -20,7 +21,7 @@ from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.statement_locks import StatementLocks
 from state.ledger import Ledger
-from state.row_types import AuditRow, Deployment, EventRow
+from state.row_types import AuditRow, EventRow
 from state.runs import draw_run_id
 
 log = logging.getLogger(__name__)

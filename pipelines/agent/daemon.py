@@ -12,6 +12,7 @@ from core.ipc import framing
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.states import ALIVE, State
+from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
 from core.project_files.manifest import Manifest
@@ -42,7 +43,6 @@ from state.ledger import Ledger
 from state.measurements import SAMPLES_S
 from state.migrations import SCHEMA_VERSION
 from state.retention import FORGETS_S
-from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from core.model.names import TableName, physical_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
+from core.observed.versions import Deployment
 from core.plan.model import PlanNode
 from core.ports.spark import NEWEST_WRITER, Upsert
 from core.project.model import APPEND, UPSERT, Environment, Settings
@@ -19,7 +20,6 @@ from core.sql.ddl_reader import read_ddl
 from core.sql.log_starts import read_log_start
 from core.sql.statement import ParsedStatement, TableDdl, TableRead, taking_changes
 from core.sql.statement_reader import read_any, read_statements
-from state.row_types import Deployment
 
 DELETED_KEYS = "deleted"
 """In the folder of a keyed version: the table of the keys that were deleted, beside its own."""

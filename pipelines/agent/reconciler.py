@@ -18,6 +18,7 @@ from core.model.errors import (
 )
 from core.model.names import TableName, query_name, split_query
 from core.model.states import ALIVE, State, WantedState
+from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import upserts
@@ -45,7 +46,6 @@ from pipelines.agent.tables.table_identities import (
 )
 from pipelines.spark.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal
-from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 

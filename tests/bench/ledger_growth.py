@@ -26,6 +26,7 @@ from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.project.model import Environment
 from core.project.revision import RevisionTexts
+from core.run.records import StepRow
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.measurements.lag_collector import KEPT, LagCollector
@@ -33,7 +34,7 @@ from pipelines.storage import row_counting, source_lag
 from pipelines.storage.checkpoints import FileCheckpoints
 from state.ledger import Ledger, create_or_open
 from state.retention import AUDIT_D
-from state.row_types import AuditRow, CommandRow, EventRow, PlanRow, StepRow
+from state.row_types import AuditRow, CommandRow, EventRow, PlanRow
 from tests.bench.lag_history import PENDING, History
 from tests.support.ledger_rows import create_run, deployment_row, environment_row, external_row, run_row, sample_row
 

@@ -20,6 +20,7 @@ from core.model.names import TableName
 from core.model.states import State
 from core.observed.deployment import PlannerInput
 from core.observed.serving import serving_versions
+from core.observed.versions import Deployment, Measurement
 from core.project.model import Project
 from core.project_files.loader import read_project
 from core.project_files.revision_reader import revision_of
@@ -29,7 +30,6 @@ from core.reports.inventory import InventorySelection, inventory_of, select
 from core.sql.lineage.model import ColumnOrigin
 from state.ledger import LedgerReader, create_or_open
 from state.ledger_snapshot import SnapshotCache
-from state.row_types import Deployment, Measurement
 from tests.bench.generated_projects import layered_texts, project_texts
 from tests.support.ledger_rows import environment_row
 from tui.presentation.reports.product_health import health_by_product

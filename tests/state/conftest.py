@@ -8,9 +8,10 @@ import pytest
 
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.observed.versions import Deployment
 from core.project.revision import RevisionTexts
 from state.ledger import Ledger, create_or_open
-from state.row_types import Deployment, EnvironmentRow
+from state.row_types import EnvironmentRow
 
 FACTS = EnvironmentRow(
     ledger_id="9f2c", project_id="0b8e", project="pizzeria", environment="dev", protected=False, agent_pid=None,

@@ -13,11 +13,12 @@ import pytest
 
 from core.model.errors import LedgerUnavailable, Refused
 from core.model.names import TableName
+from core.observed.versions import Deployment
 from state import backup as backups
 from state.backup import Restored, back_up, restore
 from state.ledger import Ledger, LedgerReader, create_or_open
 from state.migrations import MIGRATIONS, SCHEMA_VERSION, migrate
-from state.row_types import Deployment, EnvironmentRow, EventRow
+from state.row_types import EnvironmentRow, EventRow
 
 Made = Callable[..., Deployment]
 NOW = 1_800_000_000.0

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from core.model.errors import LedgerUnavailable
+from core.observed.versions import Deployment
 from state import ledger as store
 from state.ledger import Ledger, LedgerReader, create_or_open
-from state.row_types import Deployment, EnvironmentRow
+from state.row_types import EnvironmentRow
 from state.sqlite_errors import RESTORE_REMEDY
 
 
@@ -208,7 +209,8 @@ def test_threads_write_side_by_side(ledger: Ledger, deployment: Callable[..., De
 DIE_IN_THE_MIDDLE = """
 import json, os, signal, sys
 from pathlib import Path
-from state.row_types import EnvironmentRow, RunRow, StepRow
+from state.row_types import EnvironmentRow
+from core.run.records import RunRow, StepRow
 from state.ledger import create_or_open
 from state.runs import insert_run
 ledger = create_or_open(Path(sys.argv[1]), EnvironmentRow(**json.loads(sys.argv[2])))

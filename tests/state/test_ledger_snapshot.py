@@ -10,10 +10,11 @@ import pytest
 from core.model.actions import Action, StepKind
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.observed.versions import Deployment, Measurement
 from core.plan.model import Step
+from core.run.records import StepRow
 from state.ledger import Ledger, LedgerReader, create_or_open
 from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
-from state.row_types import Deployment, Measurement, StepRow
 from tests.support.ledger_rows import environment_row, plan_of, plan_row, run_row
 
 Made = Callable[..., Deployment]

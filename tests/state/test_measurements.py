@@ -8,8 +8,9 @@ from pathlib import Path
 from ledger_rows import sample_row
 
 from core.model.names import TableName
+from core.observed.versions import Deployment, Measurement
 from state.ledger import Ledger, LedgerReader
-from state.row_types import Deployment, EventRow, Measurement, SampleRow
+from state.row_types import EventRow, SampleRow
 
 ORDERS, PAYMENTS = TableName("orders"), TableName("payments")
 START = 1_800_000_000.0

@@ -9,11 +9,12 @@ import pytest
 
 from core.model.errors import VersionMismatch
 from core.observed.table_statistics import Headroom
+from core.observed.versions import Deployment, Measurement
+from core.run.records import MigrationTicket, RunRow, StepRow
 from state import migrations
 from state.backup import back_up
 from state.check_results import CheckResultRow
 from state.ledger import Ledger, LedgerReader, create_or_open, says_protected
-from state.migration_tickets import MigrationTicket
 from state.migrations import MIGRATIONS, SCHEMA_VERSION, migrate
 from state.row_types import (
     ApprovalRow,
@@ -21,16 +22,12 @@ from state.row_types import (
     AuditRow,
     ClockCheck,
     CommandRow,
-    Deployment,
     EnvironmentRow,
     EventRow,
-    Measurement,
     PlanRow,
     PolicyRow,
-    RunRow,
     SampleRow,
     StagedRow,
-    StepRow,
 )
 
 KEPT_ELSEWHERE = {"deployment": {"texts"}, "measurement": {"table", "version"}, "run": {"steps", "continued_by"},

@@ -9,8 +9,9 @@ from ledger_rows import create_run, run_row
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.step_durations import Seconds
+from core.run.records import RunRow, StepRow
 from state.ledger import Ledger
-from state.row_types import PlanRow, RunRow, StepRow
+from state.row_types import PlanRow
 from state.runs import RunIdTaken
 
 PLAN = PlanRow(hash="abcd1234", body="{}", author="ana", created_at=1.0, expires_at=100.0, status="open")

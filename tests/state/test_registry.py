@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from core.model.names import TableName
+from core.observed.versions import Deployment, Measurement
 from state.ledger import Ledger, LedgerReader
-from state.row_types import Deployment, Measurement, StagedRow
+from state.row_types import StagedRow
 from state.words import Word
 
 ORDERS, FACTS_TABLE = TableName("orders"), TableName("fct_orders")

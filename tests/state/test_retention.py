@@ -10,7 +10,9 @@ from ledger_rows import create_run, run_row
 
 from core.model.names import TableName
 from core.observed.table_statistics import TableStatistics
+from core.observed.versions import Deployment, Measurement
 from core.project.revision import RevisionTexts
+from core.run.records import StepRow
 from pipelines.agent.daemon import THIN_S
 from pipelines.agent.requests.command_log import STORED, WINDOW_S
 from state.ledger import Ledger
@@ -25,16 +27,7 @@ from state.retention import (
     STAGED_D,
     VERSIONS_D,
 )
-from state.row_types import (
-    ApprovalRow,
-    CommandRow,
-    Deployment,
-    EventRow,
-    Measurement,
-    PlanRow,
-    StagedRow,
-    StepRow,
-)
+from state.row_types import ApprovalRow, CommandRow, EventRow, PlanRow, StagedRow
 
 Made = Callable[..., Deployment]
 ORDERS = TableName("orders")

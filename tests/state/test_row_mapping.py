@@ -9,20 +9,11 @@ import pytest
 from ledger_rows import create_run, run_row, sample_row
 
 from core.model.names import TableName
+from core.observed.versions import Deployment, Measurement
+from core.run.records import StepRow
 from state.ledger import Ledger, LedgerReader
 from state.row_mapping import sqlite_value
-from state.row_types import (
-    AuditRow,
-    CommandRow,
-    Deployment,
-    EnvironmentRow,
-    EventRow,
-    Measurement,
-    PlanRow,
-    SampleRow,
-    StagedRow,
-    StepRow,
-)
+from state.row_types import AuditRow, CommandRow, EnvironmentRow, EventRow, PlanRow, SampleRow, StagedRow
 
 ORDERS = TableName("orders")
 FULL = Measurement(

@@ -6,8 +6,8 @@ from typing import Any
 
 from core.observed.deployment import Binding
 from core.observed.serving import serving_version, serving_versions
+from core.observed.versions import Deployment, Measurement
 from state.ledger import Ledger, LedgerReader
-from state.row_types import Deployment, Measurement
 
 
 def test_a_table_is_served_by_its_active_version_with_its_figures(

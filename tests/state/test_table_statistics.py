@@ -6,10 +6,10 @@ from pathlib import Path
 
 from core.model.names import TableName
 from core.observed.table_statistics import Headroom, TableStatistics
+from core.observed.versions import Deployment, Measurement
 from core.project.model import Pool
 from state.ledger import Ledger, LedgerReader
 from state.planner_input import observe
-from state.row_types import Deployment, Measurement
 
 ORDERS, LANDED = TableName("orders"), TableName("landed")
 MEASURED = TableStatistics(

@@ -8,8 +8,8 @@ import pytest
 from ledger_rows import create_run, run_row
 
 from core.model.names import TableName
+from core.observed.versions import Deployment
 from state.ledger import Ledger, LedgerReader
-from state.row_types import Deployment
 from state.words import Word
 
 ORDERS = TableName("orders")

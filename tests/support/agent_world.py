@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from core.model.names import TableName
+from core.observed.versions import Deployment
 from pipelines.agent.context import AgentContext
 from pipelines.agent.statement_locks import Version
 from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
-from state.row_types import Deployment
 from state.words import Word
 
 

@@ -28,8 +28,8 @@ from drill_process import run_drill
 from pizzeria_demo import Pizzeria
 
 from core.model.names import TableName
+from core.observed.versions import Deployment, Measurement
 from state.ledger import LedgerReader
-from state.row_types import Deployment, Measurement
 
 EVERY_S = 0.5
 PARENT = "src_orders"

@@ -7,15 +7,16 @@ from typing import Any
 from core.model.actions import Action
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.observed.versions import Deployment, Measurement, StatementLine
 from core.plan.codec import canonical_text, plan_as_json
 from core.plan.model import Plan, PlanNode, Step
 from core.plan.request import PlanRequest
 from core.policy.model import Policy, policy_as_json
 from core.project.revision import RevisionTexts
+from core.run.records import RunRow
 from state.ledger import Ledger
 from state.recorded_policy import IN_FORCE
-from state.registry import StatementLine
-from state.row_types import Deployment, EnvironmentRow, Measurement, PlanRow, PolicyRow, RunRow, SampleRow
+from state.row_types import EnvironmentRow, PlanRow, PolicyRow, SampleRow
 from state.runs import insert_run
 
 LANDED = TableName("landed")

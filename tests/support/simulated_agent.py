@@ -11,6 +11,7 @@ from core.model.actions import UPKEEP, StepKind
 from core.model.names import TableName as T
 from core.model.states import State, WantedState
 from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.versions import Deployment
 from core.plan.model import Plan, PlanNode, Step
 from core.run.model import Run, RunState, StepProgress, StepState
 from core.run.state_machine import (
@@ -28,7 +29,6 @@ from core.run.state_machine import (
     recover_run,
 )
 from state.planner_input import observe
-from state.row_types import Deployment
 
 Version = tuple[T, int]
 

@@ -9,6 +9,7 @@ from ledger_rows import policy_row
 
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.observed.versions import Deployment
 from core.plan.codec import plan_as_json
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
@@ -23,7 +24,6 @@ from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.spark.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
-from state.row_types import Deployment
 
 NOW = 1_000_000.0
 T = TableName

@@ -12,17 +12,10 @@ from core.model.errors import ConfirmationNeeded
 from core.model.names import TableName
 from core.plan.confirmation import Confirmation, confirmation_for_swap
 from core.project.revision import RevisionTexts
+from core.run.records import RunRow
 from core.sql.lineage.model import ColumnOrigin, InputKind
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
-from state.row_types import (
-    AuditRow,
-    CommandRow,
-    EventRow,
-    PlanRow,
-    RunRow,
-    SampleRow,
-    StagedRow,
-)
+from state.row_types import AuditRow, CommandRow, EventRow, PlanRow, SampleRow, StagedRow
 from tests.support.ledger_rows import environment_row, statement_line
 from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measurement, sample_plan, sample_run
 from tui.presentation.reports.table_history import HistoryEntry

@@ -10,8 +10,8 @@ from pathlib import Path
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.observed.versions import Deployment, Measurement
 from state.ledger import Ledger, create_or_open
-from state.row_types import Deployment, Measurement
 from tests.support.ledger_rows import environment_row
 from tests.terminal.pizzeria_values import deployment
 from tui.project_folder.environment_selection import SelectedEnvironment

@@ -5,10 +5,11 @@ from core.model.actions import Action, StepKind
 from core.model.evidence import Edit, EditKind, EditPlace
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.observed.versions import Deployment, Measurement
 from core.plan.model import Guard, LeftBehind, Plan, PlanNode, Step, WayBack
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
-from state.row_types import Deployment, Measurement, RunRow, StepRow
+from core.run.records import RunRow, StepRow
 
 NOW = 1_800_000_000.0
 SQL = (

@@ -15,10 +15,10 @@ from core.ipc import framing
 from core.model.errors import HeadgateError
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.observed.versions import Deployment, Measurement
 from core.project.revision import RevisionTexts
 from state.ledger import Ledger, create_or_open
 from state.migrations import SCHEMA_VERSION
-from state.row_types import Deployment, Measurement
 from tui.project_folder.environment_selection import SelectedEnvironment, select_environment
 
 MANIFEST = """\

@@ -12,8 +12,8 @@ from tui.project_folder.environment_selection import SelectedEnvironment
 
 if TYPE_CHECKING:
     from core.plan.confirmation import Confirmation
+    from core.run.records import RunRow
     from state.ledger import LedgerReader
-    from state.row_types import RunRow
 
 
 class AgentCommands:

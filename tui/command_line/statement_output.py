@@ -7,9 +7,9 @@ from typing import Any
 
 from core.model.errors import UsageError
 from core.model.states import Fault, State, Trend
+from core.observed.versions import StatementLine
 from core.text.wording import counted
 from state.ledger_snapshot import LedgerSnapshot
-from state.registry import StatementLine
 from state.row_types import EnvironmentRow
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import long_duration, short_duration, short_number, trend_words

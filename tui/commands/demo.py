@@ -7,9 +7,9 @@ import time
 from core.model.actions import StepKind
 from core.model.errors import HeadgateError, UsageError
 from core.model.states import WantedState
+from core.observed.versions import StatementLine
 from core.plan.request import PlanRequest
 from core.text.wording import did_you_mean
-from state.registry import StatementLine
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
 from tui.commands import console

@@ -5,9 +5,9 @@ from typing import Any
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.states import State
+from core.observed.versions import StatementLine
 from core.text.wording import counted
 from state.ledger_snapshot import LedgerSnapshot
-from state.registry import StatementLine
 from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table
 from tui.command_line.statement_output import (

@@ -12,11 +12,11 @@ from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
 from core.plan.model import Step
 from core.run.model import SATISFIED, StepState, step_word
+from core.run.records import RunRow, StepRow
 from core.run.stopped_tables import stopped_serving, stopped_serving_words
 from core.run.time_left import time_left
 from core.text.units import duration_range
 from core.text.wording import counted, first_sentence
-from state.row_types import RunRow, StepRow
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext

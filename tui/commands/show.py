@@ -5,9 +5,8 @@ from typing import Any
 
 from core.model.states import State
 from core.observed.log_history import history_of
+from core.observed.versions import Deployment, Measurement, StatementLine
 from core.text.secrets import mask_literals
-from state.registry import StatementLine
-from state.row_types import Deployment, Measurement
 from tui.command_line.context import CommandContext
 from tui.command_line.statement_output import check_fail_on, parse_conditions, statement_as_json
 from tui.presentation.screen_content.statement_rows import RowContext

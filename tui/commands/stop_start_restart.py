@@ -6,7 +6,7 @@ from core.model.act_outcomes import ActOutcome, Came
 from core.model.errors import HeadgateError, TryAgain, UsageError
 from core.model.names import parse_statement_name, query_name
 from core.observed.serving import serving_versions
-from state.row_types import Deployment
+from core.observed.versions import Deployment
 from tui.command_line.context import CommandContext
 from tui.presentation.reports.agent_answers import outcome_words
 from tui.services.deployed_statements import not_deployed_error

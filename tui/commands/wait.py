@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from core.model.errors import HeadgateError, UsageError
 from core.model.states import State
+from core.observed.versions import StatementLine
 from core.text.wording import counted
-from state.registry import StatementLine
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
 from tui.command_line.statement_output import lag_text, parse_count, statement_as_json

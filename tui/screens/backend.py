@@ -18,11 +18,12 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.policy.freeze_windows import frozen_until
 from core.project.revision import RevisionTexts
+from core.run.records import RunRow
 from core.run.release import Release
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from state.plans import refuse_closed
 from state.releases import release_of_run
-from state.row_types import ApprovalRow, PlanRow, RunRow
+from state.row_types import ApprovalRow, PlanRow
 from tui.agent_client.agent_commands import find_run
 from tui.agent_client.agent_process import log_tail
 from tui.presentation.screen_content.changes import DELETED, ChangeRow

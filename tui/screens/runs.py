@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from textual.widget import Widget
 
+from core.run.records import RunRow
 from core.run.release import ReleaseState
 from core.run.stopped_tables import stopped_serving, stopped_serving_words
-from state.row_types import RunRow
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_run
 from tui.presentation.interaction.keymap import find_action

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from core.model.errors import HeadgateError, TryAgain, error_from_json
 from core.model.states import State, WantedState
 from core.model.triggers import trigger_s
-from state.registry import StatementLine
+from core.observed.versions import StatementLine
 from tui.agent_client import os_processes
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.project_folder.environment_selection import SelectedEnvironment

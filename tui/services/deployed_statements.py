@@ -14,12 +14,11 @@ from tui.agent_client.agent_commands import find_run
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
 if TYPE_CHECKING:
+    from core.observed.versions import Deployment, StatementLine
     from core.project.model import Project
     from core.run.release import Release
     from state.ledger import LedgerReader
     from state.ledger_snapshot import LedgerSnapshot, StatementDetails
-    from state.registry import StatementLine
-    from state.row_types import Deployment
     from tui.presentation.reports.table_history import HistoryEntry
 
 SAMPLES_S = 900.0

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
     from core.lineage.selectors import SelectableTables
     from core.observed.deployment import ObservedDeployment, PlannerInput
+    from core.observed.versions import StatementLine
     from core.project.model import Project
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
+    from core.run.records import RunRow
     from state.ledger import LedgerReader
     from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
-    from state.registry import StatementLine
-    from state.row_types import RunRow
     from tui.project_folder.project_reader import ProjectDeclaration
     from tui.services import plan_undo
 

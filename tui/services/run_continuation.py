@@ -15,7 +15,8 @@ from tui.services.plan_submission import SubmittedPlan
 
 if TYPE_CHECKING:
     from core.project.model import Project
-    from state.row_types import PlanRow, RunRow
+    from core.run.records import RunRow
+    from state.row_types import PlanRow
 
 ENDED_BADLY = ("failed", "blocked")
 

@@ -11,10 +11,10 @@ from shlex import quote
 from core.model.errors import Busy
 from core.model.names import query_name
 from core.model.states import WantedState
+from core.observed.versions import Deployment
 from core.run.open_tickets import open_tickets, overdue_tickets
 from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping.trash_purge import checked_now
-from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 

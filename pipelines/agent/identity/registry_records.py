@@ -14,6 +14,7 @@ from typing import Any
 from core.model.errors import Busy, HeadgateError, LedgerUnavailable, NotAdopted, Refused
 from core.model.names import TableName, query_name
 from core.model.states import State
+from core.observed.versions import Deployment
 from core.plan.file import refuse_secrets
 from core.run.model import RunState
 from pipelines.agent.context import AgentContext
@@ -27,7 +28,6 @@ from pipelines.storage.data_folder_records import (
     write_record,
 )
 from state.row_mapping import field_names, row_from_values, values_by_column
-from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from core.model.errors import LedgerUnavailable
 from core.model.names import TableName, query_name
 from core.model.states import ALIVE, MET, MISSED, Fault, State, Trend, WantedState
 from core.model.triggers import trigger_s
+from core.observed.versions import Deployment, Measurement
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.sql.statement import TableRead
@@ -21,7 +22,7 @@ from core.text.units import long_duration
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import declared_objective, streamed_reads, streamed_sources
 from pipelines.spark.query_progress import PoolUtilization, QueryProgress, query_progress_from_json
-from state.row_types import Deployment, Measurement, SampleRow
+from state.row_types import SampleRow
 
 log = logging.getLogger(__name__)
 

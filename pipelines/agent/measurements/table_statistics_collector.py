@@ -9,12 +9,12 @@ from core.model.errors import HeadgateError
 from core.model.names import TableName
 from core.model.table_formats import table_format
 from core.observed.table_statistics import Headroom, TableStatistics
+from core.observed.versions import Deployment, Measurement
 from pipelines.agent.context import READ_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.spark import call_deadlines
 from pipelines.spark.query_progress import PoolUtilization
 from pipelines.storage.disk_space import disk_space
-from state.row_types import Deployment, Measurement
 
 log = logging.getLogger(__name__)
 

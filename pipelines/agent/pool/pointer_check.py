@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, physical_name
+from core.observed.versions import Deployment
 from core.ports.spark import Pointer
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
 from pipelines.agent.tables.catalog_entries import pointer_of
 from pipelines.agent.tables.table_identities import register_if_missing
-from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from functools import partial
 from core.model.errors import Busy, EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.names import TableName, query_name
 from core.model.table_formats import table_format
+from core.observed.versions import Deployment
 from core.ports.spark import CatalogTable
 from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.statements.changed_tables import NOT_IN_CATALOG
@@ -20,7 +21,6 @@ from pipelines.agent.tables.catalog_entries import pointer_of, tables_of
 from pipelines.agent.tables.external_inputs import refuse_input_not_there
 from pipelines.agent.tables.table_identities import register_again, why_other_sink
 from pipelines.spark.call_deadlines import in_threads
-from state.row_types import Deployment
 
 TOGETHER = 10
 """In one request: few enough that a refused one leaves few to be looked at alone, and that it ends well in time."""

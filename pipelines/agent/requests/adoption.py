@@ -8,7 +8,9 @@ from typing import Any
 from core.model.errors import HeadgateError, PoolUnreachable, Refused
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
+from core.observed.versions import Deployment
 from core.plan.confirmation import confirmation_for_adoption
+from core.run.records import RunRow
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.identity.registry_records import write_over
 from pipelines.agent.requests.policy_enforcement import require_confirmation
@@ -21,7 +23,6 @@ from pipelines.agent.tables.table_identities import register_again
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.local_pool.server_locks import server_over
 from pipelines.storage.data_folder_records import TableFolder, read_mark, read_record, table_folders
-from state.row_types import Deployment, RunRow
 
 log = logging.getLogger(__name__)
 

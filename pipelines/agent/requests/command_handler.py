@@ -19,6 +19,7 @@ from core.model.errors import (
 from core.model.names import parse_statement_name, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
 from core.run.guarded_acts import GOES_ON
+from core.run.records import RunRow
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
@@ -32,7 +33,7 @@ from pipelines.agent.requests.submitted_plans import SubmittedPlans
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.agent.tables.table_identities import refuse_gone
-from state.row_types import RunRow, StagedRow
+from state.row_types import StagedRow
 from state.run_words import refuse_unheard
 
 PEEK_ROWS = 1000

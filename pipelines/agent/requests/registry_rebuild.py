@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from core.model.errors import HeadgateError, TryAgain
 from core.model.names import TableName, physical_name, query_name, split_query
 from core.model.states import State, WantedState
+from core.observed.versions import Deployment
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity.registry_records import durable, is_newer, newer_serving, recorded_row, serve
 from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpoint
 from pipelines.storage.data_folder_records import RegistryRecord, read_record, record_names
-from state.row_types import Deployment
 
 SHOWN = 8
 """Characters of a revision that a line shows."""

@@ -14,13 +14,14 @@ from core.policy.model import APPROVE
 from core.run import state_machine
 from core.run.guarded_acts import moves_pointers, overrules
 from core.run.model import SATISFIED, StepState
+from core.run.records import RunRow
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import NEEDED, PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_context import overtaken
 from pipelines.agent.runs.run_driver import run_of
-from state.row_types import PlanRow, RunRow
+from state.row_types import PlanRow
 
 
 def journal_retry(world: AgentContext, row: RunRow, *, skipping: int = 0, by: str) -> None:

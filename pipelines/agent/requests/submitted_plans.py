@@ -28,6 +28,7 @@ from core.policy.model import Policy
 from core.project.model import Project
 from core.project_files.loader import read_project
 from core.project_files.parse_cache import ParseCache
+from core.run.records import RunRow, StepRow
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import require_confirmation
@@ -36,7 +37,7 @@ from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.tables.external_inputs import refuse_unlike_inputs
 from state.planner_input import observe
 from state.plans import approvals_of_others, local_time, refuse_closed
-from state.row_types import ApprovalRow, PlanRow, RunRow, StepRow
+from state.row_types import ApprovalRow, PlanRow
 from state.runs import RunIdTaken, refuse_continued
 
 log = logging.getLogger(__name__)

@@ -11,15 +11,16 @@ from core.model.actions import StepKind
 from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import State, WantedState
+from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.run.model import Run, StepState
+from core.run.records import RunRow
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity.registry_records import serve
 from pipelines.agent.runs.pointer_moves import put_back
 from pipelines.agent.runs.run_context import running_readers
 from pipelines.agent.runs.trash_moves import back_from_trash, back_into_trash
 from pipelines.agent.statements.deployment_lifecycle import mark_stopped, stop
-from state.row_types import Deployment, RunRow
 
 log = logging.getLogger(__name__)
 

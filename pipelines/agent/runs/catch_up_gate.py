@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from core.model.states import State, WantedState
 from core.model.triggers import trigger_s
+from core.observed.versions import Deployment, Measurement
 from pipelines.agent.context import AgentContext
-from state.row_types import Deployment, Measurement
 
 POLLS = 3
 """Measurements in a row that must be within the bound."""

@@ -3,6 +3,7 @@
 from core.model.errors import HeadgateError
 from core.model.names import physical_name
 from core.model.states import State, WantedState
+from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.run.state_machine import RunEvidence, StepDone, StepFailed, StepKept
 from pipelines.agent.housekeeping.trash_purge import record_deadline
@@ -10,7 +11,6 @@ from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.runs.trash_moves import set_aside, take_out
 from pipelines.agent.statements.deployment_lifecycle import mark_stopped, state_change
 from pipelines.agent.statements.deployment_lifecycle import stop as stop_query
-from state.row_types import Deployment
 
 
 def stop(run: RunContext, step: Step) -> RunEvidence:

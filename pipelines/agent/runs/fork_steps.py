@@ -12,6 +12,7 @@ from core.model.actions import Strategy
 from core.model.errors import Refused
 from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
+from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.ports.storage import Cut, FolderTaken, OriginRows, SeenLog, VersionFolders
 from core.run.state_machine import RunEvidence, StepDone, StepFailed
@@ -21,7 +22,6 @@ from pipelines.agent.deployment_compiler import column_types, compile_before, st
 from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.statements.deployment_lifecycle import query_of, refuse_other_checkpoint
 from pipelines.agent.tables.catalog_entries import register
-from state.row_types import Deployment
 
 _ROWS: Mapping[str, OriginRows] = {
     Strategy.FORK: OriginRows.INSIDE,

@@ -12,6 +12,7 @@ from core.model.errors import HeadgateError
 from core.model.names import query_name
 from core.model.table_formats import table_format
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
+from core.observed.versions import Deployment
 from core.plan.model import PlanNode, Step
 from core.ports.storage import VersionFolders
 from core.run.state_machine import GateOpened, RunEvidence, StepFailed
@@ -20,7 +21,6 @@ from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.runs.starting_steps import PENDING, begin_moved, take_over_texts
 from pipelines.agent.runs.version_histories import version_histories
 from pipelines.agent.statements.deployment_lifecycle import refuse_unready, stop, written_batch
-from state.row_types import Deployment
 
 WAIT_S = 300.0
 """How long a batch that fits is waited for: both versions read on, and have read the same again and again."""

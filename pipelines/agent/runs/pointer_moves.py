@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from core.model.errors import EngineRefused
 from core.model.names import TableName
+from core.observed.versions import Deployment
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
 from pipelines.agent.tables.catalog_entries import pointer_of
-from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 

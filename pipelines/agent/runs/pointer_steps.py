@@ -11,6 +11,7 @@ from core.model.names import TableName, physical_name, query_name, split_physica
 from core.model.states import State, WantedState
 from core.plan.model import Step
 from core.run.model import StepState
+from core.run.records import MigrationTicket
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.housekeeping.trash_purge import checked_now
@@ -19,7 +20,6 @@ from pipelines.agent.runs.cancelled_runs import lead_to_serving
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.pointer_moves import move_forward, moved_back, put_back
 from pipelines.agent.runs.run_context import RunContext, overtaken
-from state.migration_tickets import MigrationTicket
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from core.model.actions import StepKind
 from core.model.names import TableName, query_name
 from core.observed.aligned_positions import AlignedPair, Version
+from core.observed.versions import Deployment
 from core.plan.codec import plan_from_json
 from core.project.revision import RevisionTexts
 from core.run.model import StepState
@@ -23,7 +24,6 @@ from core.validation.expectations import (
 )
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
-from state.row_types import Deployment
 
 _LEFT_OUT = re.compile(r"NOT coalesce\((.*), false\)\Z", re.I | re.S)
 """Predicate of rows that a filter leaves out."""

@@ -10,6 +10,7 @@ from core.model.errors import NotRecorded, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.observed.aligned_positions import AlignedPair
+from core.observed.versions import Deployment
 from core.plan.model import Plan, PlanNode, Step
 from core.run.model import RunState
 from core.run.state_machine import GatePolled, StepFailed
@@ -19,7 +20,6 @@ from pipelines.agent.deployment_compiler import compile_deployment
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.statements.deployment_lifecycle import start
 from state.plans import local_time
-from state.row_types import Deployment
 from state.words import WordRow
 
 

@@ -10,10 +10,12 @@ from typing import TypeVar, assert_never
 
 from core.model.actions import StepKind
 from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain, UsageError
+from core.observed.versions import Deployment
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
 from core.plan.model import Plan, Step
 from core.run.model import Run, RunState, StepProgress, StepState
+from core.run.records import RunRow, StepRow
 from core.run.release import replaced_nodes
 from core.run.state_machine import (
     AbortVersions,
@@ -34,7 +36,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.cancelled_runs import abort, call_off_starts, give_up, stop_failed, undo_cancelled
 from pipelines.agent.runs.run_ends import end_of, end_unreadable, refused_words
 from pipelines.agent.runs.step_executor import StepExecutor
-from state.row_types import AuditRow, Deployment, EventRow, RunRow, StepRow
+from state.row_types import AuditRow, EventRow
 from state.run_words import RunWordRow, control_of
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,11 @@ from core.model.names import TableName
 from core.plan.descriptions import act_words
 from core.plan.model import Step
 from core.run.model import FINISHED, Run, RunState, StepProgress, StepState
+from core.run.records import RunRow, StepRow
 from core.run.state_machine import HEARD_IN, AbortVersions, advance_run, recover_run
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.cancelled_runs import abort, call_off_starts, give_up, undo_cancelled
-from state.row_types import AuditRow, EventRow, RunRow, StepRow
+from state.row_types import AuditRow, EventRow
 from state.run_words import RunWordRow, control_of
 
 

@@ -10,6 +10,7 @@ from core.model.errors import HeadgateError, LedgerUnavailable, TryAgain
 from core.model.names import query_name
 from core.model.states import AT_REST, State, WantedState
 from core.model.table_formats import table_format
+from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.ports.storage import FolderTaken
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
@@ -23,7 +24,6 @@ from pipelines.agent.tables import catalog_entries
 from pipelines.agent.tables.external_inputs import refuse_input_unlike
 from pipelines.agent.tables.table_identities import takes_changes
 from pipelines.spark.call_deadlines import in_threads
-from state.row_types import Deployment
 
 PENDING = "started, first batch pending"
 """Of a query that Spark has taken and that has neither committed a batch nor waited through a trigger without input."""

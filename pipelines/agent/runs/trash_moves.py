@@ -1,11 +1,11 @@
 """A version into the trash and out of it: catalog, checkpoint and table, then the ledger; each move is done once."""
 
 from core.model.errors import HeadgateError, Refused
+from core.observed.versions import Deployment
 from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping.trash_purge import BEFORE_SEAM, checked_now, record_deadline, unmoved_now
 from pipelines.agent.tables.catalog_entries import forget
 from pipelines.agent.tables.table_identities import register_again
-from state.row_types import Deployment
 
 DAY_S = 86400.0
 

@@ -14,6 +14,7 @@ from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavaila
 from core.model.names import physical_name, query_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
+from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.ports.storage import Upkeep
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
@@ -26,7 +27,6 @@ from pipelines.agent.runs.trash_moves import places_of
 from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start
 from pipelines.agent.statements.transient_failures import with_disk
 from pipelines.agent.tables.table_identities import deleted_keys_of
-from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.model.triggers import trigger_s
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
+from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.run.model import NOT_COMPARED, RELEASE_DIFF
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
@@ -36,7 +37,6 @@ from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.runs.version_histories import version_histories, why_never_equal
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 from state.check_results import CheckResultRow
-from state.row_types import Deployment
 
 STRICT_S = 60.0
 """For how long positions with the same watermarks are waited for; then rows that one side withholds are told apart."""

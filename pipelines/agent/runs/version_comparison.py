@@ -15,6 +15,7 @@ from typing import Any
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.problems import Severity
+from core.observed.versions import Deployment
 from core.ports.spark import FileView
 from core.project.model import Settings
 from core.project_files.table_settings import read_settings
@@ -49,7 +50,6 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import column_types
 from pipelines.agent.runs.release_expectations import VersionPair, begins_alone, expected_of
 from pipelines.agent.statements.deployment_lifecycle import written_batch
-from state.row_types import Deployment
 
 COMPARED_S = 300.0
 """Within which a comparison must end."""

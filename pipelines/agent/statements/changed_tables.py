@@ -10,12 +10,12 @@ from core.model.errors import Busy, HeadgateError, Refused, TryAgain
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, WantedState
 from core.model.table_formats import table_format
+from core.observed.versions import Deployment
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.statements.deployment_lifecycle import fail, stop
 from pipelines.agent.tables.external_inputs import reads_inputs, why_input_unlike
 from pipelines.agent.tables.table_identities import keep_deleted_keys, refuse_other_tables
-from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ from core.model.errors import (
 from core.model.names import query_name
 from core.model.states import ALIVE, State, WantedState
 from core.model.table_formats import table_format
+from core.observed.versions import Deployment
 from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
 from core.ports.storage import CheckpointState
 from core.sql.schema_tracking import tracking_options, with_stream_options
@@ -32,7 +33,6 @@ from pipelines.agent.identity.registry_records import keep_record
 from pipelines.agent.statement_locks import Version
 from pipelines.agent.statements.transient_failures import with_disk
 from pipelines.agent.tables.table_identities import refuse_gone, refuse_other_tables, register_if_missing
-from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,10 @@
 from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
 from core.model.errors import EngineRefused, TryAgain
 from core.model.triggers import trigger_s
+from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, AgentContext
-from state.row_types import Deployment
 
 USUAL_S = 900.0
 """How far back batches tell what is usual."""

@@ -25,6 +25,7 @@ from core.model.errors import (
 from core.model.names import physical_name, query_name
 from core.model.states import AT_REST, State, WantedState
 from core.observed.serving import serving_versions
+from core.observed.versions import Deployment
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity.registry_records import keep_record
 from pipelines.agent.statement_locks import Version
@@ -40,7 +41,6 @@ from pipelines.agent.statements.journalled_stops import announce_journal
 from pipelines.spark import call_deadlines
 from pipelines.spark.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal, JournalledStop
-from state.row_types import Deployment
 from state.table_acts import TableAct
 from state.words import Word, WordRow
 

@@ -9,10 +9,10 @@ there, and what goes on once there is more.
 from dataclasses import dataclass, field
 
 from core.model.names import TableName, query_name
+from core.observed.versions import Deployment
 from core.text.units import short_size
 from pipelines.spark.error_translation import NO_SPACE
 from pipelines.storage.disk_space import disk_space
-from state.row_types import Deployment
 
 STARTS, WITHIN_S = 3, 600.0
 """A statement is started again so often within this time."""

@@ -3,11 +3,11 @@
 A version has a table, and a second one where rows from before its first were left as they were stored.
 """
 
+from core.observed.versions import Deployment
 from core.ports.spark import CatalogTable, Pointer
 from core.ports.storage import Checkpoints, VersionFolders
 from pipelines.agent.context import WRITE_CALL_S, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout, column_types
-from state.row_types import Deployment
 
 
 def tables_of(

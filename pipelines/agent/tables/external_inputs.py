@@ -9,12 +9,12 @@ from core.model.actions import Action
 from core.model.errors import Refused
 from core.model.names import query_name
 from core.model.table_formats import table_format
+from core.observed.versions import Deployment
 from core.plan.model import Plan
 from core.project.model import Project
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
 from pipelines.formats.external_tables import Unlike, why_not_there, why_unlike
-from state.row_types import Deployment
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 """Actions that register a table, or give a statement a new text."""

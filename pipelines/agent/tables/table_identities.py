@@ -11,6 +11,7 @@ import re
 from core.model.errors import EngineRefused, Refused
 from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
+from core.observed.versions import Deployment
 from core.ports.storage import VersionFolders
 from core.sql.stars import says_star
 from core.sql.statement import TableRead
@@ -25,7 +26,6 @@ from pipelines.agent.deployment_compiler import (
 from pipelines.agent.tables.catalog_entries import register, tables_of
 from pipelines.agent.tables.external_inputs import refuse_input_not_there, refuse_inputs, remedy_for_input
 from pipelines.formats.external_tables import Unlike
-from state.row_types import Deployment
 
 _BY_HAND = "it was renamed or dropped by hand, and a new name can be taken back"
 _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed"})

@@ -14,6 +14,7 @@ from core.model.errors import UsageError
 from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.observed.serving import INTERVAL_S, STALE_S, heartbeat_age_s, is_stale, serving_version, serving_versions
+from core.observed.versions import Deployment, Measurement
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.statement_locks import StatementLocks
@@ -22,7 +23,6 @@ from state.emergency_journal import EmergencyJournal
 from state.ledger import LedgerReader, create_or_open
 from state.ledger_snapshot import SnapshotCache
 from state.planner_input import observe
-from state.row_types import Deployment, Measurement
 from tests.terminal.ledger_under_load import place_of
 from tui.presentation.view.ledger_view import make_ledger_view
 from tui.screens.backend import ConsoleBackend

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core.observed.deployment import Binding
+from core.observed.versions import StatementLine
 from core.project.model import Layer, Project
 from core.project_files.loader import read_project
 from core.reports.inventory import (
@@ -16,7 +17,6 @@ from core.reports.inventory import (
     inventory_of,
     select,
 )
-from state.registry import StatementLine
 from tests.support.domain_builders import T, project, table
 from tests.support.ledger_rows import deployment_row, statement_line
 

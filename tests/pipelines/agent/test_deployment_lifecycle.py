@@ -8,12 +8,12 @@ from ledger_rows import deployment_row
 
 from core.model.errors import PoolUnreachable
 from core.model.names import TableName
+from core.observed.versions import Deployment
 from core.project.model import Environment, Pool
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.statements.deployment_lifecycle import start
-from state.row_types import Deployment
 from tests.pipelines.agent.conftest import ScriptedPool, _Analysis
 
 A = TableName("a")

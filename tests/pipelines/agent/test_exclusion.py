@@ -16,6 +16,7 @@ from agent_world import fast_lane, held_elsewhere, in_a_thread, stop_by_operator
 from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreachable, Refused, UsageError
 from core.model.names import TableName
+from core.observed.versions import Deployment
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
@@ -25,7 +26,6 @@ from pipelines.agent.runs import run_driver, starting_steps
 from pipelines.agent.runs.catch_up_gate import GateReading
 from pipelines.agent.statements import statement_control as fast_lane_module
 from pipelines.agent.statements.statement_control import ActOutcome, StatementControl
-from state.row_types import Deployment
 from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     Killed,

@@ -10,12 +10,12 @@ from ledger_rows import deployment_row
 
 from core.model.errors import Refused
 from core.model.names import TableName
+from core.observed.versions import Deployment
 from core.plan.request import PlanRequest
 from core.ports.storage import FolderContents
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.statements.deployment_lifecycle import start
-from state.row_types import Deployment
 from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     deploy,

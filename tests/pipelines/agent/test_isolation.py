@@ -18,6 +18,7 @@ from ledger_rows import deployment_row, external_row
 from core.model.act_outcomes import UNCONFIRMED
 from core.model.errors import EngineRefused, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName
+from core.observed.versions import Deployment
 from core.ports.spark import QueryStart, ReportedQuery, unheard
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
@@ -30,7 +31,6 @@ from pipelines.spark import call_deadlines
 from pipelines.spark.call_deadlines import CircuitBreaker, MissedDeadline
 from pipelines.spark.session import Session
 from state.emergency_journal import EmergencyJournal
-from state.row_types import Deployment
 
 BAD, GOOD = TableName("a"), TableName("b")
 

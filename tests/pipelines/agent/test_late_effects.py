@@ -13,13 +13,13 @@ from core.model.act_outcomes import Came
 from core.model.actions import StepKind
 from core.model.errors import Busy, PoolUnreachable
 from core.model.names import TableName
+from core.observed.versions import Deployment
 from core.plan.model import Step
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.runs import starting_steps
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.emergency_journal import EmergencyJournal
-from state.row_types import Deployment
 from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     deploy,

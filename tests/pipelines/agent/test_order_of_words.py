@@ -19,12 +19,12 @@ from core.model.actions import StepKind
 from core.model.errors import EngineRefused, LedgerUnavailable, PoolUnreachable, Refused
 from core.model.names import TableName
 from core.plan.request import PlanRequest
+from core.run.records import StepRow
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.run_controls import journal_retry
 from pipelines.agent.runs import cancelled_runs
 from pipelines.agent.statements.statement_control import StatementControl
-from state.row_types import StepRow
 from tests.pipelines.agent.runs.test_run_driver import (
     deploy,
     drive,

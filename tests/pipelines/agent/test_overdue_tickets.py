@@ -5,9 +5,9 @@ from dataclasses import replace
 from ledger_rows import deployment_row
 
 from core.model.names import TableName as T
+from core.run.records import MigrationTicket
 from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping.after_release import tell_overdue
-from state.migration_tickets import MigrationTicket
 
 
 def told(world: AgentContext) -> list[str]:

@@ -12,6 +12,7 @@ from ledger_rows import deployment_row, sample_row
 
 from core.model.errors import EngineRefused, LedgerUnavailable, NotAdopted
 from core.model.names import TableName
+from core.observed.versions import Deployment
 from core.ports.spark import QueryStart, ReportedQuery
 from pipelines.agent.context import AgentContext, Undoubted
 from pipelines.agent.reconciler import UNKNOWN_TOLD, BeforeRound, Reconciler
@@ -19,7 +20,6 @@ from pipelines.agent.statements.deployment_lifecycle import start
 from state.emergency_journal import EmergencyJournal, JournalledStop
 from state.ledger import Ledger
 from state.planner_input import observe
-from state.row_types import Deployment
 
 A = TableName("a")
 START = QueryStart("a@v1", "SELECT 1", "a__v1", "parquet", "/c/a__v1", "1 second")

@@ -11,13 +11,13 @@ from ledger_rows import deployment_row
 
 from core.model.names import TableName as T
 from core.observed.deployment import Binding
+from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.statements.deployment_lifecycle import COLUMNS_KEPT, select_of
 from state.emergency_journal import EmergencyJournal
-from state.row_types import Deployment
 from tests.pipelines.agent.runs.test_run_driver import deploy, fast_gates
 
 __all__ = ["fast_gates"]

@@ -14,6 +14,7 @@ from ledger_rows import create_run, deployment_row, run_row
 from core.model.errors import ConfirmationNeeded, EngineRefused, LedgerUnavailable, NotTakenBack, Refused
 from core.model.names import TableName
 from core.project.model import Environment
+from core.run.records import StepRow
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.reconciler import BeforeRound, Reconciler
@@ -22,7 +23,7 @@ from pipelines.agent.statements import deployment_lifecycle
 from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.spark.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
-from state.row_types import StagedRow, StepRow
+from state.row_types import StagedRow
 
 A, LANDED = TableName("a"), TableName("landed")
 ALICE: Any = SimpleNamespace(name="alice")

@@ -22,6 +22,7 @@ from core.model.errors import (
 )
 from core.model.names import TableName
 from core.model.states import State
+from core.observed.versions import Deployment
 from core.plan.request import PlanRequest
 from core.ports.spark import ReportedQuery
 from core.run.state_machine import OperatorControl
@@ -34,7 +35,6 @@ from pipelines.agent.statement_locks import StatementLocks
 from pipelines.agent.statements import deployment_lifecycle
 from pipelines.agent.statements import statement_control as fast_lane_module
 from state.ledger import Ledger
-from state.row_types import Deployment
 from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_held_runs import HELD
 from tests.pipelines.agent.runs.test_run_driver import (

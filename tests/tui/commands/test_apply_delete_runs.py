@@ -13,7 +13,7 @@ import pytest
 from command_line import written
 from ledger_rows import create_run
 
-from state.row_types import RunRow, StepRow
+from core.run.records import RunRow, StepRow
 from tui.command_line import exit_codes
 
 

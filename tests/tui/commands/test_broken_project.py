@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from ledger_rows import create_run
 
-from state.row_types import EventRow, PlanRow, RunRow
+from core.run.records import RunRow
+from state.row_types import EventRow, PlanRow
 from tui.command_line import exit_codes
 from tui.project_folder.environment_selection import select_environment
 

@@ -16,10 +16,10 @@ from core.model.names import TableName
 from core.model.states import State, Trend
 from core.observed.log_history import LogHistory
 from core.observed.table_statistics import TableStatistics
+from core.observed.versions import Deployment, Measurement, StatementLine
 from core.project.revision import RevisionTexts
 from state.ledger import LedgerReader
-from state.registry import StatementLine
-from state.row_types import AuditRow, CommandRow, Deployment, EventRow, Measurement
+from state.row_types import AuditRow, CommandRow, EventRow
 from tests.support.ledger_rows import create_run, plan_of, plan_row, run_row
 from tui.command_line import exit_codes
 from tui.command_line.statement_output import matching_conditions, parse_conditions, parse_count

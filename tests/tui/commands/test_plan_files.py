@@ -11,7 +11,8 @@ from command_line import written
 
 from core.plan.file import saved_as_text, saved_from_text
 from core.project.revision import RevisionTexts
-from state.row_types import ApprovalRow, PlanRow, RunRow
+from core.run.records import RunRow
+from state.row_types import ApprovalRow, PlanRow
 from tui.command_line import exit_codes
 
 

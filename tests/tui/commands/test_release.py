@@ -14,9 +14,8 @@ from core.observed.deployment import Binding
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
-from state.migration_tickets import MigrationTicket
+from core.run.records import MigrationTicket, StepRow
 from state.planner_input import observe
-from state.row_types import StepRow
 from tui.command_line import exit_codes
 from tui.project_folder.project_reader import ProjectReader
 

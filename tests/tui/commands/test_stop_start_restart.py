@@ -10,7 +10,7 @@ from ledger_rows import create_run, run_row
 from core.model.act_outcomes import ActOutcome, Came
 from core.model.errors import Busy, EngineRefused, HeadgateError, Refused
 from core.model.names import TableName
-from state.row_types import StepRow
+from core.run.records import StepRow
 from tui.command_line import exit_codes
 
 PENDING = ", first batch pending"

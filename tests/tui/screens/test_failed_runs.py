@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from state.row_types import RunRow, StepRow
+from core.run.records import RunRow, StepRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from core.model.names import TableName
+from core.run.records import MigrationTicket
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
-from state.migration_tickets import MigrationTicket
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.model.states import STATES_WORST_FIRST, State, Trend, counts_for_many, worst_trend
+from core.observed.versions import StatementLine
 from core.project.model import layer_place
-from state.registry import StatementLine
 from tui.presentation.styling.glyphs import parse_state, parse_trend
 from tui.presentation.styling.value_formatting import short_duration, short_number
 

@@ -9,8 +9,8 @@ from core.model.states import State, Trend
 from core.observed.step_durations import Seconds
 from core.run.model import StepState
 from core.run.open_tickets import overdue_tickets
+from core.run.records import MigrationTicket
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
-from core.run.release_records import Ticket
 from core.run.stopped_tables import stopped_serving_words
 from core.text.units import duration_range
 from core.text.wording import counted, first_sentence
@@ -210,7 +210,7 @@ def _cells(table: str, version: str, state: str, *figures: str) -> str:
     return f"{table}  {version:5}{state:9}{lag:>10}{arrives:>8}{done:>8}  {trend:10} {slow or '-'}".rstrip()
 
 
-def ticket_words(ticket: Ticket, now: float) -> str:
+def ticket_words(ticket: MigrationTicket, now: float) -> str:
     """Write a ticket: who reads what, what to read instead, from where, and until when."""
     late = " (overdue)" if ticket.deadline < now else ""
     owner = f" ({ticket.owner})" if ticket.owner else ""
@@ -245,6 +245,6 @@ def release_as_json(release: Release) -> dict[str, Any]:
 _OF_A_TICKET = ("table", "reader", "product", "owner", "is_statement", "old", "new", "cut_batch", "cut_at", "deadline")
 
 
-def ticket_as_json(ticket: Ticket) -> dict[str, Any]:
+def ticket_as_json(ticket: MigrationTicket) -> dict[str, Any]:
     """Return an open ticket as an object; times in epoch seconds."""
     return {name: getattr(ticket, name) for name in _OF_A_TICKET}

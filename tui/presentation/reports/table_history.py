@@ -11,9 +11,10 @@ from core.plan.descriptions import action_words, change_words
 from core.plan.edit_words import evidence_words, is_of_columns
 from core.plan.model import Plan
 from core.run.model import StepState
+from core.run.records import RunRow, StepRow
 from core.text.wording import counted
 from state.audit_log import op_words
-from state.row_types import AuditRow, CommandRow, EventRow, RunRow, StepRow
+from state.row_types import AuditRow, CommandRow, EventRow
 from state.table_records import TableRecords
 from tui.presentation.reports.agent_answers import detail_words
 from tui.presentation.styling.value_formatting import long_duration, moment

@@ -7,10 +7,11 @@ from core.plan.descriptions import act_words
 from core.plan.model import Plan, Step
 from core.run.guarded_acts import moves_pointers, overrules
 from core.run.model import StepState, step_word
+from core.run.records import RunRow, StepRow
 from core.run.time_left import time_left
 from core.text.units import duration_range
 from core.text.wording import counted, first_sentence
-from state.row_types import PlanRow, RunRow, StepRow
+from state.row_types import PlanRow
 from tui.presentation.reports.releases import gate_words, time_left_words
 from tui.presentation.screen_content.changes import rule
 from tui.presentation.screen_content.statement_rows import RowContext

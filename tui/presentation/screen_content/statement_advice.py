@@ -4,10 +4,9 @@ from urllib.parse import urlsplit
 
 from core.model.states import Fault, State, Trend
 from core.model.triggers import trigger_s
+from core.observed.versions import Measurement, StatementLine
 from core.project.model import Pool
 from core.text.secrets import mask_secrets
-from state.registry import StatementLine
-from state.row_types import Measurement
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Tone
 from tui.presentation.styling.value_formatting import long_duration, long_number, short_duration, short_number

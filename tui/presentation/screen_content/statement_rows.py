@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.model.states import Fault, State
-from state.registry import StatementLine
-from state.row_types import Measurement
+from core.observed.versions import Measurement, StatementLine
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, Glyphs, parse_state, parse_trend
 from tui.presentation.styling.styled_text import Line, Span, Tone, left, line, right, shorten, width_of
 from tui.presentation.styling.value_formatting import age, batch_took, rate, short_duration, short_number

@@ -10,10 +10,10 @@ from core.model.states import Trend
 from core.observed.batch_time import batch_shares
 from core.observed.log_history import history_of
 from core.observed.table_statistics import SMALL_FILE, TableStatistics
+from core.observed.versions import Deployment, Measurement
 from core.sql.log_starts import words_of
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
-from state.row_types import Deployment, Measurement
 from tui.presentation.screen_content.statement_advice import advise, error_text, spark_ui_words
 from tui.presentation.screen_content.statement_rows import RowContext, age_words
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, UNICODE, sparkline

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from core.model.act_outcomes import ActOutcome
 from core.plan.descriptions import act_words
+from core.run.records import RunRow
 from core.text.wording import counted
 from state.audit_log import op_words
-from state.row_types import CommandRow, RunRow
+from state.row_types import CommandRow
 from tui.presentation.reports.agent_answers import outcome_words
 from tui.presentation.styling.styled_text import Line, Tone, fit, line, plain, shorten, wrap
 from tui.presentation.styling.value_formatting import clock

@@ -10,10 +10,10 @@ from core.model.states import ALIVE, State, Trend
 from core.model.triggers import trigger_s
 from core.observed.deployment import Binding
 from core.observed.serving import INTERVAL_S, heartbeat_age_s, is_stale, serving_versions
+from core.observed.versions import Measurement, StatementLine
 from core.project.model import layer_place
 from state.ledger_snapshot import LedgerSnapshot
-from state.registry import StatementLine
-from state.row_types import Measurement, StagedRow
+from state.row_types import StagedRow
 from tui.presentation.styling.glyphs import parse_state, parse_trend
 from tui.presentation.styling.value_formatting import trend_words
 

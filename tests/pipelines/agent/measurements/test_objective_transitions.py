@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 from ledger_rows import deployment_row
 
+from core.observed.versions import Deployment
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.lag_collector import ObjectiveTransitions
-from state.row_types import Deployment
 
 OWN = deployment_row(query_id="q", run_id="r1")
 

@@ -16,6 +16,7 @@ from core.model.errors import LedgerUnavailable, TryAgain, UsageError
 from core.model.names import TableName
 from core.observed.log_history import history_of
 from core.observed.table_statistics import TableStatistics
+from core.observed.versions import Measurement
 from core.ports.spark import ReportedQuery
 from core.project.model import Environment, Pool
 from core.project.revision import RevisionTexts
@@ -37,7 +38,6 @@ from pipelines.formats.delta_tables import DeltaTables
 from pipelines.spark.query_progress import PoolUtilization, QueryProgress
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
-from state.row_types import Measurement
 from tests.pipelines.agent.conftest import ScriptedPool
 
 A, LANDED = TableName("a"), TableName("landed")

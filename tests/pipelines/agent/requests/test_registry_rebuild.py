@@ -349,7 +349,7 @@ def test_a_ledger_that_is_only_older_takes_over_what_came_after_it(older: AgentC
 
 
 def test_a_run_of_an_older_ledger_whose_tables_have_gone_on_ends_failed(older: AgentContext) -> None:
-    from state.row_types import StepRow
+    from core.run.records import StepRow
 
     step = StepRow(n=1, do="restart", table=A, version=1, state="waits")
     create_run(older.ledger, run_row("h", id="r-1", actor="ana", steps=(step,)), (A,))

@@ -12,6 +12,7 @@ from agent_world import wait_until
 from core.model.errors import Busy, EngineRefused, LedgerUnavailable, TryAgain
 from core.model.names import TableName as T
 from core.observed.deployment import Binding
+from core.observed.versions import Deployment
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
@@ -22,7 +23,6 @@ from pipelines.agent.runs import cancelled_runs, trash_moves
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.storage.data_folder_records import SERVING_FILE, read_record
 from state.ledger import Ledger
-from state.row_types import Deployment
 from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, at, state_of, step_of
 from tests.pipelines.agent.runs.test_run_driver import (
     Killed,

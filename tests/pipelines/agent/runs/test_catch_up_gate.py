@@ -9,10 +9,10 @@ from domain_builders import plan, project, table
 from core.model.errors import LedgerUnavailable
 from core.model.names import TableName
 from core.model.states import State
+from core.observed.versions import Deployment, Measurement
 from core.project.revision import RevisionTexts
 from pipelines.agent.runs.catch_up_gate import FALLING_S, LAG_ROWS, POLLS, SILENT_S, UNKNOWN_S, CatchUpGate, GateReading
 from pipelines.agent.runs.step_executor import joined_whole
-from state.row_types import Deployment, Measurement
 
 T = TableName("orders")
 

@@ -11,9 +11,9 @@ from agent_world import stop_by_operator, wait_until
 
 from core.model.names import TableName
 from core.model.states import State
+from core.run.records import StepRow
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.run_driver import OpenRuns, RunDriver
-from state.row_types import StepRow
 from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     drive,

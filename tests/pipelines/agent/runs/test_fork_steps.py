@@ -8,6 +8,7 @@ import small_project
 
 from core.model.names import TableName as T
 from core.model.states import State
+from core.observed.versions import Deployment
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.ports.storage import FolderTaken, OriginRows
@@ -15,7 +16,6 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import Reconciler
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from state.emergency_journal import EmergencyJournal
-from state.row_types import Deployment
 from tests.pipelines.agent.runs import test_run_driver as lane
 
 FILES = small_project.texts()

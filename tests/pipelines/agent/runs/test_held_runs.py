@@ -15,6 +15,7 @@ from core.model.errors import ConfirmationNeeded, Refused
 from core.model.names import TableName as T
 from core.plan.model import Plan
 from core.policy.model import Policy
+from core.run.records import RunRow
 from core.run.release import Release, ReleaseState
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
@@ -25,7 +26,6 @@ from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from pipelines.agent.runs.run_driver import OpenRuns
 from state.ledger import LedgerReader
 from state.releases import open_releases, release_of_run
-from state.row_types import RunRow
 from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_executor_contract import A_REBUILD, soaking
 

@@ -17,6 +17,7 @@ from core.model.errors import EngineRefused, LedgerUnavailable
 from core.model.names import TableName as T
 from core.plan.model import Step
 from core.plan.request import PlanRequest
+from core.run.records import RunRow
 from core.run.release import ReleaseState
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
@@ -24,7 +25,6 @@ from pipelines.agent.identity.registry_records import newer_serving
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from state.ledger import LedgerReader
 from state.releases import releases
-from state.row_types import RunRow
 from tests.pipelines.agent import conftest
 from tests.pipelines.agent.runs import test_run_driver as lane
 from tui.presentation.reports.releases import verdict

@@ -12,6 +12,7 @@ from agent_world import stop_by_operator, wait_until
 
 from core.model.errors import TryAgain, UsageError
 from core.model.names import TableName as T
+from core.observed.versions import Measurement
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
@@ -20,7 +21,6 @@ from pipelines.agent.runs.catch_up_gate import CatchUpGate, GateReading
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.storage import data_folder_records
 from state.emergency_journal import EmergencyJournal
-from state.row_types import Measurement
 from tests.pipelines.agent import conftest
 from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_held_runs import begun as held

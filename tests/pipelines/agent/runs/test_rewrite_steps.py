@@ -12,10 +12,10 @@ from agent_world import fast_lane
 
 from core.model.errors import EngineRefused, TryAgain
 from core.model.names import TableName as T
+from core.observed.versions import Deployment
 from core.plan.request import PlanRequest, StrategyChoice
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from state.row_types import Deployment
 from tests.pipelines.agent.runs.test_run_driver import KillAt, Killed, deploy, drive, fast_gates, plan, settle, submit
 
 __all__ = ["fast_gates"]

@@ -22,6 +22,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
 from core.run.model import IllegalTransition
+from core.run.records import RunRow, StepRow
 from core.run.state_machine import GatePolled, OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
@@ -29,7 +30,6 @@ from pipelines.agent.runs.catch_up_gate import GateReading
 from pipelines.agent.runs.run_driver import OpenRuns, RunDriver
 from state.ledger import LedgerReader, create_or_open
 from state.planner_input import observe
-from state.row_types import RunRow, StepRow
 
 EVERYTHING = PlanRequest(everything=True, children="all")
 

@@ -15,6 +15,7 @@ from core.model.actions import StepKind
 from core.model.errors import TryAgain
 from core.model.names import TableName as T
 from core.observed.aligned_positions import BatchHistory, BatchPosition, Unaligned
+from core.observed.versions import Deployment
 from core.plan.request import PlanRequest, StrategyChoice
 from core.ports.spark import QueryStart
 from core.run.state_machine import GateOpened, GatePolled, OperatorControl, StepFailed
@@ -24,7 +25,6 @@ from pipelines.agent.runs.new_checkpoint_steps import SeamPlace, _unless_half_do
 from pipelines.agent.runs.step_executor import StepExecutor
 from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal
-from state.row_types import Deployment
 from tests.pipelines.agent.runs.test_run_driver import Killed, deploy, drive, fast_gates, plan, settle, submit
 
 __all__ = ["fast_gates"]

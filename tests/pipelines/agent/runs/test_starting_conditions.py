@@ -7,9 +7,9 @@ import small_project
 
 from core.model.errors import EngineRefused
 from core.model.names import TableName as T
+from core.observed.versions import Deployment
 from core.plan.request import PlanRequest, StrategyChoice
 from pipelines.agent.context import AgentContext
-from state.row_types import Deployment
 from tests.pipelines.agent.runs.test_run_driver import EVERYTHING, deploy, drive, fast_gates, plan, submit
 
 __all__ = ["fast_gates"]

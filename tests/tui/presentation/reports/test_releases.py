@@ -8,8 +8,8 @@ import pytest
 
 from core.model.names import TableName
 from core.observed.step_durations import Seconds
+from core.run.records import MigrationTicket
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
-from state.migration_tickets import MigrationTicket
 from tui.presentation.reports.releases import (
     lag_words,
     release_as_json,

@@ -7,7 +7,8 @@ from core.model.actions import Action, StepKind
 from core.model.evidence import Edit, EditKind
 from core.model.names import TableName
 from core.plan.model import Step
-from state.row_types import AuditRow, CommandRow, EventRow, StepRow
+from core.run.records import StepRow
+from state.row_types import AuditRow, CommandRow, EventRow
 from state.table_records import TableRecords
 from tests.support.ledger_rows import plan_of, run_row
 from tui.presentation.reports.table_history import entry_words, history_lines, table_history

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from core.run.records import MigrationTicket
 from core.run.release import ReleaseState
-from state.migration_tickets import MigrationTicket
 from tests.tui.presentation.reports.test_releases import NOW, ORDERS, PAIR, release
 from tui.presentation.screen_content.releases import pairs_lines
 from tui.presentation.screen_content.statement_rows import RowContext

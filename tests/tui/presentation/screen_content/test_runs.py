@@ -5,7 +5,7 @@ from dataclasses import replace
 from core.model.actions import StepKind
 from core.model.names import TableName
 from core.plan.model import Step
-from state.row_types import StepRow
+from core.run.records import StepRow
 from tests.support.ledger_rows import run_row
 from tui.commands.runs import progress_words
 from tui.presentation.screen_content.runs import columns, heading, step_cells, step_detail, step_row

@@ -1,0 +1,80 @@
+"""Runs, their steps and migration tickets as the ledger records them; times are epoch seconds, None where not known."""
+
+from dataclasses import dataclass, field
+
+from core.model.names import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step of a run; `state` of `core.run.model.StepState`."""
+
+    n: int
+    do: str
+    table: str
+    version: int
+    state: str
+    tries: int = 0
+    note: str = ""
+    """One line: the gate's figures, the error, or why it is kept or blocked."""
+    started_at: float | None = None
+    ended_at: float | None = None
+    intent_at: float | None = None
+    evidence: dict[str, object] = field(default_factory=dict)
+    predicted_low_s: float | None = None
+    """What was predicted before the run began, and is never changed; None where nothing like it was measured."""
+    predicted_high_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One execution of a plan; `state` of `core.run.model.RunState`."""
+
+    id: str
+    plan_hash: str
+    actor: str
+    state: str
+    started_at: float
+    ended_at: float | None
+    steps: tuple[StepRow, ...] = ()
+    continues: str = ""
+    """Id of the failed run that this one goes on from."""
+    continued_by: str = ""
+    """Id of the run that went on from this one."""
+    serial: int = 0
+    """Of the word that applied it, or retried it last: a stop with a higher one came during the run."""
+    acknowledged_by: str = ""
+    """Who has seen that it failed; empty while nobody has."""
+    predicted_low_s: float | None = None
+    """As of its steps."""
+    predicted_high_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationTicket:
+    """A reader of a version that a run has replaced, written at the swap."""
+
+    run_id: str
+    table: TableName
+    reader: str
+    """A statement that stays on the old version, or a reader that the project only declares."""
+    product: str
+    owner: str
+    is_statement: bool
+    """Whether it is a statement of ours, whose ticket is closed by what it reads."""
+    old: str
+    """Physical table: `orders__v1`."""
+    new: str
+    cut_batch: int | None
+    """Last batch of the old version that was known at the swap; None where none was."""
+    cut_at: float
+    """When the pointer moved."""
+    deadline: float
+    """Until when it is expected to have moved."""
+    closed_at: float | None = None
+    closed_by: str = ""
+
+    @property
+    def version(self) -> int:
+        """The old version."""
+        return int(self.old.rpartition("__v")[2])
