@@ -82,7 +82,7 @@ class Reconciler:
     emergency: EmergencyJournal
     _over: dict[str, ReportedQuery] = field(default_factory=dict)
     """Queries that have ended, until a round has acted on it: the pool reports each end once."""
-    _passing_ends: TransientFailures = field(default_factory=TransientFailures)
+    _transient_failures: TransientFailures = field(default_factory=TransientFailures)
     catalog: PoolCatalog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -218,10 +218,12 @@ class Reconciler:
             changed = why_ended(self.world, deployment, over.error_class)
             fail(self.world, deployment, *(changed or (over.error_class, over.error)))
             return
+        key = (deployment.table, deployment.version)
+        if deployment.query_id and (why := self._transient_failures.pause(key, self.world.monotonic())):
+            raise TryAgain(why)
         if deployment.query_id or self._was_cut_off(deployment):
             self._start_again(deployment, stops)
             return
-        key = (deployment.table, deployment.version)
         if deployment.state == State.STOPPED and self.world.ledger.call_off_start(*key):
             self.world.event("state", "stays stopped: the run that was to start it has ended", about=key)
 
@@ -236,7 +238,7 @@ class Reconciler:
     def _is_started_with_space(self, deployment: Deployment, stops: int) -> bool:
         """Start what serves and ended on a full disk that has space again; returns whether it was started."""
         key, now = (deployment.table, deployment.version), self.world.monotonic()
-        if not (deployment.active and has_space(deployment) and self._passing_ends.is_left(key, now)):
+        if not (deployment.active and has_space(deployment) and self._transient_failures.is_left(key, now)):
             return False
         try:
             self._start_again(deployment, stops, "there is space on its disk again: started again from its checkpoint")
@@ -245,7 +247,7 @@ class Reconciler:
         except (TryAgain, NotAdopted):
             # What it failed with says more, and has it tried again.
             return False
-        self._passing_ends.count(key, now)
+        self._transient_failures.count(key, now)
         return True
 
     def _may_go_on(self, deployment: Deployment, over: ReportedQuery) -> bool:
@@ -254,7 +256,7 @@ class Reconciler:
         if goes_on(deployment, over.error_class):
             self._event(deployment, State.STARTING, over.error)
             return True
-        if what := self._passing_ends.again(key, over.error_class, over.error, self.world.monotonic()):
+        if what := self._transient_failures.again(key, over.error_class, over.error, self.world.monotonic()):
             self.world.event("exception", what, about=key, detail=over.error, fingerprint=what)
         return bool(what)
 

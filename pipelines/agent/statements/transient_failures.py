@@ -14,8 +14,12 @@ from core.text.units import short_size
 from pipelines.spark.error_translation import NO_SPACE
 from pipelines.storage.disk_space import disk_space
 
-STARTS, WITHIN_S = 3, 600.0
-"""A statement is started again so often within this time."""
+PAUSES_S, WITHIN_S = (0.0, 15.0, 60.0, 120.0), 600.0
+"""Pause before each automatic start within this time; a pool that is short of CPU fails one after the other.
+
+Spark gives the process of a writer 10 s to connect back (PythonWorkerFactory, 4.2.0).
+"""
+STARTS = len(PAUSES_S)
 
 _DIED = ("Python worker exited unexpectedly", "Python worker failed to connect back")
 """What Spark says where the process that runs a writer of keyed tables is gone (4.2.0)."""
@@ -40,6 +44,13 @@ class TransientFailures:
             return ""
         self.count(key, now)
         return WORKER_LOST if died else WRITTEN_MEANWHILE
+
+    def pause(self, key: tuple[TableName, int], now: float) -> str:
+        """Return why a statement is not started again yet; empty once its pause is over. Changes with an end alone."""
+        ended = self._ended.get(key, ())
+        if not ended or now - ended[-1] >= (pause := PAUSES_S[len(ended) - 1]):
+            return ""
+        return f"it ended {len(ended)} times in {WITHIN_S / 60:g} minutes: the next start follows after {pause:g} s"
 
     def is_left(self, key: tuple[TableName, int], now: float) -> bool:
         """Return whether a statement may be started again by itself."""

@@ -166,22 +166,37 @@ def test_a_query_that_ended_over_another_table_says_which_and_what_to_do(
         ("DELTA_METADATA_CHANGED", "The metadata of the table was changed.", "HEADGATE_WRITTEN_MEANWHILE"),
     ],
 )
-def test_a_statement_that_ends_with_what_passes_is_said_and_started_again_three_times(
-    error_class: str, error: str, said: str, world: AgentContext, pool: Any, reconciler: Reconciler
+def test_a_statement_that_ends_with_what_passes_is_said_and_started_again_after_longer_and_longer_pauses(
+    error_class: str, error: str, said: str, world: AgentContext, pool: Any, tmp_path: Path
 ) -> None:
+    now = [1000.0]
+    reconciler = Reconciler(replace(world, monotonic=lambda: now[0]), EmergencyJournal(tmp_path / "emergency.jsonl"))
     deploy(world)
-    for starts in range(1, 5):
+    for ends, pause in enumerate((0, 15, 60, 120), 1):
         row = world.ledger.deployment(A, 1)
         assert row is not None
         pool.running.clear()
         ended = ReportedQuery("a@v1", "q", row.run_id, False, error_class=error_class, error=error)
+        now[0] += 1
         state = reconcile(reconciler, ended=(ended,))
-        assert len(pool.starts) == min(starts, 3)
-        assert (state == "failed") is (starts == 4)
+        if pause:
+            row = world.ledger.deployment(A, 1)
+            assert row is not None and state == "degraded" and len(pool.starts) == ends - 1
+            assert row.error == f"it ended {ends} times in 10 minutes: the next start follows after {pause} s"
+            now[0] += pause - 0.5
+            assert reconcile(reconciler) == "degraded" and len(pool.starts) == ends - 1
+            now[0] += 0.5
+            state = reconcile(reconciler)
+        assert state == "starting" and len(pool.starts) == ends
     row = world.ledger.deployment(A, 1)
-    assert row is not None and (row.restarts, row.error) == (3, error)
+    assert row is not None
+    pool.running.clear()
+    assert reconcile(reconciler, ended=(replace(ended, run_id=row.run_id),)) == "failed"
+    row = world.ledger.deployment(A, 1)
+    assert row is not None and (row.restarts, row.error) == (4, error)
     lost = [e for e in world.ledger.events() if e.summary == said]
     assert len(lost) >= 1 and lost[0].detail == error
+    assert len(pool.starts) == 4
 
 
 def test_a_query_that_is_wanted_stopped_is_stopped_again(
