@@ -5,21 +5,19 @@ folder can read. Readers never write, never migrate, and never hold a read trans
 """
 
 import os
+import shutil
 import sqlite3
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Self
 
 from core.model.errors import LedgerUnavailable, VersionMismatch
 from state.audit_log import AuditReads, AuditWrites
-from state.check_results import CheckResultReads, CheckResultWrites
-from state.ledger_copy import LedgerCopy
 from state.measurements import MeasurementReads, MeasurementWrites
-from state.migration_tickets import TicketReads, TicketWrites
 from state.migrations import APPLICATION_ID, FIRST_VERSION, SCHEMA_VERSION, migrate
-from state.network_file_systems import refuse_network
 from state.plans import PlanReads, PlanWrites
 from state.recorded_policy import PolicyReads, PolicyWrites
 from state.registry import RegistryReads
@@ -27,10 +25,7 @@ from state.retention import RetentionWrites
 from state.row_mapping import values_by_column
 from state.row_types import EnvironmentRow
 from state.runs import RunReads, RunWrites
-from state.spark_analyses import SparkAnalysisReads, SparkAnalysisWrites
 from state.sqlite_errors import RESTORE_REMEDY, sqlite_errors_translated
-from state.staged_tables import StagedReads, StagedWrites
-from state.table_statistics import TableStatisticsReads, TableStatisticsWrites
 from state.transactions import insert
 from state.words import WordWrites
 
@@ -42,15 +37,10 @@ class Ledger(
     RetentionWrites,
     WordWrites,
     MeasurementWrites,
-    TableStatisticsWrites,
     PlanWrites,
     PolicyWrites,
     RunWrites,
-    TicketWrites,
-    StagedWrites,
     AuditWrites,
-    SparkAnalysisWrites,
-    CheckResultWrites,
 ):
     """The writer: exactly one for each environment, in the agent; safe to use from all its threads."""
 
@@ -114,15 +104,10 @@ def create_or_open(path: Path, facts: EnvironmentRow, *, busy_s: float = 5.0) ->
 class LedgerReader(
     RegistryReads,
     MeasurementReads,
-    TableStatisticsReads,
     PlanReads,
     PolicyReads,
     RunReads,
-    TicketReads,
-    StagedReads,
     AuditReads,
-    SparkAnalysisReads,
-    CheckResultReads,
 ):
     """Read a ledger, with or without an agent, as its owner or a member of its group; safe to use from several threads.
 
@@ -347,3 +332,87 @@ def _identify(path: Path, connection: sqlite3.Connection, facts: EnvironmentRow)
         "UPDATE facts SET project = ?1, protected = max(protected, ?2) WHERE project <> ?1 OR protected < ?2",
         (facts.project, facts.protected),
     )
+
+
+_PARTS = ("", "-wal", "-journal")
+
+
+class LedgerCopy:
+    """The ledger and its log as they are now, in a folder of our own, where SQLite may recover them."""
+
+    def __init__(self, origin: Path) -> None:
+        self._origin = origin
+        self._stamps = self._stamped()
+        self._folder = Path(tempfile.mkdtemp(prefix="headgate-ledger-"))
+        self.path = self._folder / origin.name
+        try:
+            for part in _PARTS:
+                if (source := Path(f"{origin}{part}")).exists():
+                    shutil.copyfile(source, f"{self.path}{part}")
+        except BaseException:
+            self.remove()
+            raise
+
+    def fresh(self) -> bool:
+        """Return whether the ledger has not changed since the copy was made."""
+        return self._stamps == self._stamped()
+
+    def remove(self) -> None:
+        """Remove the copy."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _stamped(self) -> tuple[tuple[int, int] | None, ...]:
+        return tuple(_stamp(Path(f"{self._origin}{part}")) for part in _PARTS)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs"}
+)
+_MOUNTS = Path("/proc/self/mounts")
+
+
+def refuse_network(path: Path) -> None:
+    """Raise LedgerUnavailable when the path lies on a network file system; unknown outside Linux, and then allowed."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    kind = file_system(path.resolve(), lines)
+    if is_network(kind):
+        raise LedgerUnavailable(
+            f"{path} is on a network file system ({kind}), where SQLite locking is unreliable",
+            remedy="set HEADGATE_HOME to a folder on a local disk",
+        )
+
+
+def file_system(path: Path, mounts: Iterable[str]) -> str:
+    """Return the file system type of an absolute path, from the lines of /proc/mounts; empty when none matches."""
+    best, kind = -1, ""
+    for line in mounts:
+        parts = line.split(" ")
+        if len(parts) > 2 and path.is_relative_to(place := _unescaped(parts[1])) and len(place) >= best:
+            best, kind = len(place), parts[2]
+    return kind
+
+
+def is_network(kind: str) -> bool:
+    """Return whether a file system type is served over a network; FUSE counts unless it is known to be local."""
+    name = kind.removeprefix("fuse.")
+    return name in _NETWORK or (
+        kind.startswith("fuse.") and name not in {"fuse-overlayfs", "ntfs-3g", "bindfs", "lxcfs"}
+    )
+
+
+def _unescaped(place: str) -> str:
+    # The kernel writes space, tab, newline and backslash as octal.
+    for code, character in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
+        place = place.replace(code, character)
+    return place

@@ -1,4 +1,4 @@
-"""Measurements: the latest figures of each version, their history as samples, and events.
+"""Measurements: the latest figures of each version, their history as samples, table statistics, and events.
 
 Samples thin with age: each of them for an hour, one a minute for a day, one a quarter of an hour for a week.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 from core.model.names import TableName
 from core.model.states import MET, MISSED
+from core.observed.table_statistics import Headroom, TableStatistics
 from core.observed.versions import Measurement
 from state.row_mapping import sqlite_value, values_by_column
 from state.row_types import EventRow, SampleRow
@@ -29,15 +30,45 @@ _AGED_COLUMNS = "place, lag_rows, lag_files, in_rows_s, out_rows_s, batch_ms"
 _FROM = f"""FROM deployment d CROSS JOIN sample_round round CROSS JOIN {{}} s
 WHERE d."table" = ?1 AND d.version = ?2 AND round.slot >= ?3 AND s.place = round.slot * {_DEPLOYMENTS} + d.id"""
 _SAMPLES = f"""
+SELECT place / {_DEPLOYMENTS} / {_TENTHS}.0 + {_EPOCH} AS at, * FROM (
 SELECT {_AGED_COLUMNS}, NULL AS lag_bytes, NULL AS produced_rows, NULL AS consumed_rows {_FROM.format("sample_quarter")}
 UNION ALL SELECT {_AGED_COLUMNS}, NULL, NULL, NULL {_FROM.format("sample_minute")}
-UNION ALL SELECT {_AGED_COLUMNS}, lag_bytes, produced_rows, consumed_rows {_FROM.format("sample")}
+UNION ALL SELECT {_AGED_COLUMNS}, lag_bytes, produced_rows, consumed_rows {_FROM.format("sample")})
 ORDER BY place"""
 
 _MEASURED = f"""
 SELECT d."table", d.version, m.*, {while_it_may_run("in_rows_s")}, {while_it_may_run("out_rows_s")},
   {TREND_OF_STATE} AS trend
 FROM deployment d JOIN measurement m ON m.deployment = d.id"""
+
+_COUNTED = (
+    "at", "rows", "exact", "bytes", "files", "earliest", "gone", "small_files", "log_entries", "log_bytes", "log",
+)  # fmt: skip
+"""Fields of table statistics that have a column of their own; the others are a measurement's."""
+
+_STATISTICS = {name: f"f.{name}" for name in _COUNTED} | {
+    "exact": "f.exact IS NOT 0",
+    "log": "coalesce(f.log, '')",
+    "rate_rows_s": "m.fastest_rows_s",
+    "state_rows": "m.state_rows",
+    "state_bytes": "m.state_bytes",
+    "batch_s": "m.batch_ms / 1000.0",
+}
+"""How each field of table statistics is read."""
+
+_TABLE_STATISTICS = f"""
+SELECT d."table", d.version, {", ".join(_STATISTICS.values())}
+FROM deployment d LEFT JOIN table_statistics f ON f.deployment = d.id LEFT JOIN measurement m ON m.deployment = d.id
+WHERE d.drop_after IS NULL AND (?1 IS NULL OR d."table" = ?1)
+  AND (f.deployment IS NOT NULL OR m.deployment IS NOT NULL)"""
+
+_PUT_STATISTICS = f"""
+INSERT INTO table_statistics (deployment, {", ".join(_COUNTED)})
+SELECT id, {", ".join(f":{name}" for name in _COUNTED)} FROM deployment WHERE "table" = :table AND version = :version
+ON CONFLICT (deployment) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COUNTED)}"""
+
+ANSWERS_KEPT = 2000
+"""Answers that are kept, the newest; one that is gone is asked for again."""
 
 
 class MeasurementReads(LedgerReads):
@@ -53,8 +84,7 @@ class MeasurementReads(LedgerReads):
 
     def samples(self, table: TableName, version: int, since: float = 0.0) -> tuple[SampleRow, ...]:
         """List a version's samples from `since`, oldest first; after an hour bytes and counters are None."""
-        found = self._values(_SAMPLES, (table, version, max(0, _slot(since))))
-        return tuple(_sample(*values) for values in found)
+        return self._rows(SampleRow, _SAMPLES, (table, version, max(0, _slot(since))))
 
     def folded_lag(self) -> dict[str, str]:
         """Return what the last agent measured lag from, by key."""
@@ -77,6 +107,24 @@ class MeasurementReads(LedgerReads):
         sql = 'SELECT * FROM event WHERE "table" = ? AND kind IN (?, ?) ORDER BY at DESC, id DESC LIMIT 1'
         found = self._rows(EventRow, sql, (table, MISSED, MET))
         return found[0] if found else None
+
+    def table_statistics(self, of: TableName | None = None) -> dict[tuple[TableName, int], TableStatistics]:
+        """Return what is known of every version that is not deleted, by table and version; 0 is an external table.
+
+        Of one table only, or of all; 3 µs each.
+        """
+        return {
+            (table, version): _statistics(figures)
+            for table, version, *figures in self._values(_TABLE_STATISTICS, (of,))
+        }
+
+    def headroom(self) -> Headroom:
+        """Read the headroom of the environment; empty before it was measured."""
+        return self._row(Headroom, "SELECT * FROM headroom") or Headroom()
+
+    def spark_analyses(self) -> dict[str, str]:
+        """Return every answer as JSON, by the key of its question; some milliseconds for all that are kept."""
+        return dict(self._values("SELECT key, answer FROM spark_analysis ORDER BY key"))
 
 
 class MeasurementWrites(MeasurementReads, LedgerWrites):
@@ -140,6 +188,32 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
         (place,) = self._values(f"SELECT min(place) FROM {samples}")[0]
         return None if place is None else int(place) // _DEPLOYMENTS // span * span
 
+    def put_table_statistics(self, measured: Mapping[tuple[TableName, int], TableStatistics]) -> None:
+        """Write what was measured of tables; rate and state are a measurement's, and are not written here."""
+        with self._transaction() as connection:
+            connection.executemany(
+                _PUT_STATISTICS,
+                [
+                    {"table": table, "version": version, **{name: getattr(one, name) for name in _COUNTED}}
+                    for (table, version), one in measured.items()
+                ],
+            )
+
+    def put_headroom(self, headroom: Headroom) -> None:
+        """Write the headroom of the environment over what was there."""
+        with self._transaction() as connection:
+            upsert(connection, "headroom", {"one": 1, **values_by_column(headroom)}, key=("one",))
+
+    def put_opinion(self, key: str, answer: str, *, at: float) -> None:
+        """Write one answer over an earlier one to the same question; the oldest of too many are forgotten."""
+        with self._transaction() as connection:
+            upsert(connection, "spark_analysis", {"key": key, "at": at, "answer": answer}, key=("key",))
+            connection.execute(
+                "DELETE FROM spark_analysis WHERE key NOT IN "
+                "(SELECT key FROM spark_analysis ORDER BY at DESC, key LIMIT ?)",
+                (ANSWERS_KEPT,),
+            )
+
 
 def put_event(connection: sqlite3.Connection, event: EventRow) -> int:
     """Add an event inside the caller's transaction, as `add_event` does."""
@@ -185,7 +259,6 @@ def _slot(at: float) -> int:
     return round((at - _EPOCH) * _TENTHS)
 
 
-def _sample(place: int, *values: Any) -> SampleRow:
-    rows, files, in_rows_s, out_rows_s, batch_ms, size, produced, consumed = values
-    at = place // _DEPLOYMENTS / _TENTHS + _EPOCH
-    return SampleRow(at, rows, files, size, in_rows_s, out_rows_s, batch_ms, produced, consumed)
+def _statistics(figures: list[Any]) -> TableStatistics:
+    found = dict(zip(_STATISTICS, figures, strict=True))
+    return TableStatistics(**found | {"exact": found["exact"] == 1})

@@ -15,10 +15,10 @@ from core.model.errors import Refused, Stale
 from core.model.names import TableName
 from core.plan.scope_words import TableWords
 from core.run.records import RunRow
+from state.registry import TableAct, move_serials
 from state.row_mapping import field_names, row_from_values, values_by_column
-from state.row_types import ApprovalRow, PlanRow
+from state.row_types import ApprovalRow, PlanRow, StagedRow
 from state.runs import insert_run
-from state.table_acts import TableAct, move_serials
 from state.transactions import LedgerReads, LedgerWrites, upsert
 
 _ACT_SINCE = """FROM plan_table t JOIN table_act a ON a."table" = t."table" AND a.serial > t.serial
@@ -79,6 +79,10 @@ class PlanReads(LedgerReads):
     def approvals(self, plan_hash: str) -> tuple[ApprovalRow, ...]:
         """List who approved a plan, in the order in which they did."""
         return self._rows(ApprovalRow, "SELECT * FROM approval WHERE plan_hash = ? ORDER BY at, uid", (plan_hash,))
+
+    def staged(self) -> tuple[StagedRow, ...]:
+        """List what all actors have staged, by actor, folder and table."""
+        return self._rows(StagedRow, 'SELECT * FROM staged ORDER BY actor, folder, "table"')
 
 
 class PlanWrites(PlanReads, LedgerWrites):
@@ -156,6 +160,20 @@ class PlanWrites(PlanReads, LedgerWrites):
             acted_on = {*tables, *(step.table for step in run.steps if step.table)}
             move_serials(connection, sorted(acted_on), TableAct(f"run {run.id} of {run.actor}", now))
             connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))
+
+    def stage(self, staged: Iterable[StagedRow]) -> None:
+        """Stage tables, each for its actor and folder, all or none; a second time replaces the verb."""
+        with self._transaction() as connection:
+            for one in staged:
+                upsert(connection, "staged", values_by_column(one), key=("actor", "folder", "table"))
+
+    def unstage(self, actor: str, folder: str, tables: Iterable[TableName]) -> None:
+        """Remove tables from what an actor staged in a folder."""
+        with self._transaction() as connection:
+            connection.executemany(
+                'DELETE FROM staged WHERE actor = ? AND folder = ? AND "table" = ?',
+                [(actor, folder, table) for table in tables],
+            )
 
 
 def approvals_of_others(plan: PlanRow, approvals: Iterable[ApprovalRow]) -> tuple[ApprovalRow, ...]:

@@ -6,6 +6,7 @@ A deployment is never removed; once deleted it carries `drop_after`, once its fi
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -14,8 +15,7 @@ from core.model.states import State
 from core.observed.versions import Deployment, Measurement, StatementLine
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, EnvironmentRow
-from state.table_acts import TableActReads
-from state.transactions import NEWEST_CHANGE, TREND_OF_STATE, LedgerWrites, upsert, while_it_may_run
+from state.transactions import NEWEST_CHANGE, TREND_OF_STATE, LedgerReads, LedgerWrites, upsert, while_it_may_run
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
@@ -46,7 +46,16 @@ _CHANGED = f"""{_LINE} WHERE d.id IN (
   SELECT id FROM deployment WHERE changed > ?1 UNION SELECT deployment FROM measurement WHERE changed > ?1)"""
 
 
-class RegistryReads(TableActReads):
+@dataclass(frozen=True, slots=True)
+class TableAct:
+    """What changed the text, the version or the wanted state of tables, by whom and when."""
+
+    what: str
+    """For people: `run 7f3a-1 of ana`."""
+    at: float
+
+
+class RegistryReads(LedgerReads):
     """Reads of the registry."""
 
     def facts(self) -> EnvironmentRow:
@@ -110,6 +119,16 @@ class RegistryReads(TableActReads):
                 return newest, self.statements()
             found = connection.execute(_CHANGED, (change,)).fetchall() if newest > change else []
         return newest, tuple([_line(values) for values in found])
+
+    def table_serials(self) -> dict[TableName, int]:
+        """Return the serial of every table that was ever acted on."""
+        return dict(self._values('SELECT "table", serial FROM table_act'))
+
+    def table_acts(self) -> dict[TableName, TableAct]:
+        """Return the last act on every table that was ever acted on."""
+        return {
+            table: TableAct(what, at) for table, what, at in self._values('SELECT "table", what, at FROM table_act')
+        }
 
 
 class RegistryWrites(RegistryReads, LedgerWrites):
@@ -308,3 +327,12 @@ def _line(values: tuple[Any, ...]) -> StatementLine:
 def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:
     unknown = sorted(set(fields) - set(allowed))
     assert fields and not unknown, f"not among {', '.join(allowed)}: {', '.join(unknown)}"
+
+
+def move_serials(connection: sqlite3.Connection, tables: Iterable[str], act: TableAct) -> None:
+    """Move the serials of tables, inside the transaction of the act."""
+    connection.executemany(
+        'INSERT INTO table_act ("table", serial, what, at) VALUES (?, 1, ?, ?) ON CONFLICT ("table") '
+        "DO UPDATE SET serial = serial + 1, what = excluded.what, at = excluded.at",
+        [(table, act.what, act.at) for table in tables],
+    )

@@ -5,20 +5,20 @@ on each table that it touches.
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from core.model.errors import Refused
+from core.model.errors import Refused, UsageError
 from core.model.names import TableName
 from core.observed.step_durations import MeasuredStep, StepDurations, step_durations
 from core.run.model import RunState, skipped_note
-from core.run.records import RunRow, StepRow
+from core.run.records import CheckResultRow, MigrationTicket, RunRow, StepRow
 from core.run.state_machine import HEARD_IN, OperatorControl
 from state.audit_log import put_audit
 from state.measurements import put_event
 from state.row_mapping import Value, values_by_column
 from state.row_types import AuditRow, EventRow
-from state.run_words import RunWordRow, keep_word, refuse_cancelled, refuse_unheard
 from state.transactions import LedgerReads, LedgerWrites, insert, upsert
+from state.words import NEWEST_SERIAL
 
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 """Digits of base 32 that nobody takes for one another."""
@@ -37,6 +37,63 @@ _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = r
 
 
 _RUN = f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run"
+
+
+@dataclass(frozen=True, slots=True)
+class RunWordRow:
+    """An operator's word that its run has not carried out yet."""
+
+    serial: int
+    """In the order in which words were accepted; never given twice."""
+    act: str
+    """As in `core.run.state_machine.OperatorControl`."""
+    step: int
+    """Number of the step to skip; 0 for every other act."""
+    actor: str
+    at: float
+    statement_serial: int
+    """Serial, as in `state.words`, of the newest word on a statement when this one was accepted or said again.
+
+    That word may not be in the ledger yet: a start waits for whoever holds its version.
+    """
+
+
+def control_of(word: RunWordRow) -> OperatorControl:
+    """Return a word as a run takes it."""
+    return OperatorControl(word.act, word.step, word.actor)
+
+
+def refuse_unheard(run_id: str, state: str, act: str) -> None:
+    """Raise UsageError where a word means nothing to a run that has ended so."""
+    if RunState(state) in HEARD_IN[act]:
+        return
+    remedy = f"headgate runs retry {run_id} goes on with it" if state == RunState.FAILED else "make a new plan"
+    raise UsageError(f"run {run_id} is {state}: there is nothing to {act}", remedy=remedy)
+
+
+def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
+    """Raise UsageError where a cancel waits, after which nothing else is heard."""
+    sql = "SELECT actor FROM run_word WHERE run_id = ? AND act = 'cancel'"
+    if (found := connection.execute(sql, (run_id,)).fetchone()) is not None:
+        raise UsageError(f"run {run_id} is being cancelled by {found[0]}", remedy=f"headgate runs {run_id} shows it")
+
+
+def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float, drawn: int = 0) -> None:
+    """Write a word inside the caller's transaction; the newest one is not kept twice, and counts as said again.
+
+    `drawn` is the newest serial of a word on a statement, which the ledger may not have yet.
+    """
+    ((recorded,),) = connection.execute(NEWEST_SERIAL)
+    statement_serial = max(recorded, drawn)
+    sql = "SELECT act, step, serial FROM run_word WHERE run_id = ? ORDER BY serial DESC LIMIT 1"
+    newest = connection.execute(sql, (run_id,)).fetchone()
+    if newest is not None and newest[:2] == (word.act, word.n):
+        again = "UPDATE run_word SET statement_serial = ? WHERE serial = ?"
+        connection.execute(again, (statement_serial, newest[2]))
+        return
+    refuse_cancelled(connection, run_id)
+    record: dict[str, Value] = {"run_id": run_id, "act": word.act, "step": word.n, "actor": word.by, "at": at}
+    insert(connection, "run_word", record | {"statement_serial": statement_serial})
 
 
 class RunReads(LedgerReads):
@@ -103,6 +160,26 @@ class RunReads(LedgerReads):
                 replace(run, steps=self._rows(StepRow, "SELECT * FROM step WHERE run_id = ? ORDER BY n", (run.id,)))
                 for run in runs
             )
+
+    def tickets(self, run_id: str | None = None) -> tuple[MigrationTicket, ...]:
+        """List the tickets of a run, or all, by table and reader."""
+        which = "WHERE ?1 IS NULL OR run_id = ?1"
+        return self._rows(
+            MigrationTicket, f'SELECT * FROM migration_ticket {which} ORDER BY "table", reader, run_id', (run_id,)
+        )
+
+    def unclosed_tickets(self) -> tuple[MigrationTicket, ...]:
+        """List the tickets that nobody has closed, by table and reader."""
+        sql = 'SELECT * FROM migration_ticket WHERE closed_at IS NULL ORDER BY "table", reader, run_id'
+        return self._rows(MigrationTicket, sql)
+
+    def check_results(self, run_id: str, table: TableName | None = None) -> tuple[CheckResultRow, ...]:
+        """List the results of a run, of one table or of all, by table in the order in which they were found."""
+        return self._rows(
+            CheckResultRow,
+            'SELECT * FROM check_result WHERE run_id = ?1 AND (?2 IS NULL OR "table" = ?2) ORDER BY "table", n',
+            (run_id, table),
+        )
 
 
 class RunWrites(RunReads, LedgerWrites):
@@ -223,6 +300,35 @@ class RunWrites(RunReads, LedgerWrites):
         """Write a step whole, but for what was predicted of it."""
         with self._transaction() as connection:
             _put_step(connection, run_id, step)
+
+    def open_tickets(self, tickets: Iterable[MigrationTicket]) -> None:
+        """Write tickets; the first time counts."""
+        with self._transaction() as connection:
+            for ticket in tickets:
+                values = values_by_column(ticket)
+                columns = ", ".join(f'"{name}"' for name in values)
+                marks = ", ".join("?" * len(values))
+                sql = f"INSERT OR IGNORE INTO migration_ticket ({columns}) VALUES ({marks})"
+                connection.execute(sql, tuple(values.values()))
+
+    def close_ticket(self, run_id: str, reader: str, *, by: str, at: float) -> int:
+        """Close the tickets of a reader; returns how many. Raises Refused where none of a run's is open."""
+        with self._transaction() as connection:
+            closed = connection.execute(
+                "UPDATE migration_ticket SET closed_at = ?, closed_by = ? "
+                "WHERE run_id = ? AND reader = ? AND closed_at IS NULL",
+                (at, by, run_id, reader),
+            ).rowcount
+        if not closed:
+            raise Refused(f"run {run_id} has no open ticket of {reader}", remedy=f"headgate release show {run_id}")
+        return closed
+
+    def put_check_results(self, run_id: str, table: TableName, results: Iterable[CheckResultRow]) -> None:
+        """Write the results of one table over those of an earlier comparison in the same run."""
+        with self._transaction() as connection:
+            connection.execute('DELETE FROM check_result WHERE run_id = ? AND "table" = ?', (run_id, table))
+            for result in results:
+                insert(connection, "check_result", values_by_column(result))
 
 
 def insert_run(

@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from core.model.names import TableName, query_name, split_query
 from core.model.states import WantedState
-from state.registry import RegistryWrites
-from state.table_acts import TableAct, move_serials
+from state.registry import RegistryWrites, TableAct, move_serials
 from state.transactions import MAY_RUN, LedgerReads
 
 

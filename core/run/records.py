@@ -78,3 +78,25 @@ class MigrationTicket:
     def version(self) -> int:
         """The old version."""
         return int(self.old.rpartition("__v")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResultRow:
+    """One check of one table in a release; `verdict` of `core.validation.verdicts.CheckVerdict`."""
+
+    run_id: str
+    table: TableName
+    n: int
+    """From 1, in the order in which they are shown."""
+    at: float
+    old_version: int
+    new_version: int
+    old_batch: int | None
+    """The batches up to which rows were compared; None where rows were not compared."""
+    new_batch: int | None
+    check: str
+    verdict: str
+    summary: str
+    counts: dict[str, object] = field(default_factory=dict)
+    examples: tuple[dict[str, object], ...] = ()
+    """Each with `why`, `old` and `new`; bounded, and without what looks like a secret."""

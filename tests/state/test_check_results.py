@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from core.model.names import TableName as T
-from state.check_results import CheckResultRow
+from core.run.records import CheckResultRow
 from state.ledger import Ledger, LedgerReader
 from state.retention import DAY_S, RUNS_D
 from tests.support.ledger_rows import create_run, run_row

@@ -10,10 +10,9 @@ import pytest
 from core.model.errors import VersionMismatch
 from core.observed.table_statistics import Headroom
 from core.observed.versions import Deployment, Measurement
-from core.run.records import MigrationTicket, RunRow, StepRow
+from core.run.records import CheckResultRow, MigrationTicket, RunRow, StepRow
 from state import migrations
 from state.backup import back_up
-from state.check_results import CheckResultRow
 from state.ledger import Ledger, LedgerReader, create_or_open, says_protected
 from state.migrations import MIGRATIONS, SCHEMA_VERSION, migrate
 from state.row_types import (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.model.errors import LedgerUnavailable
-from state import network_file_systems
+from state import ledger
 
 LINES = (
     "/dev/vda / ext4 rw 0 0",
@@ -30,14 +30,14 @@ LINES = (
     ],
 )
 def test_file_system_is_that_of_the_deepest_mount(path: str, kind: str, network: bool) -> None:
-    found = network_file_systems.file_system(Path(path), LINES)
-    assert (found, network_file_systems.is_network(found)) == (kind, network)
+    found = ledger.file_system(Path(path), LINES)
+    assert (found, ledger.is_network(found)) == (kind, network)
 
 
 def test_network_file_system_is_refused_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "mounts"
     table.write_text("server:/ / nfs4 rw 0 0\n")
-    monkeypatch.setattr(network_file_systems, "_MOUNTS", table)
+    monkeypatch.setattr(ledger, "_MOUNTS", table)
     with pytest.raises(LedgerUnavailable, match="network file system") as caught:
-        network_file_systems.refuse_network(tmp_path / "ledger.db")
+        ledger.refuse_network(tmp_path / "ledger.db")
     assert "HEADGATE_HOME" in caught.value.remedy

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from state import spark_analyses
+from state import measurements
 from state.ledger import Ledger, LedgerReader
 
 
@@ -16,7 +16,7 @@ def test_answer_replaces_the_one_to_the_same_question(ledger: Ledger, path: Path
 
 
 def test_only_the_newest_answers_are_kept(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_analyses, "ANSWERS_KEPT", 2)
+    monkeypatch.setattr(measurements, "ANSWERS_KEPT", 2)
     for at, key in ((5.0, "a"), (1.0, "b"), (4.0, "c")):
         ledger.put_opinion(key, key, at=at)
     assert set(ledger.spark_analyses()) == {"a", "c"}

@@ -203,7 +203,7 @@ def _located(folder: str, problem: Mapping[str, object]) -> str:
 
 def check_home(place: SelectedEnvironment) -> DoctorCheck:
     """Check the folder of ledger, lock and logs: there or makeable, ours, on a local disk."""
-    from state.network_file_systems import refuse_network
+    from state.ledger import refuse_network
 
     home = place.where.home
     at = existing(home)

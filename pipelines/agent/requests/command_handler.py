@@ -34,7 +34,7 @@ from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.agent.tables.table_identities import refuse_gone
 from state.row_types import StagedRow
-from state.run_words import refuse_unheard
+from state.runs import refuse_unheard
 
 PEEK_ROWS = 1000
 """Rows of a peek at most."""

@@ -37,7 +37,7 @@ from pipelines.agent.runs.cancelled_runs import abort, call_off_starts, give_up,
 from pipelines.agent.runs.run_ends import end_of, end_unreadable, refused_words
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.row_types import AuditRow, EventRow
-from state.run_words import RunWordRow, control_of
+from state.runs import RunWordRow, control_of
 
 log = logging.getLogger(__name__)
 

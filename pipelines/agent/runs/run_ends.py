@@ -17,7 +17,7 @@ from core.run.state_machine import HEARD_IN, AbortVersions, advance_run, recover
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.cancelled_runs import abort, call_off_starts, give_up, undo_cancelled
 from state.row_types import AuditRow, EventRow
-from state.run_words import RunWordRow, control_of
+from state.runs import RunWordRow, control_of
 
 
 def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:

@@ -26,6 +26,7 @@ from core.observed.aligned_positions import AlignedPair, Unaligned, Version, new
 from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.run.model import NOT_COMPARED, RELEASE_DIFF
+from core.run.records import CheckResultRow
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.text.units import short_duration
 from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, figures
@@ -36,7 +37,6 @@ from pipelines.agent.runs.run_context import OpenValidation, RunContext
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.runs.version_histories import version_histories, why_never_equal
 from pipelines.agent.statements.deployment_lifecycle import written_batch
-from state.check_results import CheckResultRow
 
 STRICT_S = 60.0
 """For how long positions with the same watermarks are waited for; then rows that one side withholds are told apart."""

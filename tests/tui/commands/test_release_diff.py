@@ -8,8 +8,7 @@ import pytest
 
 from core.model.errors import UsageError
 from core.model.names import TableName as T
-from core.run.records import RunRow, StepRow
-from state.check_results import CheckResultRow
+from core.run.records import CheckResultRow, RunRow, StepRow
 from tui.commands.release import diff
 
 RUN = RunRow("7f3a-1", "h", "ana", "failed", 1.0, 2.0, (StepRow(4, "validate", "orders", 2, "failed"),))

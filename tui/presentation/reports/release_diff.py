@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import Any
 
 from core.model.names import physical_name
+from core.run.records import CheckResultRow
 from core.validation.verdicts import BLOCKING
-from state.check_results import CheckResultRow
 
 WIDTH = 100
 """Characters of a line of words; a row stays on one line."""

@@ -14,7 +14,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.run.records import StepRow
 from core.run.state_machine import OperatorControl
-from state.run_words import control_of
+from state.runs import control_of
 
 FREEZE = ("1970-01-12 - 1970-01-13",)
 """A window around NOW."""

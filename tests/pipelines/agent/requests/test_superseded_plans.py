@@ -10,7 +10,7 @@ from submission_desk import BOB, LEE, NOW, REBUILD_A, Desk, T, move
 from core.model.errors import Stale
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from state.table_acts import TableAct
+from state.registry import TableAct
 from state.words import Word
 
 DEPLOY_A = PlanRequest(tables=(T("a"),), nonce="n")

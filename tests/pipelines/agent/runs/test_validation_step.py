@@ -17,12 +17,11 @@ from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.observed.versions import Measurement
 from core.plan.request import PlanRequest
 from core.ports.storage import FolderContents
-from core.run.records import StepRow
+from core.run.records import CheckResultRow, StepRow
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import validation_step, version_comparison
 from pipelines.agent.runs.run_driver import RunDriver
-from state.check_results import CheckResultRow
 from tests.pipelines.agent.runs.test_run_driver import deploy, drive, fast_gates, plan, submit
 
 __all__ = ["fast_gates"]

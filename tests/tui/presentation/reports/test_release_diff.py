@@ -3,7 +3,7 @@
 import json
 
 from core.model.names import TableName
-from state.check_results import CheckResultRow
+from core.run.records import CheckResultRow
 from tui.presentation.reports.release_diff import blocks, result_as_json, result_lines
 
 
