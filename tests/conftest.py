@@ -1,4 +1,4 @@
-"""One Spark Connect server for the whole run, whoever asks first starts it; two workers when all tests are run."""
+"""One Spark Connect server for the whole run, whoever asks first starts it; three workers when all tests are run."""
 
 import fcntl
 import uuid
@@ -33,8 +33,10 @@ FIRST = ("spark", "terminal")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return two workers for a whole set, none for files that are named: each collects all tests for itself."""
-    return 0 if config.option.file_or_dir else 2
+    """Return three workers for a whole set, so that two cores have work while one waits for Spark or a process; none
+    for files that are named: each worker collects all tests for itself.
+    """
+    return 0 if config.option.file_or_dir else 3
 
 
 @pytest.hookimpl(tryfirst=True)

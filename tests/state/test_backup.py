@@ -210,6 +210,7 @@ def events(path: Path) -> set[str]:
         return {event.summary for event in reader.events()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("step", range(6))
 def test_a_restore_that_is_killed_leaves_the_old_ledger_or_the_new_one(
     step: int, path: Path, facts: EnvironmentRow, tmp_path: Path

@@ -230,6 +230,7 @@ write(2)
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("statement", [1, 2, 12, 13, 24, 32, 33])
 def test_killed_before_any_statement_of_a_transaction_keeps_none_of_it(
     path: Path, facts: EnvironmentRow, statement: int

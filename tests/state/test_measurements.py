@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from ledger_rows import sample_row
 
 from core.model.names import TableName
@@ -96,6 +97,7 @@ def test_after_an_hour_one_a_minute_stays_and_thinning_again_changes_nothing(led
     assert ledger.samples(ORDERS, 1) == kept
 
 
+@pytest.mark.drill
 def test_after_a_day_one_a_quarter_of_an_hour_stays_and_after_a_week_none(ledger: Ledger, deployment: Made) -> None:
     deployed(ledger, deployment, "orders", "payments")
     now = fill(ledger, 9 * DAY, every_s=60)
@@ -117,6 +119,7 @@ def test_samples_at_odd_moments_are_thinned_by_version_and_no_version_loses_its_
     assert [round(s.at - START, 1) for s in ledger.samples(PAYMENTS, 1)] == [41.3]
 
 
+@pytest.mark.drill
 def test_ten_thousand_statements_and_a_week_of_samples_stay_under_one_gigabyte(
     ledger: Ledger, path: Path, deployment: Made
 ) -> None:

@@ -154,6 +154,7 @@ def process(path: Path, what: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.drill
 def test_processes_that_fill_the_file_at_once_leave_every_fact_whole(path: Path) -> None:
     writers = [process(path, "save") for _ in range(3)]
     for each in writers:

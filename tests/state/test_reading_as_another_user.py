@@ -137,6 +137,7 @@ def test_other_user_reads_after_the_agent_exited(shared: Path, facts: Environmen
     assert read(shared) == "3.0"
 
 
+@pytest.mark.drill
 def test_other_user_reads_after_the_agent_was_killed(shared: Path, facts: EnvironmentRow) -> None:
     agent = Agent(shared, facts)
     agent.beat(4.0)
@@ -145,6 +146,7 @@ def test_other_user_reads_after_the_agent_was_killed(shared: Path, facts: Enviro
     assert read(shared) == "4.0"
 
 
+@pytest.mark.drill
 def test_other_user_reads_through_exit_kill_and_a_new_agent(shared: Path, facts: EnvironmentRow) -> None:
     agent = Agent(shared, facts)
     other = OtherUser(shared)
@@ -162,6 +164,7 @@ def test_other_user_reads_through_exit_kill_and_a_new_agent(shared: Path, facts:
     other.end()
 
 
+@pytest.mark.drill
 def test_other_user_reads_a_killed_agents_ledger_that_lost_its_index(shared: Path, facts: EnvironmentRow) -> None:
     agent = Agent(shared, facts)
     agent.beat(7.0)
@@ -170,12 +173,14 @@ def test_other_user_reads_a_killed_agents_ledger_that_lost_its_index(shared: Pat
     assert read(shared) == "7.0"
 
 
+@pytest.mark.drill
 def test_other_user_outside_the_group_is_told_so(shared: Path, facts: EnvironmentRow) -> None:
     agent = Agent(shared, facts)
     agent.end()
     assert read(shared, STRANGERS).startswith("LedgerUnavailable")
 
 
+@pytest.mark.drill
 def test_reading_leaves_nothing_behind(shared: Path, facts: EnvironmentRow) -> None:
     agent = Agent(shared, facts)
     agent.kill()

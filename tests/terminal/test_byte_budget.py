@@ -16,6 +16,7 @@ pytestmark = pytest.mark.terminal
 STATEMENTS, CHANGES_A_SECOND, SECONDS = 1000, 100, 10
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize(
     ("width", "height", "bound"), [pytest.param(80, 24, 4_000, marks=pytest.mark.drill), (200, 60, 10_000)]
 )

@@ -42,6 +42,7 @@ def test_the_first_paint_stays_within_its_bytes_and_is_not_sent_twice(width: int
         assert terminal.raw.count(b"order_items") <= (1 if width < 160 else 6)
 
 
+@pytest.mark.sampled
 @SIZES
 def test_nothing_is_sent_while_nothing_changes(width: int, height: int, bound: int) -> None:
     with console(width, height, "--still") as terminal:
@@ -50,6 +51,7 @@ def test_nothing_is_sent_while_nothing_changes(width: int, height: int, bound: i
         assert terminal.quiet(5.0)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("width", "height", "bound"), [(80, 24, 1_000), (200, 60, 2_000)])
 def test_a_cursor_key_stays_within_its_bytes(width: int, height: int, bound: int) -> None:
     """On a wide terminal the inspector follows the cursor, and its lines count as well."""
@@ -63,6 +65,7 @@ def test_a_cursor_key_stays_within_its_bytes(width: int, height: int, bound: int
             assert terminal.received - before <= bound
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 60)])
 def test_the_end_of_a_dialog_stays_within_its_bytes(width: int, height: int) -> None:
     with console(width, height, "--still") as terminal:
@@ -82,6 +85,7 @@ def test_the_end_of_a_dialog_stays_within_its_bytes(width: int, height: int) -> 
 ALSO_LONG = (pytest.mark.drill, pytest.mark.long)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name",
     [
@@ -156,6 +160,7 @@ def test_q_gives_the_terminal_back_and_exits_with_zero() -> None:
         assert terminal.raw.count(b"\x1b[?1049h") == 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("term", ["dumb", ""])
 def test_a_terminal_that_cannot_be_drawn_on_is_refused_with_a_sentence(term: str) -> None:
     with console(80, 24, environ={"TERM": term}) as terminal:

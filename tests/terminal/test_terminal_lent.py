@@ -25,6 +25,7 @@ def line_mode(terminal: Terminal) -> bool:
     return bool(flags & termios.ECHO and flags & termios.ICANON)
 
 
+@pytest.mark.sampled
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="whether a process is stopped is read from /proc")
 @pytest.mark.parametrize("typed", ["", "T", ":sto"])
 def test_ctrl_z_gives_the_terminal_back_and_the_console_returns(typed: str) -> None:
@@ -84,6 +85,7 @@ def test_an_editor_that_cannot_be_started_is_one_sentence() -> None:
         assert not line_mode(terminal)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("asked", [False, True])
 def test_wheel_and_click_move_the_cursor_where_the_mouse_is_asked_for(asked: bool) -> None:
     with console(80, 24, "--still", environ={"HEADGATE_MOUSE": "1" if asked else ""}) as terminal:

@@ -71,6 +71,7 @@ def test_an_option_alone(verb: str, option: dict[str, Any]) -> None:
     holds({"verb": verb, "tables": (T("a"),), **option})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_pair_of_options(verb: str) -> None:
     for pair in PAIRS:

@@ -115,18 +115,21 @@ def explored(graph: str) -> Iterator[tuple[Reached, tuple[RunEvidence, ...]]]:
                 open_.append(after)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_nothing_that_can_be_heard_raises_and_what_has_ended_asks_for_nothing(graph: str) -> None:
     for after, evidence in reachable(graph):
         assert after.run.state not in ENDED or not after.asked, (after, evidence)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_a_run_that_waits_for_nobody_has_something_to_do_or_has_ended(graph: str) -> None:
     for after, evidence in reachable(graph):
         assert after.run.state in (*ENDED, RunState.PAUSED) or after.asked, (after, evidence)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_a_paused_run_is_asked_for_nothing_that_has_an_effect(graph: str) -> None:
     for after, evidence in reachable(graph):
@@ -135,6 +138,7 @@ def test_a_paused_run_is_asked_for_nothing_that_has_an_effect(graph: str) -> Non
             assert all(isinstance(one, PollGate) and one.step.do in harmless for one in after.asked), (after, evidence)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_nothing_that_cannot_be_undone_begins_before_the_start_is_proved(graph: str) -> None:
     replaces = K.CATCH_UP in {do for do, _ in GRAPHS[graph]}
@@ -145,6 +149,7 @@ def test_nothing_that_cannot_be_undone_begins_before_the_start_is_proved(graph: 
                 assert all(p.state is StepState.DONE for p in starts), (after, evidence)
 
 
+@pytest.mark.drill
 def test_every_transition_of_the_tables_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     steps, runs = set(), set()
     step_become, run_become = StepProgress.become, Run.become

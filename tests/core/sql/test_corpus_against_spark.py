@@ -33,6 +33,7 @@ def corpus(pool: LocalPool) -> Iterator[Session]:
     session.close()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", ASKED, ids=lambda case: case.key)
 def test_spark_says_what_was_recorded(corpus: Session, tmp_path: Path, case: Case) -> None:
     said = [verdict(corpus.spark, each, tmp_path) for each in case.statements]

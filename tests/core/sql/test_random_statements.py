@@ -32,6 +32,7 @@ def test_what_random_statements_found_is_refused_or_accepted_as_by_spark(expecte
     assert bool(problems) is (expected == "refused"), problems
 
 
+@pytest.mark.sampled
 @pytest.mark.spark
 @pytest.mark.parametrize(("expected", "text"), FOUND)
 def test_spark_refuses_and_accepts_what_the_list_says(asked: Asked, expected: str, text: str) -> None:
@@ -39,6 +40,7 @@ def test_spark_refuses_and_accepts_what_the_list_says(asked: Asked, expected: st
     assert bool(failure) is (expected == "refused"), failure
 
 
+@pytest.mark.sampled
 @pytest.mark.spark
 @pytest.mark.parametrize("number", range(12))
 def test_a_random_statement_loses_no_relation_and_no_state(asked: Asked, number: int) -> None:

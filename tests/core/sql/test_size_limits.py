@@ -8,12 +8,14 @@ from core.sql.tokens.lexer import MOST_INDEXES, MOST_TOKENS, open_sql
 from tests.bench.oversized_text_cases import Text, fill, nested, select, where, wide_texts
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("text", [*nested(70), *nested(2_000)], ids=lambda text: text.what)
 def test_what_stands_in_itself_again_and_again_is_read_or_refused(text: Text) -> None:
     found, problems = read_ddl(text.text, "f.sql") if text.kind == "ddl" else read_statements(text.text, "f.sql")
     assert bool(found) is not any(problem.severity.value == "error" for problem in problems)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("text", list(wide_texts()), ids=lambda text: text.what)
 def test_what_people_and_generators_write_is_read(text: Text) -> None:
     found, problems = read_ddl(text.text, "f.sql") if text.kind == "ddl" else read_statements(text.text, "f.sql")

@@ -327,6 +327,7 @@ DEEP = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shape", DEEP, ids=str)
 def test_deep_nesting_ends_in_a_result_or_a_problem(shape: str) -> None:
     # In a process of its own, because what we guard against ends the process without an exception.

@@ -52,6 +52,7 @@ def tables(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Sessio
     return session
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("select", STATEMENTS)
 def test_spark_streams_what_we_compiled_and_keeps_the_state_we_found(tables: Session, select: str) -> None:
     (parsed,), problems = read_statements(f"INSERT INTO t {select}", "dml.sql")
@@ -67,6 +68,7 @@ def test_spark_streams_what_we_compiled_and_keeps_the_state_we_found(tables: Ses
     assert sorted(found) == sorted(STATE[operator.kind] for operator in parsed.operators)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "select",
     [

@@ -93,6 +93,7 @@ def test_doubled_rows_are_unexpected_with_and_without_a_key(compared: Compared) 
         assert found["duplicates"].counts == {"old": 0, "new": 1}
 
 
+@pytest.mark.drill
 def test_with_a_key_a_changed_row_is_one_and_not_two(compared: Compared) -> None:
     found = compared.judge(rows(1, 2), [*rows(1), *rows(2, kind="other")], Expectation(), key=("id",))
     assert found["differences"].summary == "1 row with other values, unexpected"
@@ -115,6 +116,7 @@ def test_rows_that_a_filter_removes_are_expected_and_others_that_lack_are_not(co
     assert [one["old"]["id"] for one in found["differences"].examples if not one["why"]] == [3]  # type: ignore[index]
 
 
+@pytest.mark.drill
 def test_a_filter_that_no_column_shows_may_explain_what_lacks_and_nothing_that_came(
     compared: Compared,
 ) -> None:
@@ -125,6 +127,7 @@ def test_a_filter_that_no_column_shows_may_explain_what_lacks_and_nothing_that_c
     assert compared.judge(rows(1, 2), rows(2, 3), hidden)["differences"].verdict == "unexpected"
 
 
+@pytest.mark.drill
 def test_an_edited_column_is_not_compared_and_its_new_nulls_are_unexpected(compared: Compared) -> None:
     edited = Expectation(changed={"price": "column price: a → b"})
     found = compared.judge(rows(1, 2), rows(1, 2, price=9.5), edited)

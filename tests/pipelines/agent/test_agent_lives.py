@@ -59,6 +59,12 @@ def test_a_script_is_written_and_read_as_it_is() -> None:
     assert all(Script.from_json(draw(seed).as_json()) == draw(seed) for seed in range(200))
 
 
+def test_some_drawn_lives_keep_every_rule(lives: Lives) -> None:
+    found = live_many(lives, SEEDS[::5])
+    assert not {rule: scripts[0].seed for rule, scripts in found.failed.items()}
+
+
+@pytest.mark.drill
 def test_drawn_lives_keep_every_rule(report: Report) -> None:
     broken = {rule: scripts[0].seed for rule, scripts in report.failed.items()}
     assert not broken, f"each rule with its seed, for tests/drills/agent_lives.py 1 SEED --show: {broken}"
@@ -70,6 +76,7 @@ def test_many_drawn_lives_keep_every_rule(lives: Lives) -> None:
     assert not {rule: scripts[0].seed for rule, scripts in found.failed.items()}
 
 
+@pytest.mark.drill
 def test_lives_pass_every_edge_of_a_step(report: Report) -> None:
     """Intent, effect and evidence of each kind of step."""
     edges = ("before # {} running", "after # {} running", "effect # {}", "evidence # {}", "before # {} done",
@@ -78,6 +85,7 @@ def test_lives_pass_every_edge_of_a_step(report: Report) -> None:
     assert not missed
 
 
+@pytest.mark.drill
 def test_lives_pass_every_edge_of_a_request(report: Report) -> None:
     """Sent by each thread that sends it, taking effect, heard of; and what each writes into the ledger."""
     pairs = ((lane, kind) for lane, kinds in REQUESTS.items() for kind in kinds)
@@ -86,6 +94,7 @@ def test_lives_pass_every_edge_of_a_request(report: Report) -> None:
     assert not edges - report.passed.keys()
 
 
+@pytest.mark.drill
 def test_lives_pass_every_fault_point_of_the_agent(report: Report) -> None:
     points = fault_points()
     assert len(points) > 10
@@ -93,6 +102,7 @@ def test_lives_pass_every_fault_point_of_the_agent(report: Report) -> None:
     assert not missed
 
 
+@pytest.mark.drill
 def test_every_kind_of_fault_comes_to_pass_and_meets_something(report: Report) -> None:
     """A fault that is drawn, and that no request, call or thread ever meets, tests nothing."""
     assert not {kind for kind in FAULTS if not report.came[kind] or not report.met[kind]}
@@ -115,6 +125,7 @@ def _pattern(label: ast.expr) -> str:
     return re.escape(str(label.value)).replace(r"\ ", " ") if isinstance(label, ast.Constant) else ".+"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_a_life_that_once_broke_a_rule_keeps_them_all(lives: Lives, path: Path) -> None:
     end = lives.live(Script.from_json(path.read_text()))

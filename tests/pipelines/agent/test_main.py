@@ -22,6 +22,7 @@ from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import select_environment
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("folder", "data", "said"),
     [("a%20b", "data", "%20"), ("plain", "../moved%2Faway", "%2F"), ("${x}", "data", "{")],
@@ -75,6 +76,7 @@ def fill(disk: Path) -> Path:
     return filling
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("was_killed", [False, True], ids=["ended", "killed"])
 def test_an_agent_that_starts_on_a_full_disk_takes_stops_and_recovers(
     was_killed: bool, small_disk: Path, tmp_path: Path

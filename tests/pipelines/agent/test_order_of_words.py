@@ -434,6 +434,7 @@ GARBAGE: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
 def test_a_line_that_was_edited_by_hand_is_said_once_and_set_aside(
     garbage: Any, deployed: AgentContext, pool: Any

@@ -8,7 +8,7 @@ from core.model.errors import EngineRefused
 from core.model.names import TableName
 from core.sql.log_starts import AT_VERSION, LogStart
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 WIDENING = "delta.enableTypeWidening"
 
@@ -27,7 +27,6 @@ def distinct(lake: Any, table: str) -> list[tuple[object, ...]]:
     return found
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_wider_type_ends_a_reader_at_once_and_each_row_comes_once_whoever_stood_where(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT")
@@ -57,7 +56,6 @@ def test_a_wider_type_ends_a_reader_at_once_and_each_row_comes_once_whoever_stoo
         lake.tables._run(f"ALTER TABLE {name} ALTER COLUMN v TYPE INT")
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_narrower_column_refuses_what_is_too_large_and_rounds_what_is_too_fine(lake: Any) -> None:
     name = lake.table("p", "id INT, v INT, d DECIMAL(10,2), f FLOAT")
@@ -71,7 +69,6 @@ def test_a_narrower_column_refuses_what_is_too_large_and_rounds_what_is_too_fine
     assert lake.sql(f"SELECT string(d), string(f) FROM {lake.name('r')}") == [("1.23", "1.0")]
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_state_that_holds_a_column_does_not_take_its_wider_type(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, ts TIMESTAMP")
@@ -94,7 +91,6 @@ def test_a_state_that_holds_a_column_does_not_take_its_wider_type(lake: Any) -> 
     }
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_state_that_holds_a_star_does_not_take_an_added_column(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, ts TIMESTAMP")
@@ -115,7 +111,6 @@ def test_a_state_that_holds_a_star_does_not_take_an_added_column(lake: Any) -> N
     assert ended(lake, **selects) == {"star": refused, "below": refused, "named": ""}
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_static_side_with_a_wider_type_ends_its_reader_and_a_pointer_casts_until_it_is_moved(lake: Any) -> None:
     name, side = lake.table("p", "id BIGINT, v BIGINT"), lake.table("s", "id BIGINT, v INT")
@@ -142,7 +137,6 @@ def test_a_static_side_with_a_wider_type_ends_its_reader_and_a_pointer_casts_unt
     assert sorted(lake.tables.read(f"SELECT v FROM {pointer}", 9)[1]) == [(1,), (5000000000,)]
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_static_side_without_a_column_is_told_by_spark_at_the_next_batch_and_at_a_start(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v BIGINT")
@@ -165,7 +159,6 @@ def test_a_static_side_without_a_column_is_told_by_spark_at_the_next_batch_and_a
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_a_column_that_is_renamed_or_dropped_ends_its_readers_at_every_start(lake: Any) -> None:
     mapped = "USING delta TBLPROPERTIES ('delta.columnMapping.mode'='name')"
     names = {table: lake.table(table, "id BIGINT, v BIGINT, w BIGINT", mapped) for table in ("p", "q")}

@@ -38,6 +38,7 @@ def test_types_that_are_not_known_are_not_guessed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.drill
 def test_a_log_says_of_its_columns_what_spark_says_also_from_a_checkpoint(lake: Any) -> None:
     name = lake.table("p", TYPES)
 
@@ -57,6 +58,7 @@ def test_a_log_says_of_its_columns_what_spark_says_also_from_a_checkpoint(lake: 
 
 
 @pytest.mark.spark
+@pytest.mark.drill
 def test_tables_that_are_as_their_logs_say_are_registered_in_one_request(lake: Any) -> None:
     names = {table: lake.table(table, TYPES) for table in ("p", "q", "other", "unknown")}
     lake.sql(f"ALTER TABLE {names['q']} ADD COLUMNS (later INT)")
@@ -86,6 +88,7 @@ def test_tables_that_are_as_their_logs_say_are_registered_in_one_request(lake: A
 
 
 @pytest.mark.spark
+@pytest.mark.drill
 def test_a_table_with_varchar_which_describe_calls_a_string_is_registered_again(lake: Any) -> None:
     columns = "a VARCHAR(10), b STRUCT<c: CHAR(3)>"
     name, ddl = lake.table("p", columns), lake.ddl("p", columns)

@@ -15,7 +15,7 @@ from pipelines.formats.delta_log import DeltaLog
 from pipelines.formats.delta_offsets import read_offsets
 from pipelines.formats.delta_tables import DeltaTables
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 
 def sums(lake: Any, table: str, versions: tuple[int, ...]) -> tuple[int, int, int]:
@@ -62,7 +62,6 @@ def test_lag_of_a_stopped_statement_is_what_the_history_says(lake: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_files_that_are_written_anew_are_no_new_rows(lake: Any) -> None:
     lake.table("p")
     lake.table("c")
@@ -78,7 +77,6 @@ def test_files_that_are_written_anew_are_no_new_rows(lake: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_lag_within_the_initial_snapshot_and_within_a_version(lake: Any) -> None:
     lake.table("p")
     lake.table("c")
@@ -114,7 +112,6 @@ def _batches(lake: Any, table: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_a_log_is_read_the_same_from_a_checkpoint_as_from_its_beginning(lake: Any) -> None:
     name = lake.table("p")
     for n in range(11):
@@ -183,7 +180,6 @@ def test_batches_without_a_row_are_in_the_tables_record_as_well(lake: Any) -> No
     assert lake.files.sink_batch(lake.place("c"), format="delta", query="another") is None
 
 
-@pytest.mark.drill
 def test_a_checkpoint_restored_from_an_older_copy_loses_rows_without_a_word_and_is_refused(lake: Any) -> None:
     lake.table("p")
     lake.table("c")
@@ -209,7 +205,6 @@ def test_a_checkpoint_restored_from_an_older_copy_loses_rows_without_a_word_and_
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_a_new_checkpoint_on_a_table_that_holds_rows_writes_them_again(lake: Any) -> None:
     lake.table("p")
     lake.table("c")
@@ -219,7 +214,6 @@ def test_a_new_checkpoint_on_a_table_that_holds_rows_writes_them_again(lake: Any
     assert lake.count("c") == 8
 
 
-@pytest.mark.drill
 def test_a_source_that_was_created_again_is_told_before_and_by_spark(lake: Any) -> None:
     lake.table("p")
     lake.table("c")
@@ -246,7 +240,6 @@ def test_a_source_that_was_created_again_is_told_before_and_by_spark(lake: Any) 
     assert lake.files.why_other_source(lake.checkpoint("c"), sources) == ("p", "is gone: there is no _delta_log")
 
 
-@pytest.mark.drill
 @pytest.mark.parametrize(
     ("change", "operation", "error"),
     [("UPDATE {p} SET v = 'x' WHERE id = 1", "UPDATE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES"),
@@ -278,7 +271,6 @@ def test_rows_that_are_changed_by_hand_in_a_source_are_told_before_spark_ends_it
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_files_that_vacuum_has_deleted_before_they_were_read_are_told(lake: Any) -> None:
     name = lake.table("p")
     lake.table("c")
@@ -300,7 +292,6 @@ def test_files_that_vacuum_has_deleted_before_they_were_read_are_told(lake: Any)
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_a_sink_that_was_dropped_is_made_anew_by_spark_with_new_rows_only(lake: Any) -> None:
     lake.table("p")
     name = lake.table("c")
@@ -317,7 +308,6 @@ def test_a_sink_that_was_dropped_is_made_anew_by_spark_with_new_rows_only(lake: 
     assert lake.files.identity(lake.place("c"), "delta") not in ("", before)
 
 
-@pytest.mark.drill
 def test_a_parent_whose_log_was_cleaned_up_behind_a_statement_is_told(lake: Any) -> None:
     lake.table("p")
     lake.table("c")
@@ -337,7 +327,6 @@ def test_a_parent_whose_log_was_cleaned_up_behind_a_statement_is_told(lake: Any)
     assert lake.lag("c", "p")[0].missing
 
 
-@pytest.mark.drill
 def test_partitions_of_a_table_are_kept_by_its_query(lake: Any) -> None:
     lake.table("p")
     lake.table("c", rest="USING delta PARTITIONED BY (v)")
@@ -360,7 +349,6 @@ def test_without_its_format_a_query_does_not_write_into_the_table(lake: Any) -> 
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_an_added_column_ends_a_reader_at_once_and_not_one_that_stood_still(lake: Any) -> None:
     name = lake.table("p")
     lake.insert("p", 2)
@@ -395,7 +383,6 @@ def test_a_pointer_moves_between_versions_of_delta_and_of_files(lake: Any) -> No
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_marks_of_what_was_read_meet_those_of_what_the_parent_held(lake: Any) -> None:
     lake.table("p")
     lake.table("m")

@@ -13,7 +13,7 @@ from core.model.names import TableName
 from core.sql.log_starts import AT_VERSION, LogStart
 from core.sql.schema_tracking import tracking_options, with_stream_options
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 MAPPED = "USING delta TBLPROPERTIES ('delta.columnMapping.mode'='name', 'delta.enableTypeWidening'='true')"
 KEPT, GOES = "DELTA_STREAMING_METADATA_EVOLUTION", ""
@@ -37,7 +37,6 @@ def rows(lake: Any, table: str) -> list[tuple[object, ...]]:
     return found
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_it_ends_once_at_a_column_that_is_renamed_and_goes_on_over_it_with_each_row_once(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
@@ -60,7 +59,6 @@ def test_it_ends_once_at_a_column_that_is_renamed_and_goes_on_over_it_with_each_
     assert lake.files.why_other_source(lake.checkpoint("c"), given, tracked=True) is None
 
 
-@pytest.mark.drill
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("alter", "more"),
@@ -87,7 +85,6 @@ def test_one_that_stood_still_ends_once_at_each_change_also_where_one_without_go
     assert plain == (lost if alter.startswith("RENAME") else GOES)
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_column_that_it_reads_ends_its_start_in_words_until_its_text_names_the_new_one(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT", MAPPED)
@@ -104,7 +101,6 @@ def test_a_column_that_it_reads_ends_its_start_in_words_until_its_text_names_the
     assert ends(lake, "c", select.replace("id, v", "id, x AS v")) == GOES and rows(lake, "c") == [(1, 1), (2, 2)]
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_without_the_settings_to_go_on_it_never_does(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
@@ -119,7 +115,6 @@ def test_without_the_settings_to_go_on_it_never_does(lake: Any) -> None:
     assert ends(lake, "c", tracked(lake, "c", f"SELECT id, v FROM STREAM {name}")) == GOES
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_it_can_begin_later_also_behind_a_column_that_was_renamed_and_end_again(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
@@ -143,7 +138,6 @@ def test_it_can_begin_later_also_behind_a_column_that_was_renamed_and_end_again(
     assert rows(lake, "c") == [(n, n) for n in range(1, 7)]
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_each_source_ends_it_once_and_one_table_is_not_streamed_twice(lake: Any) -> None:
     names = [lake.table(table, "id BIGINT, v INT, w INT", MAPPED) for table in ("p", "q")]
@@ -169,7 +163,6 @@ def test_each_source_ends_it_once_and_one_table_is_not_streamed_twice(lake: Any)
     assert refused.value.error_class == "DELTA_STREAMING_SCHEMA_LOCATION_NOT_UNDER_CHECKPOINT"
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_copy_of_a_checkpoint_leaves_what_was_kept_behind_and_has_each_row_once(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
@@ -206,7 +199,6 @@ def _copy(lake: Any, table: str, *, kept: bool) -> None:
         os.remove(place / ".metadata.crc")
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_it_begins_at_a_version_before_a_column_was_renamed_and_stands_within_the_files_of_one(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
@@ -229,7 +221,6 @@ def test_it_begins_at_a_version_before_a_column_was_renamed_and_stands_within_th
         assert rows(lake, table) == [*((n, n) for n in range(4)), (10, 10)], table
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_star_takes_null_for_a_column_that_is_dropped(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v BIGINT, w BIGINT", MAPPED)
@@ -243,7 +234,6 @@ def test_a_star_takes_null_for_a_column_that_is_dropped(lake: Any) -> None:
     assert rows(lake, "c") == [(1, 1), (2, None)], "which is why it is a Problem"
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_with_query_that_is_read_several_times_is_one_stream(lake: Any) -> None:
     name = lake.table("p", "id BIGINT, v INT, w INT", MAPPED)
@@ -267,7 +257,6 @@ def test_a_with_query_that_is_read_several_times_is_one_stream(lake: Any) -> Non
     assert rows(lake, "union") == [(1, 1), (2, 2), (11, 1), (12, 2)] and rows(lake, "join") == [(1, 1), (2, 2)]
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_reader_of_changes_goes_on_over_each_change_of_columns_with_each_change_once(lake: Any) -> None:
     recorded = MAPPED.replace("'name',", "'name', 'delta.enableChangeDataFeed'='true',")

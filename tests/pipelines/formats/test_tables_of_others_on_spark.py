@@ -12,7 +12,7 @@ from core.model.table_formats import format_of_others
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 OTHERS = format_of_others("delta")
 
@@ -90,7 +90,6 @@ def test_an_escape_in_a_place_is_three_letters_to_delta_which_makes_a_folder_whe
     assert lake.sql(f"SELECT count(*) FROM {table}") == [(2,)]
 
 
-@pytest.mark.drill
 @pytest.mark.parametrize(
     ("change", "operation"),
     [("DELETE FROM {t} WHERE id = 1", "DELETE"),
@@ -111,7 +110,6 @@ def test_what_its_owner_changes_is_told_with_operation_and_version(change: str, 
     assert why_other(lake, foreign, take_changes={0}) is None
 
 
-@pytest.mark.drill
 def test_a_static_side_that_its_owner_re_creates_is_read_as_it_is_and_one_that_is_gone_ends_its_reader(
     lake: Any,
 ) -> None:
@@ -158,7 +156,6 @@ def test_what_is_registered_follows_the_log_of_its_owner(lake: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_its_changes_are_streamed_where_its_own_log_says_that_it_records_them(lake: Any) -> None:
     foreign = made(lake, rest="TBLPROPERTIES ('delta.enableChangeDataFeed'='true')")
     foreign.insert(5)
@@ -186,7 +183,6 @@ FEATURES = {
 }
 
 
-@pytest.mark.drill
 @pytest.mark.parametrize(
     ("feature", "top"),
     [("checkpoints v2", "json"), pytest.param("checkpoints v2", "parquet", marks=pytest.mark.long),

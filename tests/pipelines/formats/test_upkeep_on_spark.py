@@ -10,7 +10,7 @@ import pytest
 from core.model.errors import EngineRefused
 from core.ports.storage import Upkeep
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 AT_ONCE = "USING delta TBLPROPERTIES ('delta.deletedFileRetentionDuration'='interval 0 hours')"
 
@@ -33,7 +33,6 @@ def unread(lake: Any, child: str, parent: str, **more: Any) -> int | None:
     return found
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_what_optimize_and_vacuum_have_done_is_in_the_log(lake: Any) -> None:
     name, place = many_files(lake, "p"), lake.place("p")
@@ -68,7 +67,6 @@ def test_a_limit_of_rows_per_file_that_a_pool_has_for_its_streams_does_not_hold_
     assert lake.files.upkeep(f"{lake.place('p')}/delta", "OPTIMIZE", "t") == Upkeep(2, 1)
 
 
-@pytest.mark.drill
 def test_how_long_files_are_retained_is_heard_by_upkeep_and_ignored_by_spark_otherwise(lake: Any) -> None:
     name = many_files(lake, "q", 1)
     lake.upkeep.optimize(name, "t")
@@ -86,7 +84,6 @@ def test_how_long_files_are_retained_is_heard_by_upkeep_and_ignored_by_spark_oth
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_a_vacuum_deletes_what_a_stopped_reader_has_still_to_read_unless_it_waits(lake: Any) -> None:
     name = many_files(lake, "p", 2)
     lake.table("c")
@@ -108,7 +105,6 @@ def test_a_vacuum_deletes_what_a_stopped_reader_has_still_to_read_unless_it_wait
     assert lake.count("c") == 13, "it goes on over what was optimized and vacuumed, and nothing twice"
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_files_of_an_initial_snapshot_that_was_read_in_part_are_still_to_be_read(lake: Any) -> None:
     name = many_files(lake, "p", 3)
@@ -121,7 +117,6 @@ def test_files_of_an_initial_snapshot_that_was_read_in_part_are_still_to_be_read
     assert unread(lake, "c", "p") == 3, "the version that its first batches read"
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_an_optimize_that_is_ended_has_changed_nothing(lake: Any) -> None:
     name, place = many_files(lake, "p", 6), lake.place("p")
@@ -144,7 +139,6 @@ def test_an_optimize_that_is_ended_has_changed_nothing(lake: Any) -> None:
     assert lake.files.log_mark(f"{place}/delta").version == head + 1 and lake.count("p") == before
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_merge_fails_over_files_that_are_written_anew_meanwhile(lake: Any) -> None:
     name = many_files(lake, "p", 2)

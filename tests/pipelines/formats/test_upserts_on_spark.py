@@ -12,7 +12,7 @@ from core.ports.storage import VersionFolders
 from pipelines.formats.delta_log import DeltaLog
 from pipelines.spark.upsert_writers import batch_mark
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 EVENTS = "id BIGINT, v STRING, seq BIGINT, gone BOOLEAN"
 CDF = "USING delta TBLPROPERTIES ('delta.enableChangeDataFeed'='true')"
@@ -54,7 +54,6 @@ def test_the_last_row_of_each_key_by_its_sequence_is_kept_and_older_ones_never_c
     assert lake.files.sink_batch(lake.place("k"), format="delta", query=query) == lake.batch("k") == 3
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_nothing_is_written_after_a_stop_within_a_batch_and_the_next_start_writes_it(lake: Any) -> None:
     lake.table("p", EVENTS)
@@ -87,7 +86,6 @@ def test_nothing_is_written_after_a_stop_within_a_batch_and_the_next_start_write
     assert set(held(lake)) == {1, 7}
 
 
-@pytest.mark.drill
 def test_the_lag_of_a_keyed_statement_counts_a_batch_until_it_is_committed_and_no_longer(lake: Any) -> None:
     run = keyed(lake, sequence="seq")
 
@@ -109,7 +107,6 @@ def test_the_lag_of_a_keyed_statement_counts_a_batch_until_it_is_committed_and_n
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_an_older_copy_of_the_table_of_deleted_keys_is_told_also_once_a_batch_has_written_on(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     place, copy = f"{lake.place('k')}/deleted", f"{lake.folder}/copy"
@@ -129,7 +126,6 @@ def test_an_older_copy_of_the_table_of_deleted_keys_is_told_also_once_a_batch_ha
     assert (after.id, after.version) == (before.id, before.version) and after.commit != before.commit
 
 
-@pytest.mark.drill
 def test_a_batch_that_is_written_again_changes_nothing_and_its_readers_hear_of_nothing(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     happened(lake, (1, "a", 1, False), (2, "x", 1, False))
@@ -151,7 +147,6 @@ def test_a_batch_that_is_written_again_changes_nothing_and_its_readers_hear_of_n
     assert feed == []
 
 
-@pytest.mark.drill
 @pytest.mark.parametrize(
     ("events", "sequence", "words"),
     [([(1, "a", 1, False), (None, "b", 2, False)], "seq", 'HEADGATE_NULL_KEY a row has no key: {"id":null}'),
@@ -172,7 +167,6 @@ def test_rows_that_have_no_place_end_the_statement_in_words_and_nothing_is_writt
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_without_a_sequence_the_row_of_the_later_batch_is_kept_also_where_a_microsecond_is_all_that_differs(
     lake: Any,
 ) -> None:
@@ -192,7 +186,6 @@ def test_without_a_sequence_the_row_of_the_later_batch_is_kept_also_where_a_micr
 
 
 @pytest.mark.long
-@pytest.mark.drill
 def test_readers_take_changes_exactly_and_a_stream_of_rows_fails(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     lake.table("c", "id BIGINT, what STRING")
@@ -223,7 +216,6 @@ def written_again(lake: Any, select: str) -> Any:
     return run
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_table_that_is_written_again_in_place_is_as_one_that_was_built_anew(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
@@ -242,7 +234,6 @@ def test_a_table_that_is_written_again_in_place_is_as_one_that_was_built_anew(la
     assert held(lake) == {1: "B", 2: "X", 3: "Z", 5: "BACK"}, "what was deleted is remembered"
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_version_that_begins_later_would_bring_a_deleted_key_back(lake: Any) -> None:
     """So none is made beside one that serves: what its rows replace is known to that one alone."""
@@ -262,7 +253,6 @@ def test_a_version_that_begins_later_would_bring_a_deleted_key_back(lake: Any) -
     assert dict(lake.sql(f"SELECT id, v FROM {lake.name('later')}")) == {1: "late", 2: "late"}
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_rows_of_keys_that_the_new_text_does_not_give_stay_in_a_table_that_is_written_again(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
@@ -272,7 +262,6 @@ def test_rows_of_keys_that_the_new_text_does_not_give_stay_in_a_table_that_is_wr
     assert held(lake) == {1: "a", 2: "X"}, "which is why such an edit asks for an approval"
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_a_row_that_was_written_by_hand_stands_beside_the_keys_own_and_is_told(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
@@ -288,7 +277,6 @@ def test_a_row_that_was_written_by_hand_stands_beside_the_keys_own_and_is_told(l
     assert (operation, written) == ("WRITE", (2,))
 
 
-@pytest.mark.drill
 @pytest.mark.long
 def test_three_keyed_statements_that_are_started_at_once_do_not_meet_in_the_views_of_their_session(lake: Any) -> None:
     lake.table("p", EVENTS)

@@ -335,6 +335,7 @@ def test_the_logs_of_the_last_servers_are_kept(tmp_path: Path) -> None:
     assert [log.read_text()[-1] for log in logs] == ["7", "6", "5", "4", "3", "2"]
 
 
+@pytest.mark.drill
 @pytest.mark.spark
 def test_a_machine_with_nothing_but_python_runs_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No variable is set, and PATH leads to Python alone, as in a container that has no Java."""

@@ -82,6 +82,7 @@ def test_a_folder_of_jars_is_used_as_it_is(tmp_path: Path) -> None:
     assert not (tmp_path / "calls").exists()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("names", "why"),
     [

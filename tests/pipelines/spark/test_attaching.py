@@ -79,6 +79,7 @@ def test_tries_that_fail_before_the_attachment_leave_nothing(supervise: Supervis
         wait_until(lambda: holds(before))
 
 
+@pytest.mark.drill
 def test_tries_that_fail_to_fill_the_catalog_leave_nothing(supervise: Supervise, pool: LocalPool) -> None:
     def refuse(attached: PoolConnection) -> None:
         attached.call(5.0, attached.queries.active)
@@ -93,6 +94,7 @@ def test_tries_that_fail_to_fill_the_catalog_leave_nothing(supervise: Supervise,
     keeper.end()
 
 
+@pytest.mark.drill
 def test_sessions_that_are_lost_again_and_again_leave_nothing(
     supervise: Supervise, pool: LocalPool, ledger: Ledger
 ) -> None:

@@ -216,6 +216,7 @@ def test_a_pointer_serves_the_rows_of_all_its_targets_and_then_of_one(ground: An
     assert ground.tables.read(f"SELECT a, b FROM {view}", 9)[1] == ((1, "x"),)
 
 
+@pytest.mark.drill
 def test_readers_of_a_pointer_never_miss_it_while_it_moves(ground: Any) -> None:
     names = (ground.table("t"), ground.table("u"))
     view = f"v_{ground.mark}"
@@ -242,6 +243,7 @@ def test_readers_of_a_pointer_never_miss_it_while_it_moves(ground: Any) -> None:
     assert failures == []
 
 
+@pytest.mark.drill
 def test_batch_reads_see_each_commit_of_a_stream_by_table_and_by_pointer(ground: Any) -> None:
     physical = ground.table("t")
     view = f"v_{ground.mark}"
@@ -304,6 +306,7 @@ def test_a_read_is_ended_by_its_tag_and_no_other_one_is(ground: Any) -> None:
     reader.close()
 
 
+@pytest.mark.drill
 def test_a_read_that_is_ended_as_it_begins_leaves_no_work_behind(ground: Any) -> None:
     reader = ground.session.reader()
     reader.attach()

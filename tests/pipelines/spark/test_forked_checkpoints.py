@@ -82,6 +82,7 @@ def behind(ground: Any, name: str) -> int:
     return int(ground.lag(name, ("in", f"{ground.folder}/landing", "json"))[0].files)
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("rows", [OriginRows.LEFT, *(pytest.param(rows, marks=pytest.mark.drill) for rows in _OTHERS)])
 def test_every_row_is_once_in_the_new_version_or_before_it(ground: Any, rows: OriginRows) -> None:
     """The origin runs on while it is forked, and both pass the compaction of their records at batch 9 and 19."""

@@ -34,6 +34,7 @@ def test_lag_equals_the_truth_for_a_stopped_and_a_running_statement(ground: Any)
     assert _figures(ground, source) == (1, 7, True, total + 7, total)
 
 
+@pytest.mark.drill
 def test_a_landing_of_lines_is_measured_in_files_exactly_and_in_rows_nearly(ground: Any) -> None:
     ground.table("t")
     for _ in range(3):
@@ -47,6 +48,7 @@ def test_a_landing_of_lines_is_measured_in_files_exactly_and_in_rows_nearly(grou
     assert (after.rows, after.produced_rows, after.consumed_rows) == (0, 150, 150)
 
 
+@pytest.mark.drill
 def test_ordinals_of_a_join_and_a_union_follow_the_order_of_the_sql(ground: Any) -> None:
     for name in ("p", "q", "joined", "united"):
         ground.table(name, "a BIGINT, b STRING, ts TIMESTAMP")
@@ -72,6 +74,7 @@ def test_ordinals_of_a_join_and_a_union_follow_the_order_of_the_sql(ground: Any)
             assert place in log, (name, source)
 
 
+@pytest.mark.drill
 def test_a_parent_moved_away_leaves_its_child_active_and_its_lag_missing(ground: Any) -> None:
     for name in ("parent", "child"):
         ground.table(name)

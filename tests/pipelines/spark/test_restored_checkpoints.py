@@ -55,6 +55,7 @@ def test_a_checkpoint_restored_from_an_older_copy_loses_rows_without_a_word_and_
     assert ground.count(f"SELECT count(*) FROM {physical} WHERE a = 99") == 0
 
 
+@pytest.mark.drill
 def test_a_table_restored_from_an_older_copy_is_refused(ground: Any) -> None:
     ground.table("t")
     run_batches(ground, 1)
@@ -84,6 +85,7 @@ def test_batches_without_a_row_are_in_the_sinks_record_as_well(ground: Any) -> N
     check(ground)
 
 
+@pytest.mark.drill
 def test_a_batch_that_was_cut_off_after_it_was_written_is_no_other_age(ground: Any) -> None:
     ground.table("t")
     run_batches(ground, 1)
@@ -92,6 +94,7 @@ def test_a_batch_that_was_cut_off_after_it_was_written_is_no_other_age(ground: A
     check(ground)
 
 
+@pytest.mark.drill
 def test_a_batch_that_another_has_begun_meanwhile_ends_a_statement(ground: Any) -> None:
     """A second server on one checkpoint: its record of the next batch is there when the first comes to write it."""
     ground.table("t")

@@ -33,6 +33,7 @@ def test_rows_from_the_time_on_arrive_once_across_a_stop_and_an_edit(ground: Any
     assert counted == tuple((n, 30) for n in range(4))
 
 
+@pytest.mark.drill
 def test_every_window_from_the_time_on_is_whole(ground: Any) -> None:
     ground.table("t", "a BIGINT, b STRING")
     ground.land(60)
@@ -46,6 +47,7 @@ def test_every_window_from_the_time_on_is_whole(ground: Any) -> None:
     assert ground.tables.read(f"SELECT b, a FROM t_{ground.mark}__v1 ORDER BY b", 10)[1] == (("30", 10), ("40", 10))
 
 
+@pytest.mark.drill
 def test_a_time_that_is_an_expression_is_filtered_below_the_watermark(ground: Any) -> None:
     ground.table("t", "a BIGINT, b STRING")
     ground.land(60)

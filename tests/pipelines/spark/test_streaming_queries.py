@@ -30,6 +30,7 @@ def test_a_started_query_fills_its_table_and_reports_progress(ground: Any) -> No
     ground.until(lambda: ground.count(f"SELECT count(*) FROM t_{ground.mark}__v1") == 20)
 
 
+@pytest.mark.drill
 def test_an_idle_query_is_heard_of_though_it_commits_nothing(ground: Any) -> None:
     """Every 10 s, as the session is set; without a listener the silence would only grow."""
     ground.land(2)
@@ -143,6 +144,7 @@ def test_a_failure_at_run_time_is_reported_once_and_siblings_go_on(ground: Any) 
     assert list(ground.mine()) == [ground.query("good")] and ground.queries.ended() == ()
 
 
+@pytest.mark.drill
 def test_a_killed_client_leaves_its_queries_and_the_next_one_finds_them(
     pool: LocalPool, ground: Any, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ assert not [name for name in sys.modules if name.partition(".")[0] in ("core", "
 """
 
 
+@pytest.mark.drill
 def test_it_runs_where_there_is_no_headgate() -> None:
     sent = cloudpickle.dumps(upsert_writer(UPSERT, "a@v1"))
     done = subprocess.run([sys.executable, "-I", "-c", ELSEWHERE], input=sent, capture_output=True, cwd="/")

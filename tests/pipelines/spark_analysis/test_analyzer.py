@@ -59,6 +59,7 @@ def test_stateless_statement_has_sources_columns_and_no_operator(analysis: Spark
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "select, operators",
     [
@@ -87,6 +88,7 @@ def test_operators_are_those_of_the_physical_plan(
     assert (found.refused, found.operators) == (None, operators)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "select, error_class, words",
     [
@@ -114,6 +116,7 @@ def test_refusal_has_sparks_class_and_message(
     assert words in refused.message
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "old, new, same",
     [
@@ -175,6 +178,7 @@ def made(pool: LocalPool) -> list[Path]:
     return sorted((pool._work / "tmp").glob("headgate_analysed*"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "select",
     [

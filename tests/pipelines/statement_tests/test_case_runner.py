@@ -103,6 +103,7 @@ def test_rows_of_every_type_come_back_as_they_were_given(own_session: Session, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.drill
 def test_a_window_is_written_once_a_later_part_has_moved_the_watermark(own_session: Session, tmp_path: Path) -> None:
     declared = tables(COUNT.format(where=""), COUNTED)
     run = runner(own_session, tmp_path, declared).run
@@ -123,6 +124,7 @@ def test_rows_that_differ_are_shown_by_key_and_column(own_session: Session, tmp_
     assert found.difference["missing_rows"][0]["id"] == "2"
 
 
+@pytest.mark.drill
 def test_a_statement_over_delta_is_tried_on_a_server_without_it(own_session: Session, tmp_path: Path) -> None:
     declared = tables("SELECT id, upper(kind) AS kind FROM STREAM landed", "id BIGINT, kind STRING")
     a = declared[TableName("a")]
@@ -170,6 +172,7 @@ def test_an_upgrade_that_changes_nothing_for_the_state_is_safe(own_session: Sess
     assert (found.outcome, found.verdict) == (CaseOutcome.PASSED, UpgradeVerdict.SAFE)
 
 
+@pytest.mark.drill
 def test_a_filter_below_an_aggregate_mixes_old_and_new(own_session: Session, tmp_path: Path) -> None:
     """Spark goes on without a word: the state holds what the old text let in."""
     declared = tables(COUNT.format(where="WHERE id <> 1 "), COUNTED)

@@ -60,6 +60,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.drill
 def test_a_server_ends_with_an_asker_that_is_killed_in_the_middle(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()

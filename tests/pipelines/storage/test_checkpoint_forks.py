@@ -107,6 +107,7 @@ def test_rows_that_come_before_lie_in_a_folder_of_the_new_table(tmp_path: Path) 
     assert "_before/part 2.parquet" in files(versions.new.table)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("rows", OriginRows)
 def test_a_fork_that_is_killed_anywhere_is_whole_when_it_is_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: OriginRows

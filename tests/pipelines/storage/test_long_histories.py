@@ -33,6 +33,7 @@ def look(lags: SourceLags, history: History) -> SourceLag:
     return lags.measure(str(history.checkpoint), {0: history.consumed - 1}, source)[0]
 
 
+@pytest.mark.drill
 def test_memory_does_not_grow_with_the_files_that_were_consumed(history: History) -> None:
     lags = lags_of_agent()
     tracemalloc.start()
@@ -96,6 +97,7 @@ def spoil_the_beginning(history: History) -> None:
                 file.write(b"?" * (compact.stat().st_size // 2))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("more", [0, 5])
 def test_a_log_that_was_written_anew_in_the_same_folder_is_not_gone_on_with(
     more: int, history: History, tmp_path: Path

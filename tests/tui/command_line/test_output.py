@@ -16,6 +16,7 @@ from tui.command_line import exit_codes
 from tui.command_line.output import CommandOutput, problem_line
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("redirected", [">/dev/full", ">&-", "<&-", "2>/dev/full", "2>&1 | true", "<&- >&- 2>&-"])
 def test_an_act_is_sent_wherever_the_shell_points_its_streams(redirected: str, folder: Path, agent: Any) -> None:
     program = Path(sys.executable).with_name("headgate")
@@ -34,6 +35,7 @@ def test_a_stdout_that_is_full_is_told_in_one_sentence(words: str, folder: Path)
     assert "stdout cannot be written: No space left on device" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_output_is_written_in_whatever_encoding(encoding: str, folder: Path) -> None:
     for words in (["--help"], ["help", "plans"], ["plan", "l\N{LATIN SMALL LETTER E WITH ACUTE}", "--json"]):
@@ -48,6 +50,7 @@ def test_output_is_written_in_whatever_encoding(encoding: str, folder: Path) -> 
         assert "--json" not in words or "l\N{LATIN SMALL LETTER E WITH ACUTE}" in json.loads(said)["error"]["summary"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "words",
     ["ls", "ls --json", "plan --all", "--help", "help plans", "doctor", "inventory", "report a --yaml", "impact a"],

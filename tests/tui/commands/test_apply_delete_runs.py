@@ -117,6 +117,7 @@ def test_a_followed_run_whose_agent_answers_again_is_followed_on(
     assert exit_codes.run_command_line(["runs", "7f3a-1", "--follow"]) == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("words", "begun", "goes_on"),
     [

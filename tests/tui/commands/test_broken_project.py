@@ -36,6 +36,7 @@ def broken(request: pytest.FixtureRequest, folder: Path) -> str:
     return str(request.param)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "words",
     [

@@ -142,6 +142,7 @@ def on_delta(folder: Path, manifest: str = MANIFEST + "connectors: {delta: {}}\n
         WrittenLog(place).columns(*fields)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("place", ["{0}/lake/delta", "lake/delta"])
 def test_an_input_on_delta_is_declared_with_the_columns_that_its_log_has(
     place: str, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -164,6 +165,7 @@ def test_an_input_on_delta_is_declared_with_the_columns_that_its_log_has(
     assert exit_codes.run_command_line(["init", "table", "src_orders", "--reads", "orders"]) == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("words", "manifest", "told"),
     [(["--delta", "{0}/nowhere"], "connectors: {delta: {}}\n", "there is no folder {0}/nowhere"),
@@ -254,6 +256,7 @@ def test_demo_takes_a_relative_folder_from_where_we_are(
     assert asked == [str(tmp_path / "mine")]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("known", [False, True], ids=["never read before", "read before"])
 @pytest.mark.parametrize(
     ("broken", "line", "said", "remedy"),
@@ -383,6 +386,7 @@ def test_doctor_says_what_a_pool_is_given_beside_spark_and_where_it_lies(
     assert check is not None and check["warning"] and "is fetched when" in check["summary"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("names", "content", "said"),
     [
@@ -494,6 +498,7 @@ def test_purge_deletes_what_was_written_until_everything_had_ended(
     assert not Path(place.where.home).exists()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("words", ["up", "ls", "plan a", "runs", "wait --timeout 0"])
 def test_a_ledger_that_was_cut_off_is_told_the_same_everywhere_and_never_made_anew(
     words: str, folder: Path, place: Any, capsys: pytest.CaptureFixture[str]

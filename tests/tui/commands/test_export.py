@@ -65,6 +65,7 @@ def test_what_is_exported_is_all_that_the_ledger_knows(name: str, world: Any, pl
     assert planner_input_from_text(text, name, "dev") == known_to(place, world)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "words",
     [["--all"], ["a"], ["a", "--rebuild", "--children", "none"], ["b"], ["delete", "b"], ["delete", "a"],

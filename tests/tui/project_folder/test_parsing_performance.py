@@ -23,6 +23,7 @@ def alone(texts: Mapping[str, str]) -> dict[bytes, str]:
     return facts.take_fresh()
 
 
+@pytest.mark.drill
 def test_two_processes_find_what_one_finds(texts: Mapping[str, str]) -> None:
     facts = ParseCache()
     parsing_performance.parse_in_two_processes(texts, facts)

@@ -15,6 +15,7 @@ async def typed(console: Console, text: str) -> None:
     await console.pilot.pause()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("screen", "arguments", "text", "undone"),
     [

@@ -42,6 +42,7 @@ def test_stop_is_sent_after_yes_and_enter_and_names_what_is_below() -> None:
     in_console(scenario)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "keys", [("enter",), ("escape",), ("y", "enter"), ("y", "e", "s"), ("Y", "E", "S", "enter"), ("ctrl+c",)]
 )
@@ -522,6 +523,7 @@ def test_what_changed_is_one_key_away_and_newest_first() -> None:
 LOOKS = ("detail", "sql", "events", "lineage", "history")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("screen", "arguments", "row", "table"),
     [

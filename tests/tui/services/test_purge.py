@@ -124,6 +124,7 @@ class Lake:
         return kept
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(40))
 def test_exactly_what_is_ours_is_gone_from_a_lake_of_others(
     seed: int, place: SelectedEnvironment, data: Path, tmp_path: Path

@@ -85,6 +85,7 @@ def optimized(pool: LocalPool) -> Iterator[OptimizedAggregates]:
         yield session
 
 
+@pytest.mark.sampled
 @pytest.mark.spark
 @pytest.mark.parametrize("number", range(30))
 def test_after_a_restart_spark_keeps_the_same_aggregates(optimized: OptimizedAggregates, number: int) -> None:

@@ -90,6 +90,7 @@ def sparks(session: Session, text: str) -> list[str] | None:
         return None
 
 
+@pytest.mark.sampled
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(10))
 def test_a_star_stands_for_the_columns_that_spark_gives_it(session: Session, seed: int) -> None:

@@ -262,6 +262,7 @@ def test_a_retry_or_skip_is_refused_where_its_run_was_cancelled_after_the_look_a
     assert world.ledger.run(failed) == after and not world.ledger.run_words(failed)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
 @pytest.mark.parametrize("act", sorted(HEARD_IN))
 def test_a_word_that_means_nothing_to_a_run_that_has_ended_is_refused_with_its_state(

@@ -68,6 +68,7 @@ ACTS = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("act", "state", "states", "refused"), ACTS)
 @pytest.mark.parametrize("frozen", [True, False])
 def test_in_a_freeze_a_run_that_has_a_pointer_to_move_goes_on_by_no_word(

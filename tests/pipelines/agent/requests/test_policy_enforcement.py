@@ -142,6 +142,7 @@ def test_a_wrong_policy_is_not_recorded_by_the_first_start(world: AgentContext, 
     assert world.ledger.recorded_policy() is None
 
 
+@pytest.mark.drill
 def test_an_agent_does_not_begin_on_a_wrong_policy(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     (tmp_path / "p/headgate.yml").write_text(texts("    policy: {freeze: [Fryday]}\n")["headgate.yml"])

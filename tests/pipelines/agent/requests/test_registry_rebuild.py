@@ -269,6 +269,7 @@ def forget(world: AgentContext) -> None:
     Path(world.layout.data, "_headgate_registry/a@v2.json").unlink()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("spoil", "said", "registered"),
     [

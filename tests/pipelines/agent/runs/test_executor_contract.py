@@ -494,6 +494,7 @@ SCRIPTS: dict[str, Script] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_simulation_and_executor_do_the_same(
     name: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch

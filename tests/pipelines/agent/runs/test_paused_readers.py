@@ -164,6 +164,7 @@ def alteration(made: Plan) -> Step:
     return found
 
 
+@pytest.mark.drill
 def test_an_agent_that_dies_anywhere_leaves_a_run_that_ends_the_same(deployed: AgentContext, pool: Any) -> None:
     # Each round adds a column in a run of its own, and dies one point later than the one before.
     for point in range(1, 100):

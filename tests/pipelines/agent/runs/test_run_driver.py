@@ -346,6 +346,7 @@ def is_killed(world: AgentContext, files: dict[str, str], request: PlanRequest, 
     return killed
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("third", [0, *(pytest.param(n, marks=[pytest.mark.drill, pytest.mark.long]) for n in (1, 2))])
 def test_a_kill_at_any_point_ends_in_the_same_world(third: int, tmp_path: Path, world: AgentContext, pool: Any) -> None:
     """At a third of the points where the long ones are left out."""

@@ -206,6 +206,7 @@ class DieOnce:
             raise Killed(label)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("label", ["seam stop b", "seam seed b", "seam move b"])
 def test_killed_inside_of_it_the_next_agent_finds_the_old_world_or_the_new_one(
     label: str, old: AgentContext, pool: Any

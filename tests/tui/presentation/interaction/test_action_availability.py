@@ -318,6 +318,7 @@ def test_a_question_about_a_run_names_the_command_that_does_just_that(state: str
 FROZEN = "frozen until Mon 2026-11-23 08:00 UTC (Fri 16:00 - Mon 08:00)"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("state", "keys", "asked"),
     [("paused", "P", False), ("failed", ":retry", False), ("failed", ":skip", False), ("running", "P", True),

@@ -33,6 +33,7 @@ TEXTS = st.text(
 )
 
 
+@pytest.mark.drill
 def test_every_character_is_drawn_as_wide_as_textual_and_terminals_count() -> None:
     wrong = []
     for char in EVERY:
@@ -44,6 +45,7 @@ def test_every_character_is_drawn_as_wide_as_textual_and_terminals_count() -> No
     assert not wrong, wrong[:20]
 
 
+@pytest.mark.drill
 def test_what_is_counted_without_richs_table_is_one_cell_there() -> None:
     for char in EVERY:
         if clean(char) == char and width_of(char) == 1:
