@@ -240,16 +240,25 @@ class Checkpoints(Protocol):
         or taken out, which a stream of rows does not, and all that are `tracked` over columns with other names."""
 
     def take_over(self, folder: str, former: str = "") -> None:
-        """Write ledger, epoch and machine of now into the owner file of a folder of this ledger, or of a former one."""
+        """Write ledger, epoch and machine of now into the owner file of a folder of this ledger, or of a former one.
+
+        The run stays. Raises Refused where the folder is another ledger's.
+        """
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         """Write `_headgate.json` of a table folder, whole or not at all."""
 
     def set_aside(self, folder: str, into: str) -> None:
-        """Rename a folder of ours into the trash; nothing when it is gone already."""
+        """Move a folder of ours into the trash, as `into`, or beside it where that is taken; nothing when it is gone.
+
+        Onto another file system it is copied, and deleted once the copy is whole.
+        """
 
     def remove(self, folder: str) -> bool:
-        """Delete a folder of ours with all below it; returns whether it was ours. What cannot be deleted stays."""
+        """Delete a folder of ours with all below it; returns whether it was ours, also where it is gone by now.
+
+        What cannot be deleted stays, with the proof that it is ours.
+        """
 
     def put_back(self, aside: str, folder: str) -> None:
         """Rename a folder that was set aside to where it was; nothing when it is there again already.

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from core.model.names import TableName
+from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage import row_counting
-from pipelines.storage.checkpoints import FileCheckpoints
 
 SIZES = (10_000, 100_000, 1_000_000)
 ROUNDS = 50
@@ -87,7 +87,7 @@ def measure(files: int) -> None:
     row_counting.BUDGET_S = 60.0
     with tempfile.TemporaryDirectory() as folder:
         history = History(Path(folder), files)
-        agent = FileCheckpoints("ledger")
+        agent = TableCheckpoints("ledger")
         agent._lags._counter._budget_s = 60.0
         empty = _rss_mb()
         first = _cpu(lambda: _round(agent, history, PENDING))
@@ -105,7 +105,7 @@ def measure(files: int) -> None:
         )
 
 
-def _round(agent: FileCheckpoints, history: History, pending: int) -> None:
+def _round(agent: TableCheckpoints, history: History, pending: int) -> None:
     time.sleep(0.51)
     found = agent.lag(str(history.checkpoint), ((0, TableName("t"), str(history.table), "parquet"),))[0]
     assert (found.files, found.rows, found.exact) == (pending, pending * ROWS, True), found

@@ -30,8 +30,8 @@ from core.run.records import StepRow
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.measurements.lag_collector import KEPT, LagCollector
+from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage import row_counting, source_lag
-from pipelines.storage.checkpoints import FileCheckpoints
 from state.ledger import Ledger, create_or_open
 from state.retention import AUDIT_D
 from state.row_types import AuditRow, CommandRow, EventRow, PlanRow
@@ -188,7 +188,7 @@ def _world(folder: Path, histories: list[History]) -> AgentContext:
             consumed_rows=rows - 10 * PENDING,
         )  # fmt: skip
         ledger.add_samples((TableName(f"t{n}"), 1, sample) for n in range(len(histories)))
-    files = FileCheckpoints("ledger")
+    files = TableCheckpoints("ledger")
     files._lags._counter._budget_s = 60.0
     world = AgentContext(
         places=EnvironmentPaths(str(folder / "home"), str(folder / "a.sock"), 0), folder=str(folder), project_id="p-id",

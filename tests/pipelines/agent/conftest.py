@@ -52,8 +52,8 @@ from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.runs.run_driver import RunDriver
+from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.spark.call_deadlines import MissedDeadline
-from pipelines.storage.checkpoints import FileCheckpoints
 from state.ledger import create_or_open
 
 _PHYSICAL = re.compile(r"\b\w+__v\d+\b")
@@ -551,7 +551,7 @@ class ScriptedFiles:
 
     def remove(self, folder: str) -> bool:
         """Delete what a test has put on the disk, as the real one does."""
-        return FileCheckpoints(self.owner).remove(folder)
+        return TableCheckpoints(self.owner).remove(folder)
 
     def made_beside(self, checkpoint: str) -> tuple[str, ...]:
         return tuple(sorted(f for f in self.folders if f == checkpoint or f.startswith(f"{checkpoint}.")))

@@ -13,10 +13,10 @@ import pytest
 from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery
 from core.ports.storage import SourceLag
+from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.spark.catalog import SparkTables
 from pipelines.spark.session import Session
 from pipelines.spark.streaming_queries import SparkQueries
-from pipelines.storage.checkpoints import FileCheckpoints
 from pipelines.storage.row_counting import RowCounter
 from pipelines.storage.source_lag import SourceLags
 
@@ -34,7 +34,7 @@ class Field:
     def __post_init__(self) -> None:
         self.queries = SparkQueries(self.session)
         self.tables = SparkTables(self.session)
-        self.files = FileCheckpoints("ledger")
+        self.files = TableCheckpoints("ledger")
         # Generous, so that a slow machine does not turn exact figures into estimates.
         self.files._lags = SourceLags(counter=RowCounter(budget_s=60), refresh_s=0)
         self.landed = 0

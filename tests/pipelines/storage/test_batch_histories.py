@@ -8,8 +8,8 @@ from spark_files import Consumer, WrittenTable
 
 from core.model.names import TableName
 from core.observed.aligned_positions import AlignedPair, VersionHistory, newest_aligned
+from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage.batch_histories import BatchHistories
-from pipelines.storage.checkpoints import FileCheckpoints
 
 
 def clean_up(log: Path, upto: int) -> None:
@@ -100,7 +100,7 @@ def test_an_offset_whose_log_is_gone_is_not_known(tmp_path: Path) -> None:
 def test_the_files_of_batches_are_told_from_later_ones_in_compact_files_too(tmp_path: Path) -> None:
     parent = WrittenTable(tmp_path / "parent")
     uris = [parent.write() for _ in range(5)]
-    files = FileCheckpoints("ledger-1")
+    files = TableCheckpoints("ledger-1")
     folder = str(parent.folder)
     assert files.written_files(folder, -1) == ()
     assert files.written_files(folder, 2) == tuple(u.removeprefix("file://").replace("%20", " ") for u in uris[:3])
@@ -108,7 +108,7 @@ def test_the_files_of_batches_are_told_from_later_ones_in_compact_files_too(tmp_
     assert len(files.written_files(folder, 4) or ()) == 5
     clean_up(parent.folder / "_spark_metadata", 19)
     assert len(files.written_files(folder, 4) or ()) == 5, "remembered"
-    fresh = FileCheckpoints("ledger-1")
+    fresh = TableCheckpoints("ledger-1")
     assert fresh.written_files(folder, 4) is None, "no longer told apart"
     assert len(fresh.written_files(folder, 21) or ()) == 22
     assert fresh.written_files(str(tmp_path / "none"), 3) is None
@@ -118,7 +118,7 @@ def test_two_versions_over_two_versions_of_a_parent_are_aligned(tmp_path: Path) 
     """From files alone: raw → a → b, twice."""
     raw = WrittenTable(tmp_path / "raw")
     uris = [raw.write() for _ in range(4)]
-    files = FileCheckpoints("ledger-1")
+    files = TableCheckpoints("ledger-1")
     histories = {}
     for number, cuts in ((1, ([0], [1], [2])), (2, ([1, 0], [2, 3]))):
         a, a_reads = WrittenTable(tmp_path / f"a{number}"), Consumer(tmp_path / f"a{number}.c")

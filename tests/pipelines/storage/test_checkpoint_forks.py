@@ -12,10 +12,10 @@ from spark_files import Consumer, WrittenTable
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.ports.storage import Cut, FolderTaken, OriginRows, SeenFile, VersionFolders
+from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage import checkpoint_forks
-from pipelines.storage.checkpoints import FileCheckpoints
 
-FILES = FileCheckpoints("ledger-1", machine="m-1", epoch=2)
+FILES = TableCheckpoints("ledger-1", machine="m-1", epoch=2)
 NOTE = {"run": "7f3a", "table": "orders", "version": 2}
 STATE = ("0/0/{n}.delta", "0/1/{n}.delta", "0/1/left-keyToNumValues/{n}_ab12.changelog")
 
@@ -246,7 +246,7 @@ def test_what_counts_as_read_is_no_lag_even_once_it_is_compacted(tmp_path: Path)
         (lag,) = FILES.lag(versions.new.checkpoint, (source,))
         assert (lag.files, lag.rows) == (0, 0)
     versions.table.write()
-    (lag,) = FileCheckpoints("ledger-1").lag(versions.new.checkpoint, (source,))
+    (lag,) = TableCheckpoints("ledger-1").lag(versions.new.checkpoint, (source,))
     assert (lag.files, lag.rows) == (1, 10)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from core.model.errors import Refused, TryAgain
 from core.ports.storage import CheckpointState, FolderTaken
-from pipelines.storage.checkpoints import FileCheckpoints
+from pipelines.formats.checkpoints import TableCheckpoints
 
-FILES = FileCheckpoints("ledger-1", machine="m-1", epoch=2)
+FILES = TableCheckpoints("ledger-1", machine="m-1", epoch=2)
 
 
 def note_of(folder: Path) -> dict[str, Any]:
@@ -80,14 +80,14 @@ def test_a_folder_of_an_earlier_release_is_of_the_run_that_its_note_names(tmp_pa
 
 def test_taking_over_writes_epoch_and_machine_and_keeps_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "c"
-    FileCheckpoints("ledger-1", machine="m-0", epoch=1).prepare(str(folder), {"run": "7f3a"})
+    TableCheckpoints("ledger-1", machine="m-0", epoch=1).prepare(str(folder), {"run": "7f3a"})
     FILES.take_over(str(folder))
     assert FILES.read(str(folder)) == CheckpointState(id="", owner="ledger-1", epoch=2, machine="m-1", run="7f3a")
 
 
 def test_a_folder_of_a_former_ledger_is_taken_over_and_one_of_a_third_is_not(tmp_path: Path) -> None:
     folder = tmp_path / "c"
-    FileCheckpoints("ledger-0", machine="m-0", epoch=1).prepare(str(folder), {"run": "7f3a"})
+    TableCheckpoints("ledger-0", machine="m-0", epoch=1).prepare(str(folder), {"run": "7f3a"})
     for former in ("", "ledger-9"):
         with pytest.raises(Refused, match="belongs to another ledger"):
             FILES.take_over(str(folder), former)
