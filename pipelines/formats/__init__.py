@@ -1,1 +1,1 @@
-"""Table formats with a log of their own: identity, what was written and read, lag and contents, one module each."""
+"""Files of tables and checkpoints behind the agent's port; of Delta by its log: identity, batches, offsets, lag."""

@@ -40,8 +40,7 @@ from pipelines.storage import checkpoint_forks, table_contents
 from pipelines.storage.batch_histories import BatchHistories
 from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
 from pipelines.storage.file_stream_logs import first_gap, local_path
-from pipelines.storage.folder_moves import move_folder, remove_folder
-from pipelines.storage.json_files import reachable, read_json, sync_folder, write_json
+from pipelines.storage.file_system import move_folder, reachable, read_json, remove_folder, sync_folder, write_json
 from pipelines.storage.source_lag import SourceLags
 
 LOGS = {"delta": DeltaTables}

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipelines.formats.delta_data_files import Totals
-from pipelines.formats.delta_log import DeltaLog
+from pipelines.formats.delta_log import DeltaLog, Totals
 from pipelines.formats.delta_offsets import DeltaOffset
 
 

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from pipelines.formats.delta_data_files import DataFile
-from pipelines.formats.delta_log import CommitsGone, DeltaLog
+from pipelines.formats.delta_log import CommitsGone, DataFile, DeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset
-from pipelines.formats.delta_renames import lost_column
+from pipelines.formats.delta_schemas import lost_column
 
 LOOKED_AT = 200
 """Versions that wait, and files of one, that are looked for before a start."""

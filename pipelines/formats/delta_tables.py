@@ -16,13 +16,11 @@ from core.model.table_formats import TABLE_FORMATS
 from core.observed.log_history import NEWEST_COMMITS, LogHistory
 from core.ports.storage import FolderContents, LogMark, SeenLog, SourceLag, Upkeep
 from core.sql.log_starts import AT_VERSION, LogStart
-from pipelines.formats.delta_columns import columns_of
-from pipelines.formats.delta_data_files import DataFile, is_elsewhere
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog, longer
-from pipelines.formats.delta_log import Commit, CommitsGone, DeltaLog, NoDeltaLog
+from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog, is_elsewhere
 from pipelines.formats.delta_offsets import DeltaOffset, mark_of, read_offsets
 from pipelines.formats.delta_readers import DeltaReaders, first_without_files
-from pipelines.formats.delta_renames import lost_column
+from pipelines.formats.delta_schemas import columns_of, lost_column
 from pipelines.formats.delta_upkeep import since_checkpoint, unread_before, upkeep_of
 
 _DELTA = TABLE_FORMATS["delta"]
@@ -35,7 +33,7 @@ KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
 
 
 class DeltaTables:
-    """Implements `pipelines.formats.log_tables.LogTables`; a table has `_delta_log` in its folder.
+    """Tables by the folder that `_delta_log` lies in; methods do what those of their names in the port for files say.
 
     Reads logs again and again, each time what is new; all of one round share a look at a table.
     """
@@ -50,7 +48,6 @@ class DeltaTables:
         self._offsets: dict[str, tuple[int, Mapping[int, DeltaOffset]]] = {}
 
     def identity(self, folder: str) -> str:
-        """Return the id of the table; empty where there is none."""
         with self._lock, suppress(NoDeltaLog):
             return self._log(folder, newest=True).id
         return ""
@@ -64,25 +61,21 @@ class DeltaTables:
         return None
 
     def columns(self, folder: str) -> Mapping[str, str] | None:
-        """Return the types of a table's columns by name; None where its log does not say them, or there is no table."""
         with self._lock, suppress(NoDeltaLog):
             return columns_of(self._log(folder).schema)
         return None
 
     def properties(self, folder: str) -> Mapping[str, str]:
-        """Return the properties of a table; none where there is no table."""
         with self._lock, suppress(NoDeltaLog):
             return dict(self._log(folder).configuration)
         return {}
 
     def sink_batch(self, folder: str, query: str) -> int | None:
-        """Return the newest batch of a query that its table has; None where it has none."""
         with self._lock, suppress(NoDeltaLog):
             return self._log(folder, newest=True).batches.get(query)
         return None
 
     def written_by_hand(self, folder: str) -> tuple[int, str] | None:
-        """Return the newest version whose rows no statement has written, and by what; None where there is none."""
         with self._lock, suppress(NoDeltaLog):
             return self._log(folder, newest=True).by_hand
         return None
@@ -123,7 +116,6 @@ class DeltaTables:
         return mark_of(line)
 
     def lag(self, offset: DeltaOffset | None, table: TableName, folder: str) -> SourceLag:
-        """Measure one source of a query that stands at an offset, None before its first batch."""
         now = time.time()
         with self._lock:
             try:
@@ -152,7 +144,6 @@ class DeltaTables:
         return None
 
     def contents(self, folder: str) -> FolderContents | None:
-        """Return what the newest version holds; None where there is no table."""
         with self._lock, suppress(NoDeltaLog, CommitsGone):
             log = self._log(folder)
             held, (entries, size) = log.active(), since_checkpoint(log)
@@ -169,10 +160,6 @@ class DeltaTables:
         return None
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
-        """Return the files that a table held after a batch of its writer; None where its log does not say it any more.
-
-        A batch below 0 has written none. Raises Refused where the rows of the table are not those of its files.
-        """
         with self._lock, suppress(NoDeltaLog, CommitsGone):
             log = self._log(folder, newest=True)
             at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
@@ -185,10 +172,6 @@ class DeltaTables:
         return None
 
     def seen(self, folder: str, upto: int | None) -> SeenLog | None:
-        """Return the place behind what a batch of a table's writer has written, behind all where none is given.
-
-        None where the log does not say it any more, or two queries have written a batch of that number.
-        """
         with self._lock, suppress(NoDeltaLog):
             log = self._log(folder, newest=True)
             at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
@@ -200,8 +183,6 @@ class DeltaTables:
         return None
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
-        """Return the newest version of a table without any batch of a query after one; None where its log does not say
-        it any more, and where it has not got as far."""
         with self._lock, suppress(NoDeltaLog):
             log = self._log(folder, newest=True)
             newest = log.batches.get(query, -1)
@@ -214,7 +195,6 @@ class DeltaTables:
         return None
 
     def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
-        """List the files that a version names and that are not there, by path; none where its log does not say it."""
         places: list[str] = []
         with self._lock, suppress(NoDeltaLog, CommitsGone):
             log = self._log(folder, newest=True)
@@ -222,7 +202,6 @@ class DeltaTables:
         return tuple(place for place in places if not os.path.exists(place))
 
     def history(self, folder: str) -> LogHistory | None:
-        """Return what a table's log says of its versions; None where there is no table, or no commit any more."""
         with self._lock, suppress(NoDeltaLog, CommitsGone):
             log = self._log(folder)
             first = log.first()
@@ -233,7 +212,6 @@ class DeltaTables:
         return None
 
     def why_not_from(self, folder: str, start: LogStart, *, takes_changes: bool, tracked: bool = False) -> str:
-        """Explain why a stream cannot begin at a place in a table's log now; empty where it can."""
         with self._lock:
             try:
                 log = self._log(folder, newest=True)
@@ -263,7 +241,6 @@ class DeltaTables:
             return ""
 
     def rows_since(self, folder: str, moment: float) -> int | None:
-        """Count the rows that were written since a moment; None where its log does not say it."""
         with self._lock, suppress(NoDeltaLog, CommitsGone):
             log = self._log(folder, newest=True)
             since: list[Commit] = []
@@ -277,11 +254,9 @@ class DeltaTables:
         return None
 
     def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
-        """Return what the newest whole `OPTIMIZE` or `VACUUM` with a tag has done; None without one."""
         return upkeep_of(DeltaLog(folder), operation, tag)
 
     def kept_h(self, folder: str) -> float | None:
-        """Return for how many hours a table keeps files of older versions; None where it says so unreadably."""
         with self._lock, suppress(NoDeltaLog):
             return _DELTA.kept_h(self._log(folder, newest=True).configuration)
         return None
@@ -289,10 +264,6 @@ class DeltaTables:
     def unread_before(
         self, offset: DeltaOffset, folder: str, moment: float, *, takes_changes: bool = False
     ) -> int | None:
-        """Return the first version that a query has not read and of which a file was replaced before a moment.
-
-        None where there is none, and of another table, or where the log does not say what is to be read.
-        """
         with self._lock, suppress(NoDeltaLog, CommitsGone):
             return unread_before(self._log(folder, newest=True), offset, moment, takes_changes=takes_changes)
         return None

@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from pyspark.sql.connect.session import SparkSession
+
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.table_formats import table_format
 from core.model.wider_types import is_wider
@@ -29,7 +31,6 @@ from pipelines.spark.declared_tables import (
     why_other_table,
     without_files,
 )
-from pipelines.spark.pointer_views import quoted, standing_views, view_of
 from pipelines.spark.session import UNTIMED_S, Session, spark_errors
 
 _OTHER_TABLE = "HEADGATE_OTHER_TABLE"
@@ -387,3 +388,31 @@ def _interrupt(session: Session, tag: str) -> None:
     # A pool that is gone has nothing left to end.
     with suppress(HeadgateError), spark_errors():
         session.spark.interruptTag(tag)
+
+
+def view_of(pointer: Pointer) -> str:
+    """Return what stands behind CREATE or ALTER."""
+    return f"VIEW {quoted(pointer[0])} AS {_pointed_rows(pointer)}"
+
+
+def standing_views(spark: SparkSession, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
+    """Return the pointers whose view the catalog has with the very text that they are made with, in one request.
+
+    Spark 4.2.0 keeps that text as it was written, and took 0.2 to 0.35 s to show 100 views on two busy cores.
+    """
+    views = quoted_string_literal("|".join(sorted({view for view, _, _ in pointers})))
+    rows = spark.sql(f"SHOW TABLE EXTENDED LIKE {views}").collect()
+    texts = {str(row["tableName"]).lower(): str(row["information"]) for row in rows if not row["isTemporary"]}
+    shown = ((pointer, f"\nView Text: {_pointed_rows(pointer)}\n") for pointer in pointers)
+    return frozenset(pointer for pointer, text in shown if text in texts.get(pointer[0].lower(), ""))
+
+
+def quoted(name: str) -> str:
+    """Quote a name of the catalog."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _pointed_rows(pointer: Pointer) -> str:
+    _, targets, columns = pointer
+    rows = (f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(target)}" for target in targets)
+    return " UNION ALL ".join(rows)

@@ -1,1 +1,1 @@
-"""Files of tables and checkpoints: ownership, offsets, lag of file sources, contents of a table, counts of rows."""
+"""What lies on the disk: logs of file streams, lag of file sources, contents of tables, forks, data folder records."""

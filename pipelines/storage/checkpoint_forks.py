@@ -22,7 +22,7 @@ from core.model.names import whole_number
 from core.ports.storage import Cut, FolderTaken, OriginRows, SeenFile, SeenLog, VersionFolders
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data
 from pipelines.storage.file_stream_logs import LogEntry, local_path, whole_table_log
-from pipelines.storage.json_files import read_json, sync_folder, write_json
+from pipelines.storage.file_system import read_json, sync_folder, write_json
 
 MARK_FILE = "_headgate_fork"
 """In a checkpoint that was made here: by which run, from what, and at which batch."""

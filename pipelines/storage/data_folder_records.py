@@ -14,7 +14,7 @@ from typing import Any
 
 from core.model.errors import TryAgain
 from pipelines.storage.file_sources import TABLE_NOTE_FILE
-from pipelines.storage.json_files import reachable, read_json, write_json
+from pipelines.storage.file_system import reachable, read_json, write_json
 
 MARK_FILE = "_headgate_world"
 

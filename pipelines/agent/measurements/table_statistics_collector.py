@@ -14,7 +14,7 @@ from pipelines.agent.context import READ_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.spark import call_deadlines
 from pipelines.spark.query_progress import PoolUtilization
-from pipelines.storage.disk_space import disk_space
+from pipelines.storage.file_system import disk_space
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from delta_files import WrittenLog
 from core.model.errors import EngineRefused
 from core.ports.spark import CatalogTable
 from pipelines.formats.checkpoints import TableCheckpoints
-from pipelines.formats.delta_columns import columns_of
+from pipelines.formats.delta_schemas import columns_of
 from pipelines.spark.declared_tables import read_declared, why_other_columns
 
 TYPES = (

@@ -10,8 +10,7 @@ from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.sql.log_starts import AT_TIME, AT_VERSION, LogStart
 from pipelines.formats.checkpoints import TableCheckpoints
-from pipelines.formats.delta_data_files import DataFile
-from pipelines.formats.delta_log import DeltaLog
+from pipelines.formats.delta_log import DataFile, DeltaLog
 
 DAY = 1_767_225_600.0
 

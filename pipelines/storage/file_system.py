@@ -1,15 +1,17 @@
-"""Small JSON files beside tables and checkpoints: read as objects, written whole or not at all."""
+"""Small JSON files and whole folders on a disk that may be full or away: written, moved, deleted, and free space."""
 
 import errno
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from core.model.errors import TryAgain
+from pipelines.storage.file_stream_logs import local_path
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -60,3 +62,44 @@ def reachable(folder: str) -> Iterator[None]:
             raise TryAgain(full, remedy="free space there") from error
         summary = f"{folder} cannot be reached: {error.strerror or error}"
         raise TryAgain(summary, remedy="mount it, or check its permissions") from error
+
+
+def move_folder(place: Path, target: Path) -> None:
+    """Rename a folder, or copy and delete it where the target is on another file system."""
+    try:
+        os.rename(place, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy = target.with_name(f"{target.name}.copy")
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(place, copy, symlinks=True)
+        os.rename(copy, target)
+        sync_folder(target.parent)
+        shutil.rmtree(place)
+    sync_folder(place.parent)
+
+
+def remove_folder(place: Path, *, last: str) -> None:
+    """Delete a folder with all below it, the file `last` once nothing else is left; what cannot be deleted stays."""
+    for entry in place.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.name != last:
+            with suppress(OSError):
+                entry.unlink()
+    if [entry.name for entry in place.iterdir()] == [last]:
+        (place / last).unlink()
+        place.rmdir()
+
+
+def disk_space(folder: str) -> tuple[int | None, int | None]:
+    """Return bytes that are free to us, and all bytes; None where this machine does not know the folder."""
+    place = local_path(folder)
+    while not os.path.isdir(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    try:
+        found = os.statvfs(place)
+    except OSError:
+        return None, None
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize

@@ -1,14 +1,58 @@
-"""Columns of a Delta table that were renamed or dropped: no stream of it goes on over that (4.4.0).
+"""Schemas of a Delta table as its log writes them, Spark's JSON: columns in the words of DESCRIBE, and columns lost.
 
-A field has a physical name in the files, which a rename leaves as it is; without one that is its own name.
+No stream of a table goes on over a column that was renamed or dropped (4.4.0). A field has a physical name in the
+files, which a rename leaves as it is; without one that is its own name.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pipelines.formats.delta_checkpoints import actions_in
 from pipelines.formats.delta_log import Commit, DeltaLog
+from pipelines.formats.delta_log_files import actions_in
+
+_WORDS = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+"""Where JSON has another word than SQL (Spark 4.2.0)."""
+_SAME = frozenset(
+    {"string", "binary", "boolean", "float", "double", "date", "timestamp", "timestamp_ntz", "variant", "void"}
+)
+_AS_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+"""What a field says of itself that holds CHAR or VARCHAR somewhere: its type; in JSON they are strings (4.2.0)."""
+_COLLATIONS = "__COLLATIONS"
+"""What a field says of itself that holds strings with a collation, which its type does not tell (4.2.0)."""
+
+
+def columns_of(schema: str) -> Mapping[str, str] | None:
+    """Return types by name; None where a type is of a kind that is not known here."""
+    try:
+        return {str(field["name"]): _field(field) for field in json.loads(schema)["fields"]}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _field(field: Mapping[str, Any]) -> str:
+    about = field.get("metadata") or {}
+    if _COLLATIONS in about:
+        raise ValueError(f"the collation of {field['name']}")
+    return str(about[_AS_DECLARED]) if _AS_DECLARED in about else _type(field["type"])
+
+
+def _type(kind: Any) -> str:
+    """Return a type in words; raises ValueError or KeyError for one that is not known."""
+    if isinstance(kind, str):
+        if kind in _SAME or kind.startswith("decimal("):
+            return kind
+        return _WORDS[kind]
+    match kind["type"]:
+        case "array":
+            return f"array<{_type(kind['elementType'])}>"
+        case "map":
+            return f"map<{_type(kind['keyType'])},{_type(kind['valueType'])}>"
+        case "struct":
+            fields = (f"{field['name']}:{_field(field)}" for field in kind["fields"])
+            return f"struct<{','.join(fields)}>"
+    raise ValueError(f"the type {kind['type']}")
+
 
 _PHYSICAL = "delta.columnMapping.physicalName"
 _Place = tuple[str, ...]
