@@ -12,6 +12,9 @@ from core.observed.log_history import LogHistory
 from core.observed.table_statistics import TableStatistics
 from core.sql.log_starts import LogStart
 
+Sources = tuple[tuple[int, TableName, str, str], ...]
+"""Streamed sources of a statement: (ordinal, table, folder, format) of each."""
+
 
 class FolderTaken(Refused):
     """The folder is this ledger's, and another run has used it: nothing may be appended to it."""
@@ -181,167 +184,180 @@ class Upkeep:
 
 
 class Checkpoints(Protocol):
-    """Files of tables and checkpoints; raises TryAgain where the path cannot be reached.
+    """Files of tables and checkpoints.
 
     A folder is that of a version, or of a table that others write; the format, as `table_format` knows it, says which.
+    `Sources` are the streamed sources of a statement as (ordinal, table, folder, format). Every method raises TryAgain
+    if a path cannot be reached or a log cannot be read now.
     """
 
     epoch: int
-    """World epoch that owner files are written with; moved by an adoption."""
+    """Epoch of the environment that owner files are written with; an adoption moves it."""
 
     @property
     def machine(self) -> str:
-        """Id of this machine, empty where it has none."""
+        """Id of this machine; empty if it has none."""
+
+    # Ownership of folders.
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Create an empty folder with the owner file and note, which names the run, in one rename.
+        """Create an empty folder with the owner file and the note, which names the run, in one rename.
 
-        A folder of the same run is left as it is, and one that another run has made and nobody has used is taken over.
-        Raises FolderTaken where another run has used it, Refused where it is not this ledger's.
+        A folder of the same run is left as it is; one that another run made and nobody used is taken over. Raises
+        FolderTaken if another run has used it, Refused if it is not this ledger's.
         """
-
-    def read(self, folder: str) -> CheckpointState | None:
-        """None when there is no such folder or it cannot be read as a checkpoint."""
-
-    def lacks(self, folder: str) -> str:
-        """Return which file of a checkpoint is missing, by its place in it, without which Spark does not start; empty
-        where none is."""
-
-    def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
-        """Return the newest batch in a table's own record of batches, of one query where it has several; None where it
-        has none."""
-
-    def identity(self, folder: str, format: str) -> str:
-        """Return the id that a table itself has; empty where it has none, or its format knows none."""
-
-    def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
-        """Return the types of a table's columns by name, in Spark's words, as its log has them; None where it has none,
-        or does not say them all."""
-
-    def properties(self, folder: str, format: str) -> Mapping[str, str]:
-        """Return the properties of a table as its log has them; none where it has none, or is not there."""
-
-    def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
-        """Return the newest version of a table whose rows no statement has written, with its operation.
-
-        None where there is none, or the format has no versions.
-        """
-
-    def why_other_source(
-        self,
-        checkpoint: str,
-        sources: tuple[tuple[int, TableName, str, str], ...],
-        *,
-        take_changes: Set[int] = frozenset(),
-        tracked: bool = False,
-    ) -> tuple[TableName, str] | None:
-        """Return the first of the sources, given as for `lag`, that is not what a statement has read, and why; None
-        where all are, and where nobody can tell. Those by the ordinals `take_changes` go on over rows that were changed
-        or taken out, which a stream of rows does not, and all that are `tracked` over columns with other names."""
 
     def take_over(self, folder: str, former: str = "") -> None:
-        """Write ledger, epoch and machine of now into the owner file of a folder of this ledger, or of a former one.
+        """Write the current ledger, epoch and machine into the owner file of a folder of this ledger or of `former`.
 
-        The run stays. Raises Refused where the folder is another ledger's.
+        The run stays. Raises Refused if the folder is another ledger's.
         """
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         """Write `_headgate.json` of a table folder, whole or not at all."""
 
     def set_aside(self, folder: str, into: str) -> None:
-        """Move a folder of ours into the trash, as `into`, or beside it where that is taken; nothing when it is gone.
+        """Move a folder of ours into the trash, as `into`, or beside it if that is taken; a missing folder is fine.
 
         Onto another file system it is copied, and deleted once the copy is whole.
         """
 
+    def put_back(self, aside: str, folder: str) -> None:
+        """Move a folder that was set aside back to its place; nothing if it is there again already.
+
+        Raises Refused if it is in neither place, or if something else has taken its place.
+        """
+
     def remove(self, folder: str) -> bool:
-        """Delete a folder of ours with all below it; returns whether it was ours, also where it is gone by now.
+        """Delete a folder of ours with everything below it; True if it was ours, even if it is gone by now.
 
         What cannot be deleted stays, with the proof that it is ours.
         """
 
-    def put_back(self, aside: str, folder: str) -> None:
-        """Rename a folder that was set aside to where it was; nothing when it is there again already.
+    def is_there(self, folder: str) -> bool:
+        """True if the folder exists on this machine."""
 
-        Raises Refused where it is in neither place, or something else has taken its own.
-        """
+    # Checkpoints.
+
+    def read(self, folder: str) -> CheckpointState | None:
+        """Read a checkpoint; None if the folder does not exist or does not hold a checkpoint."""
+
+    def lacks(self, folder: str) -> str:
+        """Return the path, inside a checkpoint, of the first missing file that Spark cannot start without, or ""."""
 
     def made_beside(self, checkpoint: str) -> tuple[str, ...]:
-        """List a version's first checkpoint, where it is there, and those of seams beside it, `<first>.…`, by path."""
+        """List a version's first checkpoint, if it exists, and those of its seams, `<first>.…`, by path."""
 
-    def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
-        """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
+    def why_other_source(
+        self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
+    ) -> tuple[TableName, str] | None:
+        """Return the first source that is no longer what the statement has read, and why.
 
-    def rows(self, folder: str, format: str) -> int | None:
-        """Count the rows of all files of a table; None while some are not counted, and where they never are."""
-
-    def folded_lag(self) -> Mapping[str, str]:
-        """Return what lag is measured from, positions and sums, as JSON by key, for `unfold_lag` after a restart."""
-
-    def unfold_lag(self, folded: Mapping[str, str]) -> None:
-        """Go on from what `folded_lag` gave, before anything is measured."""
-
-    def is_there(self, folder: str) -> bool:
-        """Return whether a folder exists on this machine; raises TryAgain where that cannot be told now."""
-
-    def contents(self, folder: str, format: str) -> FolderContents | None:
-        """Return size and range of all files of a table; slow for many files.
-
-        None if the folder does not exist on this machine.
+        None if all are, or if nobody can tell. Sources by the ordinals `take_changes` may have had rows changed or
+        removed, which ends a stream of rows; with `tracked`, columns may have been renamed or dropped.
         """
-
-    def rows_since(self, folder: str, format: str, moment: float) -> int | None:
-        """Count the rows of the files that a written table has got since a moment, epoch seconds.
-
-        None where they are too many to be counted at once, or cannot be.
-        """
-
-    def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
-        """Return where the log that lies in a folder stands, or how it was at a version; None where there is none.
-
-        A log that ends before that version is told as it ends.
-        """
-
-    def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
-        """Return what the newest whole `OPTIMIZE` or `VACUUM` with a tag has done to the table whose log lies in a
-        folder; None without one."""
-
-    def kept_h(self, folder: str, format: str) -> float | None:
-        """Return for how many hours a table keeps files of older versions; None where that cannot be read."""
 
     def unread_before(
         self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
     ) -> int | None:
-        """Return the first version of a source whose files a statement has not read and that was replaced before a
-        moment, so that a vacuum deletes them; None where there is none. The source is given as for `lag`.
+        """Return the first version of a source that the statement has not read and whose files a vacuum deletes.
+
+        Those are files that were replaced before `moment`. None if there is no such version.
         """
 
-    def gone(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:
-        """Count the files that a statement has read, of sources as for `lag`, and that are no longer there.
+    def gone(self, checkpoint: str, sources: Sources) -> int | None:
+        """Count the files that a statement has read and that no longer exist; None if the checkpoint cannot tell."""
 
-        None where the checkpoint cannot say.
-        """
+    def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
+        """Measure how far a statement, running or stopped, is behind each of its sources."""
+
+    def folded_lag(self) -> Mapping[str, str]:
+        """Return the positions and sums that lag is measured from, as JSON by key, for `unfold_lag` after a restart."""
+
+    def unfold_lag(self, folded: Mapping[str, str]) -> None:
+        """Continue from what `folded_lag` returned; called before anything is measured."""
 
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Return what each known batch of a version had read of its streamed sources, so many, and what its table held.
+        """Return what each known batch of a version had read of its `sources` streams, and what its table held.
 
-        Empty before its first batch, and where the logs cannot be read.
+        Empty before its first batch, and if the logs cannot be read.
         """
+
+    # Contents of tables.
+
+    def contents(self, folder: str, format: str) -> FolderContents | None:
+        """Return size and range of a table; None if it does not exist on this machine. Slow for many files."""
+
+    def rows(self, folder: str, format: str) -> int | None:
+        """Count the rows of a table; None while some are not counted, and for formats whose rows never are."""
+
+    def rows_since(self, folder: str, format: str, moment: float) -> int | None:
+        """Count the rows written to a table since a moment, epoch seconds.
+
+        None if they are too many to be counted at once, or cannot be.
+        """
+
+    def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
+        """Return the newest batch in a table's own record of batches, of one query if it has several, or None."""
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
-        """Return the files that a table's batches up to `upto` have written; None where its log does not say it any
-        more.
+        """Return the files that a table's batches up to `upto` have written; None if its log no longer tells.
 
-        Raises Refused, with why, where they are not the rows of the table.
+        Raises Refused, with why, if they are not the rows of the table.
         """
 
+    def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
+        """Return what a source holds, for `seed`; a table of ours, up to batch `upto` of its own record.
+
+        Without a format it is a table of ours. Raises Refused if the record no longer tells that batch from later ones.
+        """
+
+    # Tables with a transaction log; of other formats nothing is known, and the answer is empty or None.
+
+    def identity(self, folder: str, format: str) -> str:
+        """Return the id that the table itself has; empty if there is no table."""
+
+    def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
+        """Return the types of the columns by name, in Spark's words; None if the log does not say all of them."""
+
+    def properties(self, folder: str, format: str) -> Mapping[str, str]:
+        """Return the properties of a table; empty if there is no table."""
+
+    def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
+        """Return the newest version whose rows no statement has written, with its operation."""
+
+    def log_history(self, folder: str, format: str) -> LogHistory | None:
+        """Return the versions of a table, as far as its log still has them."""
+
+    def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
+        """Return the newest state of the log in a folder, or its state at a version, at most the newest."""
+
+    def kept_h(self, folder: str, format: str) -> float | None:
+        """Return for how many hours a table keeps files of older versions; None if that cannot be read."""
+
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        """Return the version of a table that holds a query's batches up to one, and no later one."""
+
+    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
+        """List the files of a version that do not exist, by path; looks at each of its files."""
+
+    def why_not_from(
+        self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
+    ) -> str:
+        """Explain why a stream of a table cannot begin at a place in its log now; empty if it can."""
+
+    def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
+        """Return what the newest completed `OPTIMIZE` or `VACUUM` with a tag did to the table of a log."""
+
+    # Versions that begin where another one, or a source, has got to.
+
     def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
-        """Have a version begin after the newest committed batch of another, which may be running: positions, state.
+        """Have a version begin after the newest committed batch of another, which may be running: positions and state.
 
         Its checkpoint is a copy with an id of its own, its table's record of batches ends with the same batch, and
         the origin is only read. `copy` was prepared by the run that `note` names; doing it twice is doing it once. Of
         a table with a transaction log only the checkpoint is made: rows and record are the catalog's (`Tables.clone`).
-        Raises FolderTaken where a query was started in it already, TryAgain where no whole copy could be had.
+        Raises FolderTaken if a query was started in it already, TryAgain if no whole copy could be had.
         """
 
     def seed(
@@ -355,32 +371,7 @@ class Checkpoints(Protocol):
     ) -> Cut:
         """Have a version begin as if the files, or the log, of each of its sources, by ordinal, had been read.
 
-        Without a batch its own first one has them behind it, whatever state it keeps. With one it goes on after that
+        Without a batch, its own first one has them behind it, whatever state it keeps. With one, it goes on after that
         batch, which has kept no state, with the settings that the checkpoint `like` has pinned; the record of batches
-        in its table is made where there is none. Prepared, twice and taken as for `fork`.
-        """
-
-    def log_history(self, folder: str, format: str) -> LogHistory | None:
-        """Return what a table's log says of its versions; None where it has none."""
-
-    def why_not_from(
-        self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
-    ) -> str:
-        """Explain why a stream of a table cannot begin at a place in its log now; empty where it can."""
-
-    def written_version(self, folder: str, query: str, batch: int) -> int | None:
-        """Return the version of a table that holds a query's batches up to one, and no later one; None where its log
-        does not say it any more, and of a table without versions.
-        """
-
-    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
-        """List the files that a version of a table names and that are not there, by path; none of a table without
-        versions. Costs a look at each of its files."""
-
-    def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
-        """Return what a source holds, a table of ours up to batch `upto` of its own record, for `seed`.
-
-        Without a format it is a table of ours.
-
-        Raises Refused where the record no longer tells that batch from later ones.
+        in its table is made if there is none. Prepared, repeated and taken as for `fork`.
         """

@@ -31,6 +31,7 @@ from core.ports.storage import (
     SeenFile,
     SeenLog,
     SourceLag,
+    Sources,
     Upkeep,
     VersionFolders,
 )
@@ -46,8 +47,6 @@ from pipelines.storage.source_lag import SourceLags
 LOGS = {"delta": DeltaTables}
 """What reads the tables of each format with a log, by its name in `core.model.table_formats`."""
 
-Sources = tuple[tuple[int, TableName, str, str], ...]
-"""(ordinal, table, folder, format) of each."""
 OWNER_FILE = "_headgate_owner"
 
 
