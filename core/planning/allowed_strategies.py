@@ -166,7 +166,7 @@ def _begun_later(
     context: PlanningContext, table: Table, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
     tables = context.declared.tables
-    if begins_by_rows(tables, table) or forgotten_sequences(context, table) is None:
+    if forgotten_sequences(context, table) is None or begins_by_rows(tables, table):
         yield from partial_notes(tables, table)
     if not recreated_parents(table, decisions):
         note = (
