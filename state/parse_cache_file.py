@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import time
 import zlib
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,6 +19,9 @@ from core.project_files.project_copy import ReadProject, digest_of, pack_project
 
 READER_VERSIONS_KEPT = 3
 """Readers whose facts are kept side by side: two checkouts used in turns do not push each other out."""
+
+FEW = 400
+"""Facts that are looked up one by one: a plan of some tables asks for less than the file has."""
 
 _WAIT_S = 0.25
 """How long another process's transaction is waited for."""
@@ -44,11 +47,7 @@ class ParseCacheFile:
         """Return what is known; empty where nothing can be read."""
         if not self._version or not _is_ours(self._path):
             return ParseCache()
-        try:
-            return ParseCache(self._read())
-        except sqlite3.Error as error:
-            self._heal(error)
-            return ParseCache()
+        return ParseCache(look_up=_StoredFacts(self._path, self._version, self._heal))
 
     def save(self, facts: ParseCache) -> bool:
         """Add what was read newly; says whether anything was written."""
@@ -77,14 +76,6 @@ class ParseCacheFile:
         row = (self._version, digest_of(texts), zlib.crc32(body), body)
         put = "INSERT OR REPLACE INTO project VALUES (?, ?, ?, ?)"
         return self._written(lambda database: database.execute(put, row))
-
-    def _read(self) -> dict[bytes, str]:
-        database = _open(self._path, "ro")
-        try:
-            rows = database.execute("SELECT key, crc, body FROM fact WHERE version = ?", (self._version,)).fetchall()
-        finally:
-            database.close()
-        return {key: body for key, crc, body in rows if isinstance(body, str) and _crc(body) == crc}
 
     def _written(self, write: Callable[[sqlite3.Connection], object]) -> bool:
         """Write in one transaction; says whether that was possible."""
@@ -144,6 +135,38 @@ class ParseCacheFile:
                     continue
 
 
+class _StoredFacts:
+    """Looks facts up one by one while few are asked for, then reads all at once; none where the file cannot be read."""
+
+    def __init__(self, path: str, version: str, heal: Callable[[sqlite3.Error], None]) -> None:
+        self._path = path
+        self._version = version
+        self._heal = heal
+        self._asked = 0
+        self._database: sqlite3.Connection | None = None
+        self._all: dict[bytes, str] | None = None
+
+    def __call__(self, key: bytes) -> str | None:
+        if self._all is None:
+            try:
+                self._asked += 1
+                if self._asked <= FEW:
+                    return dict(self._read(" AND key = ?", key)).get(key)
+                self._all = dict(self._read(""))
+            except sqlite3.Error as error:
+                self._all = {}
+                self._heal(error)
+            self._database = None
+        return self._all.get(key)
+
+    def _read(self, condition: str, *keys: bytes) -> Iterator[tuple[bytes, str]]:
+        self._database = self._database or _open(self._path, "ro")
+        mine = f"SELECT key, crc, body FROM fact WHERE version = ?{condition}"
+        for key, crc, body in self._database.execute(mine, (self._version, *keys)).fetchall():
+            if isinstance(body, str) and _crc(body) == crc:
+                yield key, body
+
+
 def readers_version() -> str:
     """Return a digest of the readers' code and their parser's version; empty if it cannot be computed."""
     digest = hashlib.sha256(f"{sys.version_info[:3]}".encode())
@@ -173,7 +196,7 @@ def _open(path: str, mode: str) -> sqlite3.Connection:
     from urllib.parse import quote
 
     uri = f"file:{quote(os.path.abspath(path))}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None)
+    return sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
 
 
 def _is_ours(path: str) -> bool:

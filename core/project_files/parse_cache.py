@@ -7,7 +7,7 @@ without a parser: a view has no files that a stream could follow.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,12 @@ class ParseCache:
     Threads may share one: at worst a text is read twice.
     """
 
-    def __init__(self, known: Mapping[bytes, str] | None = None) -> None:
+    def __init__(
+        self, known: Mapping[bytes, str] | None = None, look_up: Callable[[bytes], str | None] = lambda _: None
+    ) -> None:
+        """Begin with packed entries by key, and where others are looked up."""
         self._known = dict(known or {})
+        self._look_up = look_up
         self._values: dict[bytes, Any] = {}
         self._fresh: dict[bytes, str] = {}
 
@@ -56,7 +60,7 @@ class ParseCache:
         """Return the line of CREATE VIEW (None for a table), the table, and Problems placed in `path`."""
         key = _key(b"ddl", text)
         found: tuple[str, TableDdl | None, tuple[Problem, ...]] | None = self._value(key, path)
-        if found is None and key in self._known:
+        if found is None:
             found = self._unpacked(key, lambda packed: (path, *decode_ddl(packed, path)))
         if found is None:
             view = view_declared_in(text)
@@ -73,7 +77,7 @@ class ParseCache:
     def has_statements(self, text: str, *, every_table_streams: bool = False) -> bool:
         """Return whether a dml text is known."""
         key = _statements_key(text, every_table_streams)
-        return key in self._values or key in self._known
+        return key in self._values or self._packed(key) is not None
 
     def statements(
         self, text: str, path: str, *, every_table_streams: bool = False
@@ -81,7 +85,7 @@ class ParseCache:
         """Return the statements of a dml text, and Problems placed in `path`."""
         key = _statements_key(text, every_table_streams)
         found: tuple[str, tuple[ParsedStatement, ...], tuple[Problem, ...]] | None = self._value(key, path)
-        if found is None and key in self._known:
+        if found is None:
             found = self._unpacked(key, lambda packed: (path, *decode_statements(packed, text, path)))
         if found is None:
             from core.sql.statement_reader import read_statements
@@ -103,7 +107,7 @@ class ParseCache:
         declared = {name: [(each.name, each.type) for each in found or ()] for name, found in sorted(read.items())}
         key = _key(b"columns", json.dumps([parsed.select, parsed.stateful, declared, [*map(bool, read.values())]]))
         found: tuple[UnresolvedName, ...] | None = self._values.get(key)
-        if found is None and key in self._known:
+        if found is None:
             found = self._unpacked(key, _unresolved)
         if found is None:
             from core.sql.lineage.statement_lineage import lineage_of
@@ -119,7 +123,7 @@ class ParseCache:
             return defaults
         key = _key(b"yml" + repr(defaults).encode("utf-8", "surrogatepass"), text)
         found: Settings | None = self._values.get(key)
-        if found is None and key in self._known:
+        if found is None:
             found = self._unpacked(key, _settings)
         if found is None:
             from core.project_files.table_settings import read_settings
@@ -139,10 +143,15 @@ class ParseCache:
         return found if found is not None and (found[0] == path or not found[-1]) else None
 
     def _unpacked(self, key: bytes, unpack: Any) -> Any:
+        packed = self._packed(key)
         try:
-            return unpack(self._known[key])
+            return unpack(packed) if packed is not None else None
         except _BROKEN:
             return None
+
+    def _packed(self, key: bytes) -> str | None:
+        packed = self._known.get(key)
+        return packed if packed is not None else self._look_up(key)
 
     def _keep(self, key: bytes, value: Any) -> None:
         if len(self._values) >= MOST_CACHED_TEXTS:
