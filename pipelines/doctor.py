@@ -19,7 +19,8 @@ from core.model.errors import HeadgateError, PoolUnreachable
 from core.model.names import TableName
 from core.model.table_formats import format_of_others, table_format
 from core.project.connectors import Connector
-from core.project_files.manifest import MANIFEST_PATH, read_manifest
+from core.project.manifest_head import MANIFEST_PATH
+from core.project_files.manifest import read_manifest
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
 from core.text.wording import counted

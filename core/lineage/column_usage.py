@@ -4,13 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.lineage.column_lineage import LineageTracer
 from core.model.names import TableName
 from core.project.model import Table
-from core.sql.lineage.model import ColumnOrigin, InputKind, StatementLineage
 from core.sql.statement import Column, ParsedStatement, line_of
 
 if TYPE_CHECKING:
+    from core.lineage.column_lineage import LineageTracer
     from core.sql.lineage.model import ColumnOrigin, StatementLineage
 
 
@@ -81,7 +80,7 @@ class ColumnUse:
     """Columns of its own that are made from it, as the DDL writes them; not those whose rows it only decides."""
 
 
-def column_uses_downstream(tracer: LineageTracer, at: ColumnOrigin) -> Mapping[TableName, ColumnUse]:
+def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mapping[TableName, ColumnUse]:
     """Find every use of a declared column, at any depth; each statement that may use it is read once."""
     lost: dict[TableName, set[str]] = {at.table: {at.column.lower()}}
     places: dict[TableName, dict[TableName, str]] = {}
@@ -106,7 +105,7 @@ def column_uses_downstream(tracer: LineageTracer, at: ColumnOrigin) -> Mapping[T
     }
 
 
-def column_uses_of_readers(tracer: LineageTracer, table: TableName) -> Mapping[str, Mapping[TableName, str]]:
+def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping[str, Mapping[TableName, str]]:
     """Return for each column of a declared table the readers that use it, with the place;
     each statement is read once.
     """
@@ -118,8 +117,10 @@ def column_uses_of_readers(tracer: LineageTracer, table: TableName) -> Mapping[s
     return found
 
 
-def _made(found: StatementLineage, parent: TableName, columns: set[str]) -> set[str]:
+def _made(found: "StatementLineage", parent: TableName, columns: set[str]) -> set[str]:
     """Return the columns that a statement makes from some of a parent's, with those that it may make from them."""
+    from core.sql.lineage.model import InputKind
+
     if not found.outputs:
         # A statement that cannot be followed at all may make anything of it.
         return {each.within.lower() for each in found.unresolved}
@@ -132,11 +133,11 @@ def _made(found: StatementLineage, parent: TableName, columns: set[str]) -> set[
     return made | {output.name for output in found.outputs if output.name in doubts or "*" in doubts}
 
 
-def _is_one(origin: ColumnOrigin, parent: TableName, columns: set[str]) -> bool:
+def _is_one(origin: "ColumnOrigin", parent: TableName, columns: set[str]) -> bool:
     return origin.table == parent and origin.column.lower() in columns
 
 
-def _spelled(tracer: LineageTracer, table: TableName, columns: Iterable[str]) -> tuple[str, ...]:
+def _spelled(tracer: "LineageTracer", table: TableName, columns: Iterable[str]) -> tuple[str, ...]:
     known = {column.name.lower(): column.name for column in tracer.columns(table)}
     return tuple(sorted(known.get(column, column) for column in columns))
 

@@ -9,8 +9,8 @@ from core.model.names import TableName
 from core.plan.model import PlanRefusal, PlanWarning
 from core.plan.request import BY_NAME, CHILDREN, PlanRequest
 from core.planning.context import DeclaredTables, ObservedTables, PlanningContext, TableBindings
+from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Layer, Project, Table
-from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.text.wording import did_you_mean
 
 ROOT = "."

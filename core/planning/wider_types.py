@@ -14,7 +14,6 @@ from core.model.wider_types import is_wider, rounds
 from core.planning.context import PlanningContext
 from core.planning.decisions import DeployWalk
 from core.project.model import Table
-from core.sql.lineage.model import InputKind
 from core.sql.statement import Column
 from core.text.sentence import Fact
 
@@ -99,6 +98,7 @@ def _narrower_columns(walk: DeployWalk, reader: Table, parent: TableName) -> Ite
     What its text casts to a type of its own stays what it is.
     """
     from core.sql.comparison.expression_types import expression_type
+    from core.sql.lineage.model import InputKind
     from core.sql.lineage.statement_lineage import lineage_of
 
     assert reader.parsed is not None, "only statements read"

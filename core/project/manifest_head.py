@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+MANIFEST_PATH = "headgate.yml"
+
 
 @dataclass(frozen=True, slots=True)
 class ManifestHead:

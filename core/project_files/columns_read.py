@@ -5,14 +5,17 @@ is read, but where something is done with the statement.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from core.model.names import TableName
 from core.model.problems import Problem, Where, in_reading_order
 from core.project.model import Project, Table
 from core.project_files.parse_cache import ParseCache
-from core.sql.lineage.model import UnresolvedName
 from core.sql.statement import line_of
 from core.text.wording import did_you_mean
+
+if TYPE_CHECKING:
+    from core.sql.lineage.model import UnresolvedName
 
 
 def wrong_columns(project: Project, tables: Iterable[TableName], parse_cache: ParseCache) -> tuple[Problem, ...]:
@@ -27,7 +30,7 @@ def wrong_columns(project: Project, tables: Iterable[TableName], parse_cache: Pa
     return in_reading_order(found)
 
 
-def _problems(table: Table, wrong: Iterable[UnresolvedName]) -> Iterator[Problem]:
+def _problems(table: Table, wrong: "Iterable[UnresolvedName]") -> Iterator[Problem]:
     assert table.parsed is not None and table.dml is not None, f"{table.name} is external"
     for each in wrong:
         several = len(each.lacking) > 1

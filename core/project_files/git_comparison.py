@@ -7,11 +7,11 @@ from core.model.names import TableName
 from core.model.states import State
 from core.observed.deployment import ObservedDeployment
 from core.policy.model import Policy
+from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Environment, Project, Table
 from core.project.revision import RevisionTexts, revision_hash
 from core.project_files.keyed_tables import with_changes
 from core.project_files.loader import read_tables
-from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.project_files.manifest import Manifest, read_manifest
 from core.project_files.parse_cache import ParseCache
 from core.project_files.paths import table_folder

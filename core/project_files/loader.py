@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
+from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Project, Script, Settings, Table
 from core.project_files.consistency import check_tables
 from core.project_files.keyed_tables import check_keyed, with_changes
-from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.project_files.manifest import Manifest, read_manifest
 from core.project_files.parse_cache import ParseCache
 from core.project_files.paths import ScriptFolder, read_script_folders

@@ -9,7 +9,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Where
 from core.policy.model import Policy
 from core.project.connectors import Connector
-from core.project.manifest_head import ManifestHead
+from core.project.manifest_head import MANIFEST_PATH, ManifestHead
 from core.project.model import Environment, Pool, Settings
 from core.project_files.connectors_section import read_connectors
 from core.project_files.paths import ScriptFolder, read_script_folders
@@ -18,7 +18,6 @@ from core.project_files.table_settings import read_objective, read_settings, rea
 from core.project_files.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
 
-MANIFEST_PATH = "headgate.yml"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _PREFIX = re.compile(r"[a-z0-9_]{0,40}\Z")
 _MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")

@@ -3,12 +3,14 @@
 import re
 from dataclasses import fields
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from core.model.problems import Problem
 from core.project.model import APPEND, UPSERT, Settings
-from core.project_files.project_checks import read_checks
-from core.project_files.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
+
+if TYPE_CHECKING:
+    from core.project_files.yaml_reader import YamlSection
 
 KEYS = tuple(field.name for field in fields(Settings))
 LATER = ("contract", "static_refresh")
@@ -20,6 +22,8 @@ def read_settings(text: str, path: str, defaults: Settings, problems: list[Probl
     """Read a table's yml over the project's defaults; wrong values are reported and replaced by the default."""
     if not text.strip():
         return defaults
+    from core.project_files.yaml_reader import read_yaml
+
     section = read_yaml(text, path, problems)
     return defaults if section is None else read_settings_section(section, defaults)
 
@@ -28,8 +32,10 @@ READS = ("batch", "stream", "changes", "rows")
 """Values of `reads`."""
 
 
-def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
+def read_settings_section(section: "YamlSection", defaults: Settings) -> Settings:
     """Read the keys of Settings from a section."""
+    from core.project_files.project_checks import read_checks
+
     section.only(KEYS, later=LATER)
     trigger = " ".join(section.text("trigger", defaults.trigger).split())
     if not _TRIGGER.match(trigger):
@@ -74,7 +80,7 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
     )
 
 
-def read_objective(section: YamlSection, default: str) -> str:
+def read_objective(section: "YamlSection", default: str) -> str:
     """Read `objective: {behind: 5 minutes}`, what a statement may be behind before that is a fault."""
     below = section.section("objective")
     if below is None:
@@ -87,7 +93,7 @@ def read_objective(section: YamlSection, default: str) -> str:
     return behind
 
 
-def _readers(section: YamlSection) -> tuple[str, ...]:
+def _readers(section: "YamlSection") -> tuple[str, ...]:
     """Read who else reads a table; nobody reads every table of a project, so the defaults have none."""
     if section.name and "readers" in section.nodes:
         section.wrong("readers", "in the yml of the table that they read", "write readers: in <table>.yml")

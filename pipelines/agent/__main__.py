@@ -17,8 +17,9 @@ from typing import IO
 from core.ipc.environment_paths import environment_home, environment_paths
 from core.model.errors import HeadgateError, InvalidProject, Refused
 from core.model.problems import Problem
+from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Environment
-from core.project_files.manifest import MANIFEST_PATH, Manifest, read_manifest
+from core.project_files.manifest import Manifest, read_manifest
 from core.text.escaping import escape_control_characters, escape_surrogates
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout

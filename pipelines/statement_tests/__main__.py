@@ -16,9 +16,10 @@ from typing import Any
 
 from core.model.errors import HeadgateError, PoolUnreachable
 from core.model.names import TableName
+from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Pool, Table
 from core.project_files.loader import read_tables
-from core.project_files.manifest import MANIFEST_PATH, read_manifest
+from core.project_files.manifest import read_manifest
 from core.project_files.parse_cache import ParseCache
 from core.project_files.revision_reader import read_revision
 from core.statement_tests.case import StatementCase

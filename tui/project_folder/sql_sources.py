@@ -10,9 +10,9 @@ from core.changes.fingerprint import fingerprint
 from core.model.errors import InvalidProject, UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Severity
+from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Pool, Settings
 from core.project.revision import Revision, RevisionTexts
-from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.project_files.manifest import Manifest, read_manifest
 from core.project_files.table_settings import read_settings
 from core.sql.ddl_reader import read_ddl

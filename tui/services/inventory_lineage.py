@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from core.model.errors import UsageError
 from core.model.names import TableName
-from core.sql.lineage.model import ColumnOrigin
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import LineageTracer
     from core.observed.deployment import ObservedDeployment
     from core.reports.hierarchy import HierarchyRow
     from core.reports.inventory import InventoryEntry
+    from core.sql.lineage.model import ColumnOrigin
 
 
 def table_hierarchy(
@@ -30,8 +30,10 @@ def table_hierarchy(
     return walk(by_name, name, direction, depth=depth)
 
 
-def root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> ColumnOrigin:
+def root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
     """Find what `table` or `table.column` names; a table may be deployed and no longer declared. Raises UsageError."""
+    from core.sql.lineage.model import ColumnOrigin
+
     table, point, _ = words.partition(".")
     name = TableName(table.strip().strip("`").lower())
     if name in tracer.tables() or name not in observed:
@@ -44,8 +46,10 @@ def root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeplo
     return ColumnOrigin(name)
 
 
-def origin_of(tracer: "LineageTracer", words: str) -> ColumnOrigin:
+def origin_of(tracer: "LineageTracer", words: str) -> "ColumnOrigin":
     """Find what `table` or `table.column` names, in any case, with or without back-ticks."""
+    from core.sql.lineage.model import ColumnOrigin
+
     table, _, column = (part.strip().strip("`") for part in words.partition("."))
     name = TableName(table.lower())
     if name not in tracer.tables():

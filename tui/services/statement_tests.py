@@ -18,9 +18,9 @@ from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.problems import Problem, Severity
 from core.model.table_formats import table_format
+from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Project, Table
 from core.project.revision import RevisionTexts, revision_hash
-from core.project_files.manifest import MANIFEST_PATH
 from core.project_files.paths import table_folder
 from core.project_files.revision_reader import read_revision, revision_of
 from core.statement_tests.case import StatementCase
