@@ -74,7 +74,7 @@ class ObservedTables:
 
     def statistics(self, table: TableName) -> TableStatistics:
         """Return what was measured of a table; empty where nothing was."""
-        return self.deployment(table).statistics or TableStatistics()
+        return self.deployment(table).statistics or _NOT_MEASURED
 
     def tables(self) -> tuple[TableName, ...]:
         """Return every table that is declared or deployed, sorted."""
@@ -132,6 +132,7 @@ class ObservedTables:
 
 
 _ABSENT = ObservedDeployment()
+_NOT_MEASURED = TableStatistics()
 
 
 class TableRevisions:

@@ -74,6 +74,11 @@ class ParseCache:
         self._keep(key, found)
         return None, found[1], found[2]
 
+    def has_ddl(self, text: str) -> bool:
+        """Return whether a ddl text is known."""
+        key = _key(b"ddl", text)
+        return key in self._values or self._packed(key) is not None
+
     def has_statements(self, text: str, *, every_table_streams: bool = False) -> bool:
         """Return whether a dml text is known."""
         key = _statements_key(text, every_table_streams)
@@ -103,18 +108,26 @@ class ParseCache:
 
         Known by the statement's text and the columns of what it reads.
         """
-        read = {each.table: _with_changes(columns.get(each.table), each) for each in parsed.reads}
-        declared = {name: [(each.name, each.type) for each in found or ()] for name, found in sorted(read.items())}
-        key = _key(b"columns", json.dumps([parsed.select, parsed.stateful, declared, [*map(bool, read.values())]]))
-        found: tuple[UnresolvedName, ...] | None = self._values.get(key)
-        if found is None:
-            found = self._unpacked(key, _unresolved)
+        key, read = _columns_read(parsed, columns)
+        found = self._columns(key)
         if found is None:
             from core.sql.lineage.statement_lineage import lineage_of
 
             found = tuple(each for each in lineage_of(parsed, read.get).unresolved if each.lacking)
             self._fresh[key] = json.dumps([astuple(each) for each in found])
-        self._keep(key, found)
+            self._keep(key, found)
+        return found
+
+    def known_wrong_columns(
+        self, parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
+    ) -> tuple["UnresolvedName", ...] | None:
+        """Return what `wrong_columns` does where it is known."""
+        return self._columns(_columns_read(parsed, columns)[0])
+
+    def _columns(self, key: bytes) -> tuple["UnresolvedName", ...] | None:
+        found: tuple[UnresolvedName, ...] | None = self._values.get(key)
+        if found is None and (found := self._unpacked(key, _unresolved)) is not None:
+            self._keep(key, found)
         return found
 
     def settings(self, text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
@@ -165,6 +178,16 @@ def _key(kind: bytes, text: str) -> bytes:
 
 def _statements_key(text: str, every_table_streams: bool) -> bytes:
     return _key(b"dml stream" if every_table_streams else b"dml", text)
+
+
+def _columns_read(
+    parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
+) -> tuple[bytes, dict[TableName, tuple[Column, ...] | None]]:
+    """Return by what the columns that a statement reads are known, and those that there are."""
+    read = {each.table: _with_changes(columns.get(each.table), each) for each in parsed.reads}
+    declared = {name: [(each.name, each.type) for each in found or ()] for name, found in sorted(read.items())}
+    parts = [parsed.select, parsed.stateful, declared, [*map(bool, read.values())]]
+    return _key(b"columns", json.dumps(parts)), read
 
 
 def _settings(packed: str) -> Settings:

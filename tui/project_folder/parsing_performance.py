@@ -7,11 +7,15 @@ Each statement takes a parser a millisecond, and one process alone would leave a
 
 import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from core.project_files.parse_cache import ParseCache
 from tui.project_folder.manifest_head import PROJECT_FILE
+
+if TYPE_CHECKING:
+    from core.project_files.columns_read import Reading
 
 _SELDOM = (200_000, 20, 1_000)
 """Thresholds of the garbage collector, which walks a project's values again and again with the usual ones."""
@@ -32,14 +36,14 @@ MANY = 600
 """Unknown statements from which a second process, which starts in some 0.4 s, saves more than it takes."""
 
 SHARE = 0.42
-"""Part of the statements that the second process reads."""
+"""Part of the statements that the second process reads; DDL, which takes a tenth of their time, is all its own."""
 
 Text = tuple[str, str]
 """A path and what stands in the file."""
 
 
 def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
-    """Fill `facts` with the statements of a project's texts, half of them in another process.
+    """Fill `facts` with the scripts of a project's texts, half of them in another process.
 
     Does nothing for few of them, on one core, or where no process can be started: they are read one by one then.
     """
@@ -48,30 +52,65 @@ def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
     from core.project_files.manifest import read_manifest
 
     streams = read_manifest(texts.get(PROJECT_FILE), []).defaults.every_table_streams
-    unknown = [
-        (path, text)
-        for path, text in texts.items()
-        if path.rpartition("/")[2].startswith("dml.") and not facts.has_statements(text, every_table_streams=streams)
-    ]
-    if len(unknown) < MANY:
+    statements, ddl = [], []
+    for path, text in texts.items():
+        name = path.rpartition("/")[2]
+        if name.startswith("dml.") and not facts.has_statements(text, every_table_streams=streams):
+            statements.append((path, text))
+        elif name.startswith("ddl.") and not facts.has_ddl(text):
+            ddl.append((path, text))
+    if len(statements) < MANY:
         return
+    cut = round(len(statements) * (1 - SHARE))
+
+    def own() -> None:
+        for path, text in statements[:cut]:
+            facts.statements(text, path, every_table_streams=streams)
+
+    _in_two_processes(facts, own, _read, statements[cut:], ddl, streams)
+
+
+def read_columns_in_two_processes(unknown: "Sequence[Reading]", facts: ParseCache) -> None:
+    """Fill `facts` with the columns that statements read, as `parse_in_two_processes` does."""
+    if len(unknown) < MANY or (os.cpu_count() or 1) < 2:
+        return
+    cut = round(len(unknown) * (1 - SHARE))
+
+    def own() -> None:
+        for parsed, columns in unknown[:cut]:
+            facts.wrong_columns(parsed, columns)
+
+    _in_two_processes(facts, own, _read_columns, unknown[cut:])
+
+
+def _in_two_processes(
+    facts: ParseCache, own: Callable[[], None], read: Callable[..., dict[bytes, str]], *given: object
+) -> None:
+    """Do the `own` part here, and add to `facts` what another process has read of what is `given` to it."""
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
-    cut = round(len(unknown) * (1 - SHARE))
     try:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            elsewhere = pool.submit(_read, unknown[cut:], streams)
-            for path, text in unknown[:cut]:
-                facts.statements(text, path, every_table_streams=streams)
+            elsewhere = pool.submit(read, *given)
+            own()
             facts.add(elsewhere.result())
     except (OSError, BrokenProcessPool):
         return
 
 
-def _read(texts: Sequence[Text], streams: bool) -> dict[bytes, str]:
+def _read(statements: Sequence[Text], ddl: Sequence[Text], streams: bool) -> dict[bytes, str]:
     facts = ParseCache()
-    for path, text in texts:
+    for path, text in statements:
         facts.statements(text, path, every_table_streams=streams)
+    for path, text in ddl:
+        facts.ddl(text, path)
+    return facts.take_fresh()
+
+
+def _read_columns(readings: "Sequence[Reading]") -> dict[bytes, str]:
+    facts = ParseCache()
+    for parsed, columns in readings:
+        facts.wrong_columns(parsed, columns)
     return facts.take_fresh()

@@ -101,9 +101,10 @@ def compute(
 def _refuse_wrong_columns(plan: Plan, project: "Project", facts: "ParseCache | None") -> None:
     from core.project_files.columns_read import wrong_columns
     from core.project_files.parse_cache import ParseCache
+    from tui.project_folder.parsing_performance import read_columns_in_two_processes
 
     started = [node.table for node in plan.nodes if node.action in _STARTS_TEXT]
-    problems = wrong_columns(project, started, facts or ParseCache())
+    problems = wrong_columns(project, started, facts or ParseCache(), read_columns_in_two_processes)
     if problems:
         raise InvalidProject(
             f"{counted(len(problems), 'column')} that {'is' if len(problems) == 1 else 'are'} read "

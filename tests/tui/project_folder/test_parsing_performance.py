@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from core.project_files.columns_read import wrong_columns
+from core.project_files.loader import read_project
 from core.project_files.parse_cache import ParseCache
 from tests.bench.generated_projects import project_texts
 from tui.project_folder import parsing_performance
@@ -20,6 +22,8 @@ def alone(texts: Mapping[str, str]) -> dict[bytes, str]:
     for path, text in texts.items():
         if "/dml." in path:
             facts.statements(text, path)
+        if "/ddl." in path:
+            facts.ddl(text, path)
     return facts.take_fresh()
 
 
@@ -48,3 +52,25 @@ def test_where_no_process_can_be_started_all_is_left_to_the_first(
 
     monkeypatch.setattr("multiprocessing.get_context", refused)
     parsing_performance.parse_in_two_processes(texts, ParseCache())
+
+
+def test_two_processes_find_the_columns_that_one_finds(texts: Mapping[str, str]) -> None:
+    wrong = {
+        path: text.replace("kind STRING", "sort STRING") if "LOCATION" in text else text for path, text in texts.items()
+    }
+    project, _ = read_project(wrong)
+    assert project is not None
+    two, one = ParseCache(), ParseCache()
+    found = wrong_columns(project, project.tables, one)
+    ahead = parsing_performance.read_columns_in_two_processes
+    assert found and wrong_columns(project, project.tables, two, ahead) == found
+    assert two.take_fresh() == one.take_fresh()
+
+
+def test_columns_that_are_known_start_no_process(texts: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    project, _ = read_project(texts)
+    assert project is not None
+    facts = ParseCache()
+    wrong_columns(project, project.tables, facts)
+    monkeypatch.setattr("multiprocessing.get_context", None)
+    wrong_columns(project, project.tables, facts, parsing_performance.read_columns_in_two_processes)
