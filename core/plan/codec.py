@@ -145,11 +145,12 @@ def plan_hash(plan: Plan) -> str:
 
 def _hashed(value: Any) -> dict[str, Any]:
     """Write an object of a plan with what matters of it, its names in order."""
-    names, parts = _HASHED_BY_KIND[type(value)]
+    kind = type(value)
+    names, parts = _HASHED_BY_KIND[kind]
     data = dict(zip(names, parts(value), strict=True))
-    if "confirmed_by_spark" in data:
+    if kind is PlanNode:
         data["confirmed_by_spark"] = data["confirmed_by_spark"] is not False
-    if "verdict" in data:
+    elif kind is Guard:
         data["verdict"] = lasting_verdict(data["name"], data["verdict"])
     return data
 
