@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from core.model.errors import HeadgateError, PoolUnreachable
-from core.model.names import TableName
+from core.model.states import TableFaultKind
 from core.model.table_formats import format_of_others, table_format
+from core.ports.storage import TableFault
 from core.project.connectors import Connector
 from core.project.manifest_head import MANIFEST_PATH
 from core.project_files.manifest import read_manifest
 from core.sql.ddl_reader import read_ddl
-from core.sql.statement import TableDdl
 from core.text.wording import counted
-from pipelines.formats.external_tables import Unlike, why_not_there, why_unlike
+from pipelines.formats.external_tables import fault_of_declaration, fault_where_missing, missing_log
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_check import OLDEST_JAVA, find_java
 
@@ -107,11 +107,11 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
             continue
         about = (files, ddl, ddl.location_in(data), path)
         try:
-            unlike = why_not_there(*about) or why_unlike(*about)
+            fault = fault_where_missing(*about) or fault_of_declaration(*about)
         except HeadgateError as error:
-            unlike = Unlike(error.summary, error.remedy)
-        if unlike is not None:
-            wrong.append(_verdict("inputs", unlike.why, unlike.remedy, table=ddl.table))
+            fault = TableFault(TableFaultKind.LOG_UNREAD, error.summary, error.remedy)
+        if fault is not None:
+            wrong.append(_verdict("inputs", fault.why, fault.remedy, table=ddl.table, kind=fault.kind))
     good = len(paths) - len(wrong)
     words = f"{counted(good, 'table')} of others {'is' if good == 1 else 'are'} there, as declared"
     return wrong or [_verdict("inputs", words, ok=True)]
@@ -121,17 +121,17 @@ def columns_of(folder: str) -> dict[str, Any]:
     """Judge whether a Delta table lies in a folder; its facts are the columns that its log says."""
     from pipelines.formats.checkpoints import TableCheckpoints
 
-    files, ddl = TableCheckpoints(""), TableDdl(TableName("it"), (), "delta", location=folder)
+    files, format = TableCheckpoints(""), "delta"
     try:
-        unlike = why_not_there(files, ddl, folder, "its DDL")
-        columns = files.columns(folder, format_of_others(ddl.format)) if unlike is None else None
+        missing = missing_log(files, folder, format)
+        columns = files.columns(folder, format_of_others(format)) if missing is None else None
     except HeadgateError as error:
         return _verdict("inputs", error.summary, error.remedy)
-    if unlike is not None:
-        is_ours = bool(files.identity(folder, ddl.format))
-        below = f"its table lies below: --delta {table_format(ddl.format).place_in(folder)}"
+    if missing is not None:
+        is_ours = bool(files.identity(folder, format))
+        below = f"its table lies below: --delta {table_format(format).place_in(folder)}"
         remedy = below if is_ours else "have it written first, or correct the folder"
-        return _verdict("inputs", unlike.why.partition(": ")[2], remedy)
+        return _verdict("inputs", missing, remedy)
     if columns is None:
         return _verdict("inputs", f"the log of {folder} has a column of a type that is not known here")
     return _verdict("inputs", f"{folder} is a Delta table", ok=True, columns=list(columns.items()))

@@ -84,6 +84,7 @@ def _observe(
         checkpoint_id=serving.checkpoint_id,
         checkpoint_ok=serving.checkpoint_ok,
         lost=serving.lost,
+        lost_kind=serving.lost_kind,
         pointer=physical_name(serving.table, serving.version) if serving.active and not serving.external else "",
         wanted=serving.wanted,
         kept=tuple(sorted(d.version for d in others)),

@@ -41,6 +41,26 @@ class Fault(StrEnum):
     BEHIND = "behind"
 
 
+class TableFaultKind(StrEnum):
+    """What became of a table that a statement reads or writes; the value is the class of the statement's error."""
+
+    REPLACED = "HEADGATE_TABLE_REPLACED"
+    """Another table lies in its place, or an older copy of it."""
+    GONE = "HEADGATE_TABLE_GONE"
+    COLUMNS_CHANGED = "HEADGATE_COLUMNS_CHANGED_BY_HAND"
+    """Columns or properties are not as they were, or not as declared."""
+    STREAM_COLUMNS_CHANGED = "HEADGATE_STREAM_COLUMNS_CHANGED_BY_HAND"
+    """A column of what is streamed was renamed or dropped; with `schema_tracking` a stream goes on over that."""
+    ROWS_CHANGED = "HEADGATE_ROWS_CHANGED_BY_HAND"
+    FILES_GONE = "HEADGATE_FILES_DELETED"
+    LOG_GONE = "HEADGATE_LOG_DELETED"
+    """Its log begins behind what is to be read next."""
+    LOG_UNREAD = "HEADGATE_LOG_NOT_READ"
+    """Its log cannot be read now, or asks for what is not read here: nobody can say what it holds."""
+    NOT_IN_CATALOG = "HEADGATE_NOT_IN_CATALOG"
+    """The pool's catalog has refused it."""
+
+
 MISSED, MET = "missed", "met"
 """Kinds of events: a table begins to miss its objective, and meets it again."""
 

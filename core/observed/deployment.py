@@ -94,6 +94,8 @@ class ObservedDeployment:
     """False when it cannot go on: the checkpoint, its table or one that it reads is missing or another's."""
     lost: str = ""
     """Which of them, and what is the matter with it, in a sentence; empty where nothing is, or nobody has said."""
+    lost_kind: str = ""
+    """Of `TableFaultKind`, where a table is what is the matter."""
     pointer: str = ""
     """The pointer's target, `orders__v3`; empty when there is none."""
     table_id: str = ""

@@ -54,6 +54,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         checkpoint_id=given.text("checkpoint_id"),
         checkpoint_ok=given.flag("checkpoint_ok"),
         lost=given.text("lost"),
+        lost_kind=given.text("lost_kind"),
         pointer=given.text("pointer"),
         table_id=given.text("table_id"),
         wanted=given.word("wanted", tuple(WantedState), WantedState.RUNNING),

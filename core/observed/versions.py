@@ -67,6 +67,8 @@ class Deployment:
     """False once the agent has found that it cannot go on."""
     lost: str = ""
     """What is missing or another's then, in a sentence; empty while it can."""
+    lost_kind: str = ""
+    """Of `TableFaultKind`, where a table is what is the matter; empty where it is the checkpoint."""
     pool: Pool | None = None
     """What it was started on, with what its checkpoint has pinned at the first start; None where that is not known."""
     engine: str = ""

@@ -18,7 +18,7 @@ from core.lineage.table_graph import TableGraph, edges_of, table_graph
 from core.model.actions import Action
 from core.model.evidence import Notice
 from core.model.names import TableName, physical_name
-from core.model.states import State
+from core.model.states import State, TableFaultKind
 from core.observed.deployment import Binding, ObservedDeployment
 from core.observed.table_statistics import TableStatistics
 from core.project.model import Environment, Project, Table
@@ -120,8 +120,14 @@ class ObservedTables:
         return seen.version if seen.state != State.ABSENT else self.next_version(table)
 
     def _complete(self, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
-        """Assume version 1, pointed at, where a document names only the state."""
+        """Assume version 1, pointed at, where a document names only the state.
+
+        A column that was renamed or dropped behind a stream stops no text that tracks columns from now on.
+        """
         declared = self._declared.tables.get(table)
+        tracks = declared is not None and declared.settings.schema_tracking
+        if tracks and seen.lost_kind == TableFaultKind.STREAM_COLUMNS_CHANGED:
+            seen = replace(seen, checkpoint_ok=True, lost="", lost_kind="")
         if seen.state == State.ABSENT or (declared is not None and declared.external) or seen.version:
             highest = max(seen.version, seen.highest_version)
             return seen if seen.highest_version == highest else replace(seen, highest_version=highest)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from core.model.errors import Refused
 from core.model.names import TableName
+from core.model.states import TableFaultKind
 from core.observed.aligned_positions import BatchHistory
 from core.observed.log_history import LogHistory
 from core.observed.table_statistics import TableStatistics
@@ -18,6 +19,25 @@ Sources = tuple[tuple[int, TableName, str, str], ...]
 
 class FolderTaken(Refused):
     """The folder is this ledger's, and another run has used it: nothing may be appended to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFault:
+    """Why a statement cannot go on with a table: decided by the kind, told by the clause."""
+
+    kind: TableFaultKind
+    why: str
+    """One clause for people, which nothing reads."""
+    remedy: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Return what happened and what to do in one line."""
+        return self.refused().sentence
+
+    def refused(self) -> Refused:
+        """Return the error that says it."""
+        return Refused(self.why, remedy=self.remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +270,7 @@ class Checkpoints(Protocol):
 
     def why_other_source(
         self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
-    ) -> tuple[TableName, str] | None:
+    ) -> tuple[TableName, TableFault] | None:
         """Return the first source that is no longer what the statement has read, and why.
 
         None if all are, or if nobody can tell. Sources by the ordinals `take_changes` may have had rows changed or
@@ -343,8 +363,8 @@ class Checkpoints(Protocol):
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
-    ) -> str:
-        """Explain why a stream of a table cannot begin at a place in its log now; empty if it can."""
+    ) -> str | None:
+        """Explain why a stream of a table cannot begin at a place in its log now; None if it can."""
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         """Return what the newest completed `OPTIMIZE` or `VACUUM` with a tag did to the table of a log."""

@@ -24,7 +24,7 @@ from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.pool.pool_catalog import ACTS_AT_ONCE, PoolCatalog
 from pipelines.agent.statement_locks import stops_of
-from pipelines.agent.statements.changed_tables import why_ended
+from pipelines.agent.statements.changed_tables import fault_that_ended
 from pipelines.agent.statements.deployment_lifecycle import (
     fail,
     goes_on,
@@ -40,9 +40,9 @@ from pipelines.agent.statements.query_liveness import readable, waits, why_late
 from pipelines.agent.statements.transient_failures import TransientFailures, has_space
 from pipelines.agent.tables.table_identities import (
     NotInCatalog,
+    fault_of_folder,
+    fault_of_tables,
     keep_deleted_keys,
-    refuse_other_tables,
-    why_folder_gone,
 )
 from pipelines.spark.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal
@@ -215,8 +215,9 @@ class Reconciler:
                 self._look_at_checkpoint(deployment)
             return
         if over is not None and over.error and not self._may_go_on(deployment, over):
-            changed = why_ended(self.world, deployment, over.error_class)
-            fail(self.world, deployment, *(changed or (over.error_class, over.error)))
+            fault = fault_that_ended(self.world, deployment, over.error_class)
+            ended = (fault.kind, fault.sentence) if fault else (over.error_class, over.error)
+            fail(self.world, deployment, *ended)
             return
         key = (deployment.table, deployment.version)
         if deployment.query_id and (why := self._transient_failures.pause(key, self.world.monotonic())):
@@ -303,9 +304,9 @@ class Reconciler:
     def _refuse_without_tables(self, deployment: Deployment) -> None:
         """Raise TryAgain while the catalog lacks a table that a statement writes or reads."""
         for key in ((deployment.table, deployment.version), *((b.parent, b.version) for b in deployment.bindings)):
-            if why := self.catalog.refused(key):
+            if lacking := self.catalog.lacking(key):
                 name = self.world.layout.catalog_name(*key)
-                raise TryAgain(f"it waits for {name}, {why}")
+                raise TryAgain(f"it waits for {name}, {lacking}")
 
     def _stop_again(self, deployment: Deployment) -> None:
         """A stop that was sent and not confirmed, or one that a restart of the pool overtook."""
@@ -316,11 +317,13 @@ class Reconciler:
         self._event(deployment, State.STOPPED, "stopped as wanted")
 
     def _look_at_checkpoint(self, deployment: Deployment) -> None:
+        lost, kind = "", ""
         try:
-            refuse_other_tables(self.world, deployment)
+            if fault := fault_of_tables(self.world, deployment):
+                kind = fault.kind
+                raise fault.refused()
             refuse_other_checkpoint(self.world, deployment)
             keep_deleted_keys(self.world, deployment)
-            lost = ""
         except Refused as error:
             lost = error.summary
             if deployment.checkpoint_ok:
@@ -331,9 +334,11 @@ class Reconciler:
                 # What it failed with says more.
                 return
             raise
-        found: dict[str, object] = {"checkpoint_ok": not lost, "lost": lost}
-        changes = found if (not lost, lost) != (deployment.checkpoint_ok, deployment.lost) else {}
-        why = "" if deployment.external else why_folder_gone(self.world, deployment)
+        found: dict[str, object] = {"checkpoint_ok": not lost, "lost": lost, "lost_kind": kind}
+        before = (deployment.checkpoint_ok, deployment.lost, deployment.lost_kind)
+        changes = found if (not lost, lost, kind) != before else {}
+        fault = None if deployment.external else fault_of_folder(self.world, deployment)
+        why = fault.sentence if fault else ""
         if deployment.state == State.STOPPED and deployment.error != why and not deployment.error_class:
             changes |= {"error": why}
         if changes:

@@ -32,6 +32,7 @@ from core.ports.storage import (
     SeenLog,
     SourceLag,
     Sources,
+    TableFault,
     Upkeep,
     VersionFolders,
 )
@@ -282,7 +283,7 @@ class TableCheckpoints:
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
-    ) -> str:
+    ) -> str | None:
         with self._log(folder, format) as log:
             if log is None:
                 return f"{start.table} has no versions"
@@ -323,7 +324,7 @@ class TableCheckpoints:
 
     def why_other_source(
         self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
-    ) -> tuple[TableName, str] | None:
+    ) -> tuple[TableName, TableFault] | None:
         with _reading(checkpoint):
             committed = self._newest(f"{checkpoint}/commits")
             for ordinal, table, folder, format in sources:
@@ -332,9 +333,10 @@ class TableCheckpoints:
                 if (offset := log.of.offsets(checkpoint, committed).get(ordinal)) is None:
                     continue
                 changes = ordinal in take_changes
-                if why := log.of.why_other(offset, log.place, takes_changes=changes, tracked=tracked):
+                fault = log.of.fault_behind(offset, log.place, takes_changes=changes, tracked=tracked)
+                if fault is not None:
                     _refuse_unmounted(folder)
-                    return table, why
+                    return table, fault
         return None
 
     def unread_before(

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from core.model.states import TableFaultKind
+from core.ports.storage import TableFault
 from pipelines.formats.delta_log import CommitsGone, DataFile, DeltaLog
 from pipelines.formats.delta_offsets import DeltaOffset
 from pipelines.formats.delta_schemas import lost_column
@@ -36,16 +38,20 @@ class DeltaReaders:
         """Nothing was looked at yet."""
         self._looked: OrderedDict[tuple[str, DeltaOffset, bool, bool], _Looked] = OrderedDict()
 
-    def why_other(self, log: DeltaLog, offset: DeltaOffset, *, takes_changes: bool, tracked: bool) -> str:
-        """Explain why a query at an offset cannot go on with a table as its log was read last; empty where it can.
+    def fault_behind(
+        self, log: DeltaLog, offset: DeltaOffset, *, takes_changes: bool, tracked: bool
+    ) -> TableFault | None:
+        """Return why a query at an offset cannot go on with a table as its log was read last; None where it can.
 
         A stream of rows ends at a commit that took rows out (4.4.0), one that `takes_changes` does not; none goes on
         over a column that was renamed or dropped, except those that are `tracked`.
         """
         if log.id != offset.table_id:
-            return f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"
+            why = f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"
+            return TableFault(TableFaultKind.REPLACED, why)
         if offset.version > log.head + 1:
-            return f"is an older copy: it ends with version {log.head}, and version {offset.version - 1} was read"
+            why = f"is an older copy: it ends with version {log.head}, and version {offset.version - 1} was read"
+            return TableFault(TableFaultKind.REPLACED, why)
         first = offset.version + int(offset.in_snapshot)
         try:
             log.require(first)
@@ -56,19 +62,21 @@ class DeltaReaders:
             waits = list(log.since(looked.upto + 1))
             took_out = next((commit for commit in waits if commit.took_out and not takes_changes), None)
             if not tracked and (lost := lost_column(log, waits)) is not None:
-                why = "only with schema_tracking does a stream go on over that, also where it is taken back"
-                return f"is another one since version {lost[0]}: its {lost[1]}, and {why}"
+                only = "only with schema_tracking does a stream go on over that, also where it is taken back"
+                why = f"is another one since version {lost[0]}: its {lost[1]}, and {only}"
+                return TableFault(TableFaultKind.STREAM_COLUMNS_CHANGED, why)
             if took_out is not None:
-                return (
-                    f"was changed by {took_out.took_out} in version {took_out.version}, which it has not read: "
-                    "a stream of rows does not go on over that"
-                )
+                how = f"{took_out.took_out} in version {took_out.version}, which it has not read"
+                why = f"was changed by {how}: a stream of rows does not go on over that"
+                return TableFault(TableFaultKind.ROWS_CHANGED, why)
             self._keep(key, _Looked(log.life, log.head, looked.replaced or any(commit.replaced for commit in waits)))
             if self._looked[key].replaced and (version := first_without_files(log, offset)) is not None:
-                return f"lacks files of version {version}, which is to be read next: VACUUM has deleted them"
+                why = f"lacks files of version {version}, which is to be read next: VACUUM has deleted them"
+                return TableFault(TableFaultKind.FILES_GONE, why)
         except CommitsGone:
-            return f"has no version {first} in its log any more, which is to be read next"
-        return ""
+            why = f"has no version {first} in its log any more, which is to be read next"
+            return TableFault(TableFaultKind.LOG_GONE, why)
+        return None
 
     def _keep(self, key: tuple[str, DeltaOffset, bool, bool], looked: _Looked) -> None:
         self._looked[key] = looked

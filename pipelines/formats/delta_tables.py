@@ -12,9 +12,10 @@ from itertools import islice
 
 from core.model.errors import Refused
 from core.model.names import TableName
+from core.model.states import TableFaultKind
 from core.model.table_formats import TABLE_FORMATS
 from core.observed.log_history import NEWEST_COMMITS, LogHistory
-from core.ports.storage import FolderContents, LogMark, SeenLog, SourceLag, Upkeep
+from core.ports.storage import FolderContents, LogMark, SeenLog, SourceLag, TableFault, Upkeep
 from core.sql.log_starts import AT_VERSION, LogStart
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog, longer
 from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog, is_elsewhere
@@ -80,8 +81,10 @@ class DeltaTables:
             return self._log(folder, newest=True).by_hand
         return None
 
-    def why_other(self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False, tracked: bool = False) -> str:
-        """Explain why a query at an offset cannot go on with the table that is there; empty where it can.
+    def fault_behind(
+        self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False, tracked: bool = False
+    ) -> TableFault | None:
+        """Return why a query at an offset cannot go on with the table that is there; None where it can.
 
         A stream of rows ends at a commit that took rows out (4.4.0), one that `takes_changes` does not; none goes on
         over a column that was renamed or dropped, except those that are `tracked`.
@@ -90,8 +93,8 @@ class DeltaTables:
             try:
                 log = self._log(folder, newest=True)
             except NoDeltaLog:
-                return "is gone: there is no _delta_log"
-            return self._readers.why_other(log, offset, takes_changes=takes_changes, tracked=tracked)
+                return TableFault(TableFaultKind.GONE, "is gone: there is no _delta_log")
+            return self._readers.fault_behind(log, offset, takes_changes=takes_changes, tracked=tracked)
 
     def offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
         """Return how far a batch has read each Delta source, by ordinal; the file of a batch never changes."""
@@ -211,7 +214,7 @@ class DeltaTables:
             return LogHistory(first, oldest.at, commits, _DELTA.kept_h(log.configuration))
         return None
 
-    def why_not_from(self, folder: str, start: LogStart, *, takes_changes: bool, tracked: bool = False) -> str:
+    def why_not_from(self, folder: str, start: LogStart, *, takes_changes: bool, tracked: bool = False) -> str | None:
         with self._lock:
             try:
                 log = self._log(folder, newest=True)
@@ -238,7 +241,7 @@ class DeltaTables:
                 return f"{start.table} is gone: there is no _delta_log"
             except CommitsGone as error:
                 return str(error)
-            return ""
+            return None
 
     def rows_since(self, folder: str, moment: float) -> int | None:
         with self._lock, suppress(NoDeltaLog, CommitsGone):
@@ -333,8 +336,8 @@ def _version_at(log: DeltaLog, first: int, moment: str) -> int:
     return first if first == 0 else first - 1
 
 
-def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> str:
-    """Explain why files that are read by themselves do not give a table's rows; empty where they do.
+def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> str | None:
+    """Explain why files that are read by themselves do not give a table's rows; None where they do.
 
     Values of partitions are in the folders below one place, and those of a clone lie in several.
     """
@@ -343,7 +346,7 @@ def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> str:
     if any(file.deleted for file in files):
         return "rows that were deleted are still there"
     elsewhere = any(is_elsewhere(file) and "=" in os.path.dirname(file.path) for file in files)
-    return "some are partitions of another version" if elsewhere else ""
+    return "some are partitions of another version" if elsewhere else None
 
 
 def _maps_columns(log: DeltaLog) -> bool:

@@ -1,47 +1,43 @@
 """Tables with a log that others write: there, and with the columns and properties that their declaration expects."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from core.model.states import TableFaultKind
 from core.model.table_formats import format_of_others, table_format
 from core.model.wider_types import is_wider, rounds
-from core.ports.storage import Checkpoints
+from core.ports.storage import Checkpoints, TableFault
 from core.sql.statement import TableDdl
 from pipelines.spark.declared_tables import plain_type
 
 
-@dataclass(frozen=True, slots=True)
-class Unlike:
-    """In what a table is not what was declared of it: one clause, and what to do about it."""
-
-    why: str
-    remedy: str
-
-
-def why_not_there(files: Checkpoints, ddl: TableDdl, folder: str, file: str) -> Unlike | None:
-    """Explain why a declared table with a log is not where it is said to be, `file` being its DDL's; None where it is.
+def fault_where_missing(files: Checkpoints, ddl: TableDdl, folder: str, file: str) -> TableFault | None:
+    """Return why a declared table with a log is not where it is said to be, `file` being its DDL's; None where it is.
 
     Raises TryAgain where the folder around it is not mounted, or its log cannot be read. Nothing is made in it.
     """
-    format = format_of_others(ddl.format)
-    if files.identity(folder, format):
+    if (missing := missing_log(files, folder, ddl.format)) is None:
         return None
     remedy = f"correct LOCATION in {file}, or have it written first: Headgate makes no table of others"
-    if not files.is_there(folder):
-        return Unlike(f"{ddl.table} has no table: there is no folder {folder}", remedy)
-    below = table_format(ddl.format).place_in(folder)
     if files.identity(folder, ddl.format):
-        return Unlike(
-            f"{ddl.table} has no table: {folder} is the folder of a version of Headgate's own, with no log in it",
-            f"say LOCATION '{below}' in {file}",
-        )
-    return Unlike(f"{ddl.table} has no table: {folder} has no _delta_log", remedy)
+        remedy = f"say LOCATION '{table_format(ddl.format).place_in(folder)}' in {file}"
+    return TableFault(TableFaultKind.GONE, f"{ddl.table} has no table: {missing}", remedy)
 
 
-def why_unlike(
+def missing_log(files: Checkpoints, folder: str, format: str) -> str | None:
+    """Explain why no table with a log that others write lies in a folder; None where one does. Raises as above."""
+    if files.identity(folder, format_of_others(format)):
+        return None
+    if not files.is_there(folder):
+        return f"there is no folder {folder}"
+    if files.identity(folder, format):
+        return f"{folder} is the folder of a version of Headgate's own, with no log in it"
+    return f"{folder} has no _delta_log"
+
+
+def fault_of_declaration(
     files: Checkpoints, ddl: TableDdl, folder: str, file: str, *, is_read: Callable[[str], bool] | None = None
-) -> Unlike | None:
-    """Explain in what a table that is there has other columns or properties than its DDL says; None where it has not.
+) -> TableFault | None:
+    """Return in what a table that is there has other columns or properties than its DDL says; None where it has not.
 
     For the start of a statement only columns count that it reads, and no wider type that rounds nothing: what that may
     end says so itself.
@@ -57,13 +53,15 @@ def why_unlike(
             if not other or (is_read is not None and not is_read(column.name)):
                 continue
             has = f"has no such column: it has {', '.join(there)}" if kind is None else f"has it as {kind}"
-            return Unlike(f"{file} declares {column.name} {column.type}, and the table at {folder} {has}", remedy)
+            why = f"{file} declares {column.name} {column.type}, and the table at {folder} {has}"
+            return TableFault(TableFaultKind.COLUMNS_CHANGED, why, remedy)
     said = {name.lower(): value for name, value in files.properties(folder, format).items()}
     for name, value in ddl.properties:
         found = said.get(name.lower())
         if (found or "").lower() != value.lower():
             has = "does not say it" if found is None else f"says {found}"
-            return Unlike(f"{file} declares {name} = {value}, and the table at {folder} {has}", remedy)
+            why = f"{file} declares {name} = {value}, and the table at {folder} {has}"
+            return TableFault(TableFaultKind.COLUMNS_CHANGED, why, remedy)
     return None
 
 

@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 
 _OBSERVED = (
     "state", "state_since", "active", "query_id", "run_id", "restarts", "error_class", "error", "started_at",
-    "checkpoint_ok", "lost", "recorded", "deleted_keys_version", "deleted_keys_commit", "deleted_keys_batch",
+    "checkpoint_ok", "lost", "lost_kind", "recorded", "deleted_keys_version", "deleted_keys_commit",
+    "deleted_keys_batch",
 )  # fmt: skip
 """Fields that an agent finds out by itself, or that are in the record of what serves."""
 

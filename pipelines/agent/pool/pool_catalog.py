@@ -11,15 +11,15 @@ from functools import partial
 
 from core.model.errors import Busy, EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.names import TableName, query_name
+from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.ports.spark import CatalogTable
 from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
-from pipelines.agent.statements.changed_tables import NOT_IN_CATALOG
 from pipelines.agent.statements.deployment_lifecycle import say_why
 from pipelines.agent.tables.catalog_entries import pointer_of, tables_of
 from pipelines.agent.tables.external_inputs import refuse_input_not_there
-from pipelines.agent.tables.table_identities import register_again, why_other_sink
+from pipelines.agent.tables.table_identities import fault_of_sink, register_again
 from pipelines.spark.call_deadlines import in_threads
 
 TOGETHER = 10
@@ -71,7 +71,7 @@ def _as_recorded(world: AgentContext, deployment: Deployment) -> tuple[CatalogTa
             return tables_of(world.layout, deployment)
         if deployment.external:
             refuse_input_not_there(world, deployment)
-        elif why_other_sink(world, deployment):
+        elif fault_of_sink(world, deployment):
             return ()
         return tables_of(world.layout, deployment, world.files)
     except HeadgateError:
@@ -87,20 +87,37 @@ REGISTER_EVERY_S = 10.0
 """Between two tries of a table that the catalog has refused."""
 
 
+_NOT_IN_CATALOG = TableFaultKind.NOT_IN_CATALOG
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """Why the catalog may not have the table of a version."""
+
+    summary: str
+    """Of the error."""
+    is_refused: bool
+    """Whether the catalog has refused it; else it could not be looked at, and may be there."""
+
+    def __str__(self) -> str:
+        said = "is not in the pool's catalog" if self.is_refused else "could not be looked at"
+        return f"which {said}: {self.summary}"
+
+
 @dataclass(slots=True)
 class PoolCatalog:
     """What of the registry the catalog of the pool lacks."""
 
     world: AgentContext
-    _unregistered: dict[tuple[TableName, int], str] = field(default_factory=dict)
-    """Versions whose table the pool's catalog has refused, or that could not be looked at, with the reason."""
+    _unregistered: dict[tuple[TableName, int], Lacking] = field(default_factory=dict)
+    """Versions whose table the pool's catalog may lack."""
     _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
     """Versions whose pointer it has refused."""
     _register_at: float = 0.0
 
-    def refused(self, version: tuple[TableName, int]) -> str:
-        """Say, as what follows its name, why the table of a version may not be in the catalog; empty where it is."""
-        return self._unregistered.get(version, "")
+    def lacking(self, version: tuple[TableName, int]) -> Lacking | None:
+        """Return why the table of a version may not be in the catalog; None where it is."""
+        return self._unregistered.get(version)
 
     def restore(self, pool: PoolConnection) -> None:
         """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays.
@@ -111,6 +128,9 @@ class PoolCatalog:
         self._unregistered.clear()
         self._unpointed.clear()
         fill(ACTS_AT_ONCE, deployments, partial(register_together, self.world, pool), partial(self._register, pool))
+        for deployment in deployments:
+            if (deployment.table, deployment.version) not in self._unregistered:
+                self._take_back(deployment)
         pointed = [deployment for deployment in deployments if self._has_pointer(deployment)]
         fill(ACTS_AT_ONCE, pointed, partial(point_together, self.world, pool), partial(self._point, pool))
         self._register_at = self.world.monotonic() + REGISTER_EVERY_S
@@ -123,16 +143,22 @@ class PoolCatalog:
             raise
         except TryAgain as error:
             # It may be in the catalog and run: nothing is said of that, but nothing is started over it.
-            why = f"which could not be looked at: {error.summary}"
-            if self._unregistered.get(key) != why:
-                log.warning("the table of %s, %s", query_name(*key), why)
-            self._unregistered[key] = why
+            lacking = Lacking(error.summary, is_refused=False)
+            if self._unregistered.get(key) != lacking:
+                log.warning("the table of %s, %s", query_name(*key), lacking)
+            self._unregistered[key] = lacking
         except HeadgateError as error:
-            self._unregistered[key] = f"which is not in the pool's catalog: {error.summary}"
-            say_why(self.world, deployment, f"{NOT_IN_CATALOG}: {error.summary}")
+            self._unregistered[key] = Lacking(error.summary, is_refused=True)
+            said = f"its table is not in the pool's catalog: {error.summary}"
+            say_why(self.world, deployment, said, error_class=_NOT_IN_CATALOG)
         else:
-            if self._unregistered.pop(key, "") and deployment.error.startswith(NOT_IN_CATALOG):
-                self.world.ledger.observe_deployment(deployment, error="", error_class="")
+            self._unregistered.pop(key, None)
+            self._take_back(deployment)
+
+    def _take_back(self, deployment: Deployment) -> None:
+        """Take back that the catalog has refused the table of a version, which it has by now."""
+        if deployment.error_class == _NOT_IN_CATALOG:
+            self.world.ledger.observe_deployment(deployment, error="", error_class="")
 
     def _has_pointer(self, deployment: Deployment) -> bool:
         # In doubt an older ledger would point readers of a pool that others use as well to an older version.

@@ -67,11 +67,11 @@ def create(run: RunContext, step: Step) -> RunEvidence:
     return StepDone(step.n)
 
 
-def _why_not_begun(run: RunContext, built: Deployment) -> str:
-    """Explain why a version cannot begin at its places in the logs of what it streams; empty where it can."""
+def _why_not_begun(run: RunContext, built: Deployment) -> str | None:
+    """Explain why a version cannot begin at its places in the logs of what it streams; None where it can."""
     starts = [start for start in map(read_log_start, built.begins_where) if start is not None]
     if not starts or run.world.ledger.deployment(built.table, built.version) is not None:
-        return ""
+        return None
     versions = {b.parent: b.version for b in built.bindings if b.streamed}
     reads = {read.table: read for read in streamed_reads(built)}
     for start in starts:
@@ -81,7 +81,7 @@ def _why_not_begun(run: RunContext, built: Deployment) -> str:
         takes = {"takes_changes": takes_changes(reads[start.table]), "tracked": tracks_schemas(built)}
         if why := run.world.files.why_not_from(parent.folder, parent.stored_as, start, **takes):
             return why
-    return ""
+    return None
 
 
 def start(run: RunContext, step: Step) -> RunEvidence:

@@ -6,45 +6,27 @@ Rows that somebody else writes into a keyed table are said once, and its stateme
 import logging
 from typing import Any
 
-from core.model.errors import Busy, HeadgateError, Refused, TryAgain
+from core.model.errors import Busy, HeadgateError, TryAgain
 from core.model.names import TableName, physical_name, query_name
-from core.model.states import ALIVE, WantedState
+from core.model.states import ALIVE, TableFaultKind, WantedState
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
+from core.ports.storage import TableFault
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.statements.deployment_lifecycle import fail, stop
-from pipelines.agent.tables.external_inputs import reads_inputs, why_input_unlike
-from pipelines.agent.tables.table_identities import keep_deleted_keys, refuse_other_tables
+from pipelines.agent.tables.external_inputs import fault_of_input, reads_inputs
+from pipelines.agent.tables.table_identities import fault_of_tables, keep_deleted_keys
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 30.0
 """Between two comparisons."""
 
-REPLACED, BY_HAND = "HEADGATE_TABLE_REPLACED", "HEADGATE_WRITTEN_BY_HAND"
-COLUMNS_CHANGED, ROWS_CHANGED = "HEADGATE_COLUMNS_CHANGED_BY_HAND", "HEADGATE_ROWS_CHANGED_BY_HAND"
-LOG_UNREAD = "HEADGATE_LOG_NOT_READ"
-"""Of an input whose log cannot be read now, or asks for what is not read here: nobody can say what it holds."""
-FILES_GONE, LOG_GONE = "HEADGATE_FILES_DELETED", "HEADGATE_LOG_DELETED"
+BY_HAND = "HEADGATE_WRITTEN_BY_HAND"
 
 _OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
 """How the classes begin of what Spark says where a table is not what it was (Delta 4.4.0)."""
-NOT_IN_CATALOG = "its table is not in the pool's catalog"
-"""How it begins what is said of a version whose table the catalog has refused."""
-
-_CLASSES = (
-    (" has no column ", COLUMNS_CHANGED),
-    (".sql declares ", COLUMNS_CHANGED),
-    (" is another one since version ", COLUMNS_CHANGED),
-    (" was changed by ", ROWS_CHANGED),
-    (" lacks files of version ", FILES_GONE),
-    (" in its log any more", LOG_GONE),
-    (" cannot be read", LOG_UNREAD),
-    (" cannot be reached", LOG_UNREAD),
-    (" is not there", LOG_UNREAD),
-)
-"""By what is said of a table, why its statement was stopped; all else is another table in the place of one, or none."""
 
 
 class ChangedTables:
@@ -76,7 +58,7 @@ class ChangedTables:
     def _compare(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
         # Files are looked at first while nobody is kept from acting on it.
-        is_other = _is_other(self._world, deployment)
+        is_other = fault_of_tables(self._world, deployment) is not None
         if not is_other and not upserts(deployment):
             return
         with self._world.locks.holding(key, by="a comparison of tables", wait_s=0):
@@ -87,11 +69,9 @@ class ChangedTables:
             if not is_other and found == deployment:
                 keep_deleted_keys(self._world, found)
                 return
-            try:
-                refuse_other_tables(self._world, found)
-            except Refused as error:
+            if fault := fault_of_tables(self._world, found):
                 stop(self._world, found)
-                fail(self._world, found, class_of(error.summary), error.sentence)
+                fail(self._world, found, fault.kind, fault.sentence)
 
     def _look_at_input(self, deployment: Deployment) -> None:
         """Record of a table with a log that others write that it is gone, unlike its declaration, or another one."""
@@ -99,15 +79,15 @@ class ChangedTables:
             return
         key, found = (deployment.table, deployment.version), ""
         try:
-            unlike = why_input_unlike(self._world, deployment)
-            error = f"{unlike.why}; {unlike.remedy}" if unlike is not None else ""
+            fault = fault_of_input(self._world, deployment)
             found = self._world.files.identity(deployment.folder, deployment.stored_as)
         except TryAgain as why:
-            error = why.sentence
+            fault = TableFault(TableFaultKind.LOG_UNREAD, why.summary, why.remedy)
         changes: dict[str, Any] = {"table_id": found} if found and found != deployment.table_id else {}
+        error = {"error": fault.sentence, "error_class": fault.kind} if fault else {"error": "", "error_class": ""}
         # What the catalog has refused is said of it already, and taken back by who tries it again.
-        if deployment.error != error and not deployment.error.startswith(NOT_IN_CATALOG):
-            changes["error"] = error
+        if deployment.error != error["error"] and deployment.error_class != TableFaultKind.NOT_IN_CATALOG:
+            changes |= error
         if not changes:
             return
         with self._world.locks.holding(key, by="a comparison of tables", wait_s=0):
@@ -115,12 +95,13 @@ class ChangedTables:
                 # A run has registered it again since it was read.
                 return
             self._world.ledger.update_deployment(*key, **changes)
-        if changes.get("error"):
-            self._world.event("exception", class_of(error), about=key, detail=error, fingerprint=class_of(error))
+        if fault is not None and "error" in changes:
+            self._world.event("exception", fault.kind, about=key, detail=fault.sentence, fingerprint=fault.kind)
         if deployment.table_id and "table_id" in changes:
             words = f"{deployment.table} was re-created: its id is {found} and was {deployment.table_id}"
             readers = "a statement that streams it is told so, and one of which it is a static side reads the new one"
-            self._world.event("exception", REPLACED, about=key, detail=f"{words}; {readers}", fingerprint=found)
+            kind = TableFaultKind.REPLACED
+            self._world.event("exception", kind, about=key, detail=f"{words}; {readers}", fingerprint=found)
 
     def _tell_of_other_writers(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
@@ -137,34 +118,18 @@ class ChangedTables:
         self._said[key] = version
 
 
-def why_ended(world: AgentContext, deployment: Deployment, error_class: str) -> tuple[str, str] | None:
-    """Return class and sentence of what was done to a table, at which Spark has ended a statement; None where all are
-    as they were, or its error is of something else.
+def fault_that_ended(world: AgentContext, deployment: Deployment, error_class: str) -> TableFault | None:
+    """Return what was done to a table, at which Spark has ended a statement; None where all are as they were, or its
+    error is of something else.
 
     Spark names no table, nor, of a static side that others write and that is gone, what has ended it (Delta 4.4.0).
     """
     if not (error_class.startswith(_OF_TABLES) or reads_inputs(world, deployment)):
         return None
     try:
-        refuse_other_tables(world, deployment)
-    except Refused as error:
-        return class_of(error.summary), error.sentence
+        return fault_of_tables(world, deployment)
     except HeadgateError:
         return None
-    return None
-
-
-def class_of(why: str) -> str:
-    """Return the class of what is wrong with a table, by its sentence."""
-    return next((found for words, found in _CLASSES if words in why), REPLACED)
-
-
-def _is_other(world: AgentContext, deployment: Deployment) -> bool:
-    try:
-        refuse_other_tables(world, deployment)
-    except Refused:
-        return True
-    return False
 
 
 def _runs(deployment: Deployment) -> bool:

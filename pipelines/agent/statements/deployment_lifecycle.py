@@ -234,7 +234,7 @@ def fail(world: AgentContext, deployment: Deployment, error_class: str, error: s
         world.event("state", f"{deployment.state} → {State.FAILED}", about=about)
 
 
-def say_why(world: AgentContext, deployment: Deployment, why: str) -> None:
+def say_why(world: AgentContext, deployment: Deployment, why: str, *, error_class: str = "") -> None:
     """Record why a statement is not as it is wanted, unless it has changed since it was read; it is tried again."""
     about = (deployment.table, deployment.version)
     wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
@@ -243,7 +243,7 @@ def say_why(world: AgentContext, deployment: Deployment, why: str) -> None:
     if (deployment.state, deployment.error) == (state, why):
         return
     since = deployment.state_since if deployment.state == state else world.clock()
-    changes = {"state": state, "state_since": since, "error": why, "error_class": ""}
+    changes = {"state": state, "state_since": since, "error": why, "error_class": error_class}
     if world.ledger.observe_deployment(deployment, **changes):
         log.warning("%s: %s", query_name(*about), why)
         world.event("state", state_change(deployment.state, state), about=about, detail=why)

@@ -6,15 +6,16 @@ from functools import partial
 
 from core.lineage.column_usage import reads_column
 from core.model.actions import Action
-from core.model.errors import Refused
 from core.model.names import query_name
+from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.plan.model import Plan
+from core.ports.storage import TableFault
 from core.project.model import Project
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
-from pipelines.formats.external_tables import Unlike, why_not_there, why_unlike
+from pipelines.formats.external_tables import fault_of_declaration, fault_where_missing
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 """Actions that register a table, or give a statement a new text."""
@@ -22,27 +23,27 @@ _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 
 def refuse_input_not_there(world: AgentContext, deployment: Deployment) -> None:
     """Raise Refused where the log of an input is not where its declaration says: Delta would make an empty table."""
-    _refuse(_why_not_there(world, deployment))
+    _refuse(_fault_where_missing(world, deployment))
 
 
 def refuse_input_unlike(world: AgentContext, deployment: Deployment) -> None:
     """Raise Refused where an input is not there, or has other columns or properties than its declaration says."""
-    _refuse(why_input_unlike(world, deployment))
+    _refuse(fault_of_input(world, deployment))
 
 
-def why_input_unlike(world: AgentContext, deployment: Deployment) -> Unlike | None:
-    """Explain in what an input is not what is declared of it, all of its columns counted; None where it is."""
+def fault_of_input(world: AgentContext, deployment: Deployment) -> TableFault | None:
+    """Return in what an input is not what is declared of it, all of its columns counted; None where it is."""
     about = (world.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
-    return _why_not_there(world, deployment) or why_unlike(*about)
+    return _fault_where_missing(world, deployment) or fault_of_declaration(*about)
 
 
-def _why_not_there(world: AgentContext, deployment: Deployment) -> Unlike | None:
-    """Explain why an input is not where it is said to be; once it is registered no plan takes it to another place."""
-    unlike = why_not_there(world.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
-    if unlike is None or world.ledger.deployment(deployment.table, 0) is None:
-        return unlike
+def _fault_where_missing(world: AgentContext, deployment: Deployment) -> TableFault | None:
+    """Return why an input is not where it is said to be; once it is registered no plan takes it to another place."""
+    fault = fault_where_missing(world.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
+    if fault is None or world.ledger.deployment(deployment.table, 0) is None:
+        return fault
     elsewhere = "where it lies elsewhere now, declare that under a new name and move its readers there"
-    return replace(unlike, remedy=f"have its owner put it back: Headgate makes no table of others; {elsewhere}")
+    return replace(fault, remedy=f"have its owner put it back: Headgate makes no table of others; {elsewhere}")
 
 
 def refuse_unlike_inputs(world: AgentContext, project: Project, plan: Plan) -> None:
@@ -52,7 +53,7 @@ def refuse_unlike_inputs(world: AgentContext, project: Project, plan: Plan) -> N
     for table in (project.tables[name] for name in sorted(names) if name in project.tables):
         if table.external and table_format(table.parsed_ddl.format).transaction_log:
             about = (world.files, table.parsed_ddl, world.layout.external_location(table.parsed_ddl), table.ddl.path)
-            _refuse(why_not_there(*about) or why_unlike(*about))
+            _refuse(fault_where_missing(*about) or fault_of_declaration(*about))
 
 
 def reads_inputs(world: AgentContext, deployment: Deployment) -> bool:
@@ -67,14 +68,15 @@ def _inputs(world: AgentContext, deployment: Deployment) -> Iterator[Deployment]
             yield source
 
 
-def refuse_inputs(world: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused where an input with a log that a statement reads is gone, or lacks what the statement reads."""
+def fault_of_inputs(world: AgentContext, deployment: Deployment) -> TableFault | None:
+    """Return why an input with a log that a statement reads is gone, or lacks what it reads; None where all are."""
     for source in _inputs(world, deployment):
         about = (world.files, parsed_ddl(source), source.folder, _file(source))
         is_read = partial(_is_read, world, deployment, source)
-        if unlike := _why_not_there(world, source) or why_unlike(*about, is_read=is_read):
+        if fault := _fault_where_missing(world, source) or fault_of_declaration(*about, is_read=is_read):
             name = query_name(deployment.table, deployment.version)
-            raise Refused(f"{name} reads {source.table}: {unlike.why}", remedy=unlike.remedy)
+            return replace(fault, why=f"{name} reads {source.table}: {fault.why}")
+    return None
 
 
 def _is_read(world: AgentContext, deployment: Deployment, source: Deployment, column: str) -> bool:
@@ -84,12 +86,12 @@ def _is_read(world: AgentContext, deployment: Deployment, source: Deployment, co
     return reads_column(parsed_statement(deployment), source.table, column, columns)
 
 
-def remedy_for_input(deployment: Deployment, why: str) -> str:
+def remedy_for_input(deployment: Deployment, kind: TableFaultKind) -> str:
     """Return what to do about an input that is not what a statement has read: it is not ours to rebuild or restore."""
-    if why.startswith("is gone"):
+    if kind is TableFaultKind.GONE:
         return "have the owner of the table put it back: Headgate makes no table of others"
     rebuild = f"headgate plan {deployment.table} --rebuild reads what is there now"
-    if why.startswith("was changed by"):
+    if kind is TableFaultKind.ROWS_CHANGED:
         return f"{rebuild}; with ('skipChangeCommits'='true') at its STREAM it passes over such versions"
     return f"{rebuild}, or have the owner of the table put back what was there"
 
@@ -98,6 +100,6 @@ def _file(deployment: Deployment) -> str:
     return f"ddl.{deployment.table}.sql"
 
 
-def _refuse(unlike: Unlike | None) -> None:
-    if unlike is not None:
-        raise Refused(unlike.why, remedy=unlike.remedy)
+def _refuse(fault: TableFault | None) -> None:
+    if fault is not None:
+        raise fault.refused()

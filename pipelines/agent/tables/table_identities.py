@@ -7,12 +7,14 @@ and while the statement runs.
 
 import os
 import re
+from dataclasses import replace
 
 from core.model.errors import EngineRefused, Refused
 from core.model.names import physical_name, query_name
+from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
-from core.ports.storage import VersionFolders
+from core.ports.storage import TableFault, VersionFolders
 from core.sql.stars import says_star
 from core.sql.statement import TableRead
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
@@ -24,8 +26,7 @@ from pipelines.agent.deployment_compiler import (
     upsert_of,
 )
 from pipelines.agent.tables.catalog_entries import register, tables_of
-from pipelines.agent.tables.external_inputs import refuse_input_not_there, refuse_inputs, remedy_for_input
-from pipelines.formats.external_tables import Unlike
+from pipelines.agent.tables.external_inputs import fault_of_inputs, refuse_input_not_there, remedy_for_input
 
 _BY_HAND = "it was renamed or dropped by hand, and a new name can be taken back"
 _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed"})
@@ -46,8 +47,8 @@ def register_again(world: AgentContext, pool: PoolConnection, deployment: Deploy
         return
     if deployment.external:
         refuse_input_not_there(world, deployment)
-    elif why := why_other_sink(world, deployment):
-        raise Refused(why, remedy=f"headgate plan {deployment.table} --rebuild")
+    elif fault := fault_of_sink(world, deployment):
+        raise Refused(fault.why, remedy=f"headgate plan {deployment.table} --rebuild")
     register(pool, world.layout, deployment, logs=world.files)
 
 
@@ -74,21 +75,25 @@ def register_if_missing(world: AgentContext, deployment: Deployment) -> None:
 
 
 def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:
-    """Refuse a start that would write into, or read on from, another table than the one before.
+    """Raise Refused where a start would write into, or read on from, another table than the one before."""
+    if fault := fault_of_tables(world, deployment):
+        raise fault.refused()
+
+
+def fault_of_tables(world: AgentContext, deployment: Deployment) -> TableFault | None:
+    """Return why a statement would write into, or read on from, another table than the one before; None where not.
 
     Spark compares the id of what is read and never of what is written: rows before it would be lost without a word.
     """
     if deployment.external:
-        return
-    if why := why_other_sink(world, deployment):
-        raise Refused(why, remedy=_remedy(deployment))
-    if why := why_other_deleted_keys(world, deployment):
-        raise Refused(why, remedy=_remedy(deployment))
-    if other := _other_source(world, deployment):
-        raise Refused(other.why, remedy=other.remedy)
-    refuse_inputs(world, deployment)
-    if why := _why_other_static_side(world, deployment):
-        raise Refused(why, remedy=_remedy(deployment))
+        return None
+    if fault := fault_of_sink(world, deployment) or fault_of_deleted_keys(world, deployment):
+        return replace(fault, remedy=_remedy(deployment))
+    return (
+        _fault_of_source(world, deployment)
+        or fault_of_inputs(world, deployment)
+        or _fault_of_static_side(world, deployment)
+    )
 
 
 def refuse_gone(world: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
@@ -103,33 +108,37 @@ def refuse_gone(world: AgentContext, deployment: Deployment, because: Exception 
         ) from because
 
 
-def why_folder_gone(world: AgentContext, deployment: Deployment) -> str:
-    """Explain that the folder of a version's table is gone, and what to do; empty where it is there.
+def fault_of_folder(world: AgentContext, deployment: Deployment) -> TableFault | None:
+    """Return that the folder of a version's table is gone, and what to do; None where it is there.
 
     Where the folder around it is not there either, the data may not be mounted: that is no loss of one table.
     """
     if world.files.is_there(deployment.folder) or not world.files.is_there(os.path.dirname(deployment.folder)):
-        return ""
+        return None
     name = query_name(deployment.table, deployment.version)
-    return f"the table of {name} is gone: there is no folder {deployment.folder}; {_remedy(deployment)}"
+    why = f"the table of {name} is gone: there is no folder {deployment.folder}"
+    return TableFault(TableFaultKind.GONE, why, _remedy(deployment))
 
 
-def why_other_sink(world: AgentContext, deployment: Deployment) -> str:
-    """Explain why the table of a version is not the one that was made for it; empty where it is."""
+def fault_of_sink(world: AgentContext, deployment: Deployment) -> TableFault | None:
+    """Return why the table of a version is not the one that was made for it; None where it is."""
     if not table_format(deployment.format).transaction_log:
-        return ""
+        return None
     name = query_name(deployment.table, deployment.version)
     found = world.files.identity(deployment.folder, deployment.format)
     if not found:
-        return f"the table of {name} is gone: {_why_gone(deployment.folder)}"
+        return TableFault(TableFaultKind.GONE, f"the table of {name} is gone: {_why_gone(deployment.folder)}")
     if deployment.table_id and found != deployment.table_id:
-        return f"the table of {name} was re-created: its id is {found} and was {deployment.table_id}"
+        why = f"the table of {name} was re-created: its id is {found} and was {deployment.table_id}"
+        return TableFault(TableFaultKind.REPLACED, why)
     if lost := _lost_columns(world, deployment):
-        return f"the table of {name} has no column {', '.join(lost)} any more: {_BY_HAND}"
+        why = f"the table of {name} has no column {', '.join(lost)} any more: {_BY_HAND}"
+        return TableFault(TableFaultKind.COLUMNS_CHANGED, why)
     before = VersionFolders(deployment.folder, deployment.checkpoint).before
     if deployment.before_ddl and not world.files.identity(before, deployment.format):
-        return f"the table of the rows from before {name} is gone: {_why_gone(before)}"
-    return ""
+        why = f"the table of the rows from before {name} is gone: {_why_gone(before)}"
+        return TableFault(TableFaultKind.GONE, why)
+    return None
 
 
 def _lost_columns(world: AgentContext, deployment: Deployment) -> list[str]:
@@ -139,8 +148,8 @@ def _lost_columns(world: AgentContext, deployment: Deployment) -> list[str]:
     return [column for column in deployment.columns if column.lower() not in names]
 
 
-def _why_other_static_side(world: AgentContext, deployment: Deployment) -> str:
-    """Explain which column a statement reads of a static side that has it no more; empty where all are there."""
+def _fault_of_static_side(world: AgentContext, deployment: Deployment) -> TableFault | None:
+    """Return which column a statement reads of a static side that has it no more; None where all are there."""
     for binding in deployment.bindings:
         side = None if binding.streamed else world.ledger.deployment(binding.parent, binding.version)
         if side is None or side.external or not (lost := _lost_columns(world, side)):
@@ -150,8 +159,9 @@ def _why_other_static_side(world: AgentContext, deployment: Deployment) -> str:
         if read:
             about = f"{physical_name(binding.parent, binding.version)}, a static side of"
             name = query_name(deployment.table, deployment.version)
-            return f"{about} {name}, has no column {', '.join(read)} any more: {_BY_HAND}"
-    return ""
+            why = f"{about} {name}, has no column {', '.join(read)} any more: {_BY_HAND}"
+            return TableFault(TableFaultKind.COLUMNS_CHANGED, why, _remedy(deployment))
+    return None
 
 
 def _why_gone(folder: str) -> str:
@@ -167,7 +177,7 @@ def takes_changes(read: TableRead) -> bool:
     return not _TAKE_CHANGES.isdisjoint(key.lower() for key, _ in read.options)
 
 
-def _other_source(world: AgentContext, deployment: Deployment) -> Unlike | None:
+def _fault_of_source(world: AgentContext, deployment: Deployment) -> TableFault | None:
     """Find the first stream of a statement whose table is not what it has read; None where all are."""
     parents = {}
     for binding in deployment.bindings:
@@ -183,12 +193,14 @@ def _other_source(world: AgentContext, deployment: Deployment) -> Unlike | None:
     )
     if other is None:
         return None
-    table, why = other
+    table, fault = other
     version = next((version for parent, version in parents if parent == table), 0)
     name = query_name(deployment.table, deployment.version)
     if not version:
-        return Unlike(f"{table}, which {name} reads, {why}", remedy_for_input(deployment, why))
-    return Unlike(f"{physical_name(table, version)}, which {name} reads, {why}", _remedy(deployment))
+        remedy = remedy_for_input(deployment, fault.kind)
+        return replace(fault, why=f"{table}, which {name} reads, {fault.why}", remedy=remedy)
+    why = f"{physical_name(table, version)}, which {name} reads, {fault.why}"
+    return replace(fault, why=why, remedy=_remedy(deployment))
 
 
 def deleted_keys_of(deployment: Deployment) -> str:
@@ -197,36 +209,37 @@ def deleted_keys_of(deployment: Deployment) -> str:
     return upsert.deleted if upsert is not None and upsert.deletes and upsert.sequence else ""
 
 
-def why_other_deleted_keys(world: AgentContext, deployment: Deployment) -> str:
-    """Explain why the table of a version's deleted keys is gone, another one, or an older copy; empty where it is not.
+def fault_of_deleted_keys(world: AgentContext, deployment: Deployment) -> TableFault | None:
+    """Return why the table of a version's deleted keys is gone, another one, or an older copy; None where it is not.
 
     A version that a ledger knows no table of, as one from before that was recorded, has any.
     """
     if not (place := deleted_keys_of(deployment)):
-        return ""
+        return None
     what = f"the table of the keys that were deleted from {query_name(deployment.table, deployment.version)}"
     checkpoint = world.files.read(deployment.checkpoint)
     if not world.files.is_there(f"{place}/_delta_log"):
         begun = checkpoint is not None and checkpoint.batch is not None
-        return f"{what} is gone: there is no log in {place}" if begun else ""
+        return TableFault(TableFaultKind.GONE, f"{what} is gone: there is no log in {place}") if begun else None
     known = deployment.deleted_keys_version
     found = world.files.log_mark(place, known)
     if found is None or not deployment.deleted_keys_id:
-        return ""
+        return None
     risk = "rows that come late would bring those keys back"
     if found.id != deployment.deleted_keys_id:
-        return f"{what} was re-created: its id is {found.id} and was {deployment.deleted_keys_id}, and {risk}"
+        why = f"{what} was re-created: its id is {found.id} and was {deployment.deleted_keys_id}, and {risk}"
+        return TableFault(TableFaultKind.REPLACED, why)
     planned = checkpoint.planned if checkpoint is not None else None
     if known is None or planned is None or planned < (deployment.deleted_keys_batch or 0):
         # Together with a checkpoint of an earlier moment it may be what it was then.
-        return ""
+        return None
     if found.version < known:
-        return f"{what} is an older copy: it ends with version {found.version} and had version {known}, and {risk}"
+        why = f"{what} is an older copy: it ends with version {found.version} and had version {known}, and {risk}"
+        return TableFault(TableFaultKind.REPLACED, why)
     if found.commit and found.commit != deployment.deleted_keys_commit:
-        return (
-            f"{what} is an older copy that was written on: its version {known} is another one than it had, and {risk}"
-        )
-    return ""
+        why = f"{what} is an older copy that was written on: its version {known} is another one than it had, and {risk}"
+        return TableFault(TableFaultKind.REPLACED, why)
+    return None
 
 
 def keep_deleted_keys(world: AgentContext, deployment: Deployment) -> None:

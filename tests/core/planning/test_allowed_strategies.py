@@ -11,8 +11,10 @@ from domain_builders import actions, deployed, steps
 from domain_builders import plan as planned
 from priced_project import node_of
 
+from core.model.actions import Action
 from core.model.names import TableName
 from core.model.reasons import LOST_CHECKPOINT, reason_words
+from core.model.states import TableFaultKind
 from core.observed.deployment import ObservedDeployment
 from core.plan.descriptions import change_words
 from core.plan.model import Plan
@@ -25,12 +27,14 @@ T = TableName
 
 
 def on_delta(
-    *tables: str, selects: Mapping[str, str] = MappingProxyType({}), keyed: str = "", **columns: str
+    *tables: str, selects: Mapping[str, str] = MappingProxyType({}), keyed: str = "", tracked: str = "", **columns: str
 ) -> Project:
     """Declare the small project with some of its tables on Delta, one of them keyed; a keyword gives columns."""
     files = small_project.texts(**selects)
     if keyed:
         files[f"pipelines/facts/p/{keyed}/{keyed}.yml"] = "mode: upsert\nkey: [id]\n"
+    if tracked:
+        files[f"pipelines/facts/p/{tracked}/{tracked}.yml"] = "schema_tracking: true\n"
     for path, text in files.items():
         name = path.rpartition(".sql")[0].rpartition(".")[2]
         if "/ddl." in path and name in tables:
@@ -122,6 +126,17 @@ def test_what_is_lost_of_a_statement_is_told_where_that_is_known() -> None:
     assert refusal.summary == f"b cannot be started: {why}"
     node = node_of(planned(made, before, "b", rebuild=True), "b")
     assert evidence_of(node) == (why,) and reason_words(node.reason) == "it cannot go on from its checkpoint"
+
+
+def test_a_reader_that_ended_at_a_dropped_column_is_restarted_once_it_is_to_track_columns() -> None:
+    made, why = on_delta("a", "b"), "a__v1, which b@v1 reads, is another one since version 4: its column was dropped"
+    before = running(made)
+    kind = TableFaultKind.STREAM_COLUMNS_CHANGED
+    before[T("b")] = replace(before[T("b")], checkpoint_ok=False, lost=why, lost_kind=kind, state="failed")
+    (refusal,) = planned(made, before, "b").refusals
+    assert refusal.summary == f"b cannot be started: {why}"
+    found = planned(on_delta("a", "b", tracked="b"), before, "b")
+    assert not found.refusals and node_of(found, "b").row == "11c" and node_of(found, "b").action is Action.RESTART
 
 
 def test_a_star_that_would_write_the_column_into_a_table_without_it_is_refused() -> None:

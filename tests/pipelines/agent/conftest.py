@@ -43,6 +43,7 @@ from core.ports.storage import (
     OriginRows,
     SeenFile,
     SourceLag,
+    TableFault,
     Upkeep,
     VersionFolders,
 )
@@ -391,7 +392,7 @@ class ScriptedFiles:
     """How far logs have come, by the folder of their table."""
     log_commits: dict[str, dict[int, str]] = field(default_factory=dict)
     """What tells commits from others of their number."""
-    others: dict[str, tuple[TableName, str]] = field(default_factory=dict)
+    others: dict[str, tuple[TableName, TableFault]] = field(default_factory=dict)
     """The source that is another table, and why, by checkpoint."""
     not_from: dict[str, str] = field(default_factory=dict)
     """Why nothing begins at a place in a log."""
@@ -470,8 +471,8 @@ class ScriptedFiles:
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
-    ) -> str:
-        return self.not_from.get(start.value, "")
+    ) -> str | None:
+        return self.not_from.get(start.value)
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
         return self.versions.get(batch)
@@ -492,7 +493,7 @@ class ScriptedFiles:
         *,
         take_changes: Set[int] = frozenset(),
         tracked: bool = False,
-    ) -> tuple[TableName, str] | None:
+    ) -> tuple[TableName, TableFault] | None:
         return self.others.get(checkpoint)
 
     def read(self, folder: str) -> CheckpointState | None:

@@ -10,14 +10,15 @@ from agent_world import read_before
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName as T
-from core.model.states import State
+from core.model.states import State, TableFaultKind
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
+from core.ports.storage import TableFault
 from pipelines.agent.context import AgentContext
 from pipelines.agent.pool.pool_catalog import register_together
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
-from pipelines.agent.statements.changed_tables import COLUMNS_CHANGED, LOG_UNREAD, REPLACED, ROWS_CHANGED, ChangedTables
+from pipelines.agent.statements.changed_tables import ChangedTables
 from pipelines.agent.statements.deployment_lifecycle import check_checkpoint
 from pipelines.agent.tables.external_inputs import refuse_unlike_inputs
 from state.emergency_journal import EmergencyJournal
@@ -140,6 +141,7 @@ def test_a_new_catalog_gets_it_only_where_its_log_is(deployed: Any, pool: Any, t
     deployed.files.types[LAKE] = {"id": "bigint"}
     reconciler.restore(pool.connection())
     assert "landed" in pool.tables, "what a reader lacks is said to the reader alone"
+    assert (landed(deployed).error, landed(deployed).error_class) == ("", "")
     deployed.monotonic = lambda: 1e9
     reconciler.round(BeforeRound.of(deployed), pool.connection().queries.active(), ())
     assert register_together(deployed, pool.connection(), ()) == set()
@@ -150,19 +152,19 @@ def test_a_new_catalog_gets_it_only_where_its_log_is(deployed: Any, pool: Any, t
     [
         ("was re-created: its id is y, and what was read had x",
          "headgate plan a --rebuild reads what is there now, or have the owner of the table put back what was there",
-         REPLACED),
+         TableFaultKind.REPLACED),
         ("was changed by DELETE in version 3, which it has not read: a stream of rows does not go on over that",
          "headgate plan a --rebuild reads what is there now; with ('skipChangeCommits'='true') at its STREAM it passes "
-         "over such versions", ROWS_CHANGED),
+         "over such versions", TableFaultKind.ROWS_CHANGED),
         ("is gone: there is no _delta_log",
-         "have the owner of the table put it back: Headgate makes no table of others", REPLACED),
+         "have the owner of the table put it back: Headgate makes no table of others", TableFaultKind.GONE),
     ],
     ids=["re-created", "changed", "gone"],
 )  # fmt: skip
 def test_what_its_owner_does_is_told_to_who_reads_it_with_a_remedy_that_is_ours(
-    why: str, remedy: str, said: str, deployed: Any
+    why: str, remedy: str, said: TableFaultKind, deployed: Any
 ) -> None:
-    deployed.files.others[a(deployed).checkpoint] = (T("landed"), why)
+    deployed.files.others[a(deployed).checkpoint] = (T("landed"), TableFault(said, why))
     with pytest.raises(Refused) as refused:
         check_checkpoint(deployed, a(deployed))
     assert (refused.value.summary, refused.value.remedy) == (f"landed, which a@v1 reads, {why}", remedy)
@@ -180,7 +182,7 @@ def test_a_column_that_a_reader_reads_and_that_is_gone_is_told_to_it_alone(deplo
     with pytest.raises(Refused, match=words):
         check_checkpoint(deployed, a(deployed))
     ChangedTables(deployed).round()
-    assert (a(deployed).state, a(deployed).error_class) == (State.FAILED, COLUMNS_CHANGED)
+    assert (a(deployed).state, a(deployed).error_class) == (State.FAILED, TableFaultKind.COLUMNS_CHANGED)
 
 
 @pytest.mark.parametrize(("there", "goes_on"), [("decimal(38,0)", False), ("int", False), ("bigint", True)])
@@ -221,7 +223,7 @@ def test_what_becomes_of_a_table_of_others_is_said_of_it_once_and_taken_back(dep
         f"{gone}; have its owner put it back: Headgate makes no table of others; where it lies elsewhere now, declare "
         "that under a new name and move its readers there"
     ), "a plan with another LOCATION is refused once it is registered"
-    assert [summary for summary, _ in said(deployed)] == [REPLACED]
+    assert [summary for summary, _ in said(deployed)] == [TableFaultKind.GONE]
     deployed.files.ids[LAKE] = "id-1"
     rounds.round()
     assert landed(deployed).error == "" and len(said(deployed)) == 1
@@ -235,13 +237,15 @@ def test_a_table_of_others_that_was_re_created_is_said_with_both_ids_once(deploy
     for _ in range(2):
         ChangedTables(deployed).round()
     ((summary, detail),) = said(deployed)
-    assert summary == REPLACED and detail.startswith("landed was re-created: its id is id-2 and was id-1; ")
+    assert summary == TableFaultKind.REPLACED and detail.startswith(
+        "landed was re-created: its id is id-2 and was id-1; "
+    )
     assert (landed(deployed).table_id, landed(deployed).error) == ("id-2", "")
 
 
 def test_what_the_catalog_refused_stays_said_in_its_words(deployed: Any) -> None:
     words = "its table is not in the pool's catalog: landed has no table"
-    deployed.ledger.update_deployment(T("landed"), 0, error=words)
+    deployed.ledger.update_deployment(T("landed"), 0, error=words, error_class=TableFaultKind.NOT_IN_CATALOG)
     del deployed.files.ids[LAKE]
     ChangedTables(deployed).round()
     assert landed(deployed).error == words
@@ -262,9 +266,9 @@ def test_spark_ends_a_reader_before_we_have_looked_and_what_was_done_is_said_in_
 
     ended()
     assert (a(deployed).error_class, a(deployed).error) == ("DELTA_SOURCE_IGNORE_DELETE", "Spark's words")
-    deployed.files.others[a(deployed).checkpoint] = (T("landed"), why)
+    deployed.files.others[a(deployed).checkpoint] = (T("landed"), TableFault(TableFaultKind.ROWS_CHANGED, why))
     ended()
-    assert (a(deployed).error_class, a(deployed).state) == (ROWS_CHANGED, State.FAILED)
+    assert (a(deployed).error_class, a(deployed).state) == (TableFaultKind.ROWS_CHANGED, State.FAILED)
     assert a(deployed).error.startswith(f"landed, which a@v1 reads, {why}; headgate plan a --rebuild")
 
 
@@ -305,7 +309,7 @@ def test_a_plan_over_an_input_that_is_not_as_declared_is_refused_with_the_file(w
 @pytest.mark.parametrize(
     "summary",
     [f"the log of {LAKE} cannot be read: it asks for newFeature, which is not read here", "/lake is not there",
-     f"{LAKE} cannot be reached: Permission denied"],
+     f"{LAKE} cannot be reached: Permission denied", f"the disk under {LAKE} is full: No space left on device"],
 )  # fmt: skip
 def test_why_a_table_of_others_has_no_figures_is_said_of_it_until_it_has_them(
     summary: str, deployed: Any, monkeypatch: pytest.MonkeyPatch
@@ -318,6 +322,6 @@ def test_why_a_table_of_others_has_no_figures_is_said_of_it_until_it_has_them(
         for _ in range(2):
             ChangedTables(deployed).round()
         assert landed(deployed).error == f"{summary}; mount it"
-        assert said(deployed) == [(LOG_UNREAD, f"{summary}; mount it")]
+        assert said(deployed) == [(TableFaultKind.LOG_UNREAD, f"{summary}; mount it")]
     ChangedTables(deployed).round()
     assert (landed(deployed).error, landed(deployed).table_id) == ("", "id-1")

@@ -9,23 +9,17 @@ from ledger_rows import deployment_row
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
-from core.model.states import State
+from core.model.states import State, TableFaultKind
 from core.observed.deployment import Binding
+from core.ports.storage import TableFault
 from core.project.revision import RevisionTexts
 from pipelines.agent.pool.pool_catalog import register_together
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.statements.changed_tables import (
-    BY_HAND,
-    COLUMNS_CHANGED,
-    FILES_GONE,
-    LOG_GONE,
-    REPLACED,
-    ROWS_CHANGED,
-    ChangedTables,
-)
+from pipelines.agent.statements.changed_tables import BY_HAND, ChangedTables
 from pipelines.agent.statements.deployment_lifecycle import check_checkpoint
 from pipelines.agent.tables.table_identities import register_again
 from state.emergency_journal import EmergencyJournal
+from state.planner_input import observe
 
 DELETES = RevisionTexts(
     "CREATE TABLE t (id BIGINT, at BIGINT, gone BOOLEAN) USING delta;",
@@ -115,7 +109,10 @@ def test_a_column_that_is_gone_from_a_table_is_told_before_a_start_and_while_it_
         check_checkpoint(world, found)
     ChangedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
-    assert (after.state, after.error_class) == (State.FAILED, COLUMNS_CHANGED) and after.error.startswith(words)
+    assert (after.state, after.error_class) == (
+        State.FAILED,
+        TableFaultKind.COLUMNS_CHANGED,
+    ) and after.error.startswith(words)
 
 
 def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_so(world: Any) -> None:
@@ -125,7 +122,7 @@ def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_s
     world.files.ids[found.folder] = "id-2"
     ChangedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
-    assert (after.state, after.error_class) == (State.FAILED, REPLACED)
+    assert (after.state, after.error_class) == (State.FAILED, TableFaultKind.REPLACED)
     why = "the table of t@v1 was re-created: its id is id-2 and was id-1"
     assert after.error == f"{why}; headgate plan t --rebuild, or restore its folder from a backup"
 
@@ -161,7 +158,10 @@ def test_a_source_that_was_replaced_is_named_with_who_reads_it(world: Any) -> No
     child = deployment_row("c", version=2, revision="rc", format="delta", table_id="id-c", texts=texts, bindings=reads)
     world.ledger.put_deployment(child)
     world.files.ids[child.folder] = "id-c"
-    world.files.others[child.checkpoint] = (TableName("t"), "was re-created: its id is y, and what was read had x")
+    world.files.others[child.checkpoint] = (
+        TableName("t"),
+        TableFault(TableFaultKind.REPLACED, "was re-created: its id is y, and what was read had x"),
+    )
     ChangedTables(world).round()
     after = world.ledger.deployment(TableName("c"), 2)
     why = "t__v1, which c@v2 reads, was re-created: its id is y, and what was read had x"
@@ -199,28 +199,33 @@ def test_a_column_that_is_gone_from_a_static_side_is_told_to_who_reads_it(
     words = "t__v1, a static side of c@v1, has no column name any more: it was renamed or dropped by hand"
     with pytest.raises(Refused, match=words):
         check_checkpoint(world, child)
-    assert (after.state, after.error_class) == (State.FAILED, COLUMNS_CHANGED) and after.error.startswith(words)
+    assert (after.state, after.error_class) == (
+        State.FAILED,
+        TableFaultKind.COLUMNS_CHANGED,
+    ) and after.error.startswith(words)
 
 
-@pytest.mark.parametrize(
-    ("why", "said"),
-    [("was re-created: its id is y, and what was read had x", REPLACED), ("is gone: there is no _delta_log", REPLACED),
-     ("was changed by UPDATE in version 3, which it has not read: …", ROWS_CHANGED),
-     ("is another one since version 3: its column v was renamed, and …", COLUMNS_CHANGED),
-     ("lacks files of version 3, which is to be read next: VACUUM has deleted them", FILES_GONE),
-     ("has no version 3 in its log any more, which is to be read next", LOG_GONE)],
-)  # fmt: skip
-def test_what_stops_a_statement_has_the_class_of_what_was_done_to_its_table(why: str, said: str, world: Any) -> None:
+def test_a_column_that_was_dropped_behind_a_stream_is_recorded_as_what_tracking_goes_on_over(
+    world: Any, tmp_path: Path
+) -> None:
     on_delta(world)
     texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING delta;", "INSERT INTO c SELECT id FROM STREAM t;", "")
     reads = (Binding(TableName("t"), 1, True),)
     child = deployment_row("c", revision="rc", format="delta", table_id="id-c", texts=texts, bindings=reads)
     world.ledger.put_deployment(child)
     world.files.ids[child.folder] = "id-c"
-    world.files.others[child.checkpoint] = (TableName("t"), why)
+    kind = TableFaultKind.STREAM_COLUMNS_CHANGED
+    world.files.others[child.checkpoint] = (TableName("t"), TableFault(kind, "is another one since version 3"))
     ChangedTables(world).round()
-    after = world.ledger.deployment(TableName("c"), 1)
-    assert (after.state, after.error_class) == (State.FAILED, said) and why in after.error
+    failed = world.ledger.deployment(TableName("c"), 1)
+    assert (failed.state, failed.error_class) == (State.FAILED, kind)
+    reconciler = Reconciler(world, EmergencyJournal(tmp_path / "emergency"))
+    reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
+    seen = observe(world.ledger.deployments())[TableName("c")]
+    assert (seen.checkpoint_ok, seen.lost_kind) == (False, kind)
+    world.files.others.clear()
+    reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
+    assert observe(world.ledger.deployments())[TableName("c")].lost_kind == ""
 
 
 @pytest.mark.parametrize("state", ["running", "stopped"])
@@ -262,7 +267,7 @@ def test_a_keyed_table_without_the_keys_that_were_deleted_from_it_is_told_before
     assert "--rebuild" in refused.value.remedy
     ChangedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
-    assert (after.state, after.error_class) == (State.FAILED, REPLACED)
+    assert (after.state, after.error_class) == (State.FAILED, TableFaultKind.GONE)
     world.files.removed.discard(log)
     check_checkpoint(world, found)
 
@@ -305,7 +310,7 @@ def test_another_table_of_deleted_keys_is_told_by_an_agent_that_comes_later(
     assert "--rebuild" in told.value.remedy
     ChangedTables(world).round()
     after = world.ledger.deployment(TableName("t"), 1)
-    assert (after.state, after.error_class) == (State.FAILED, REPLACED) and words in after.error
+    assert (after.state, after.error_class) == (State.FAILED, TableFaultKind.REPLACED) and words in after.error
     world.files.ids[place], world.files.log_heads[place], world.files.log_commits[place] = "keys-1", 7, {}
     check_checkpoint(world, after)
 

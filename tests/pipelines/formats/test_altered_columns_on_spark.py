@@ -6,6 +6,7 @@ import pytest
 
 from core.model.errors import EngineRefused
 from core.model.names import TableName
+from core.model.states import TableFaultKind
 from core.sql.log_starts import AT_VERSION, LogStart
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
@@ -179,8 +180,9 @@ def test_a_column_that_is_renamed_or_dropped_ends_its_readers_at_every_start(lak
     assert ended(lake, **selects) == dict.fromkeys(selects, always), "also where it has its name again"
     for table, what in (("p", "column w was renamed to x"), ("q", "column w was dropped")):
         given = ((0, table, lake.place(table), "delta"),)
-        (about, why) = lake.files.why_other_source(lake.checkpoint(f"{table}_c"), given)
-        assert about == table and f"is another one since version 2: its {what}" in why
+        (about, fault) = lake.files.why_other_source(lake.checkpoint(f"{table}_c"), given)
+        assert about == table and f"is another one since version 2: its {what}" in fault.why
+        assert fault.kind is TableFaultKind.STREAM_COLUMNS_CHANGED
     begun = f"SELECT id, v FROM STREAM {names['q']} WITH ('startingVersion'='1')"
     lake.table("late", "id BIGINT, v BIGINT")
     assert ended(lake, late=begun) == {"late": always}

@@ -9,6 +9,8 @@ import pytest
 from delta_files import WrittenLog, commit_batch, offset_line
 
 from core.model.names import TableName
+from core.model.states import TableFaultKind
+from core.ports.storage import TableFault
 from pipelines.formats import delta_log
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.formats.delta_tables import DeltaTables
@@ -71,7 +73,10 @@ def test_rows_that_were_taken_out_after_what_was_read_are_told_to_a_stream_of_ro
     written.commit(2, removes=(path,))
     assert files.why_other_source(checkpoint, sources) == (
         P,
-        "was changed by a commit in version 2, which it has not read: a stream of rows does not go on over that",
+        TableFault(
+            TableFaultKind.ROWS_CHANGED,
+            "was changed by a commit in version 2, which it has not read: a stream of rows does not go on over that",
+        ),
     )
     (tmp_path / "p/delta/part-2-0.parquet").touch()
     assert files.why_other_source(checkpoint, sources, take_changes={0}) is None
@@ -131,7 +136,8 @@ def test_a_log_that_was_cleaned_up_while_it_was_looked_at_is_told(files: TableCh
         assert files.why_other_source(str(tmp_path / "cp"), sources) is None and not lag(files, tmp_path).missing
         (written.log / f"{gone:020}.json").rename(tmp_path / "away")
         found = files.why_other_source(str(tmp_path / "cp"), sources)
-        assert found == (P, f"has no version {gone} in its log any more, which is to be read next")
+        why = f"has no version {gone} in its log any more, which is to be read next"
+        assert found == (P, TableFault(TableFaultKind.LOG_GONE, why))
         assert lag(files, tmp_path).missing
         (tmp_path / "away").rename(written.log / f"{gone:020}.json")
 
@@ -159,7 +165,7 @@ def test_what_waits_for_a_reader_that_is_far_behind_is_read_once(
     written.commit(1, removes=(path,), operation="UPDATE")
     assert lag(files, tmp_path).versions == 55
     found = files.why_other_source(str(tmp_path / "cp"), sources)
-    assert found is not None and "UPDATE in version 65" in found[1]
+    assert found is not None and "UPDATE in version 65" in found[1].why
     assert len(read) - first < 10
 
 
@@ -178,4 +184,4 @@ def test_what_was_looked_at_of_a_log_does_not_count_for_one_that_was_put_in_its_
     again.commit(7)
     assert lag(files, tmp_path).versions == 2
     found = files.why_other_source(str(tmp_path / "cp"), sources)
-    assert found is not None and "DELETE in version 2" in found[1]
+    assert found is not None and "DELETE in version 2" in found[1].why

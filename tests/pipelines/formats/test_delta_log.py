@@ -13,9 +13,10 @@ from delta_files import WrittenLog, commit_batch, offset_line
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
+from core.model.states import TableFaultKind
 from core.model.table_formats import format_of_others
 from core.observed.table_statistics import SMALL_FILE
-from core.ports.storage import SeenLog
+from core.ports.storage import SeenLog, TableFault
 from pipelines.formats import delta_log, delta_upkeep
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.formats.delta_log import CommitsGone, DeltaLog, NoDeltaLog
@@ -97,7 +98,7 @@ def test_a_copy_that_ends_earlier_is_not_what_was_read(files: TableCheckpoints, 
     assert lag(files, tmp_path).missing
     assert files.why_other_source(str(tmp_path / "cp"), ((0, P, str(tmp_path / "p"), "delta"),)) == (
         P,
-        "is an older copy: it ends with version 1, and version 3 was read",
+        TableFault(TableFaultKind.REPLACED, "is an older copy: it ends with version 1, and version 3 was read"),
     )
 
 
@@ -113,7 +114,10 @@ def test_what_lies_in_a_folder_that_is_not_mounted_is_not_gone(files: TableCheck
         files.why_other_source(str(tmp_path / "cp"), sources)
     (tmp_path / "tables").mkdir()
     assert files.identity(str(place), "delta") == ""
-    assert files.why_other_source(str(tmp_path / "cp"), sources) == (P, "is gone: there is no _delta_log")
+    assert files.why_other_source(str(tmp_path / "cp"), sources) == (
+        P,
+        TableFault(TableFaultKind.GONE, "is gone: there is no _delta_log"),
+    )
 
 
 def test_what_is_no_log_is_told_and_tried_again(files: TableCheckpoints, tmp_path: Path) -> None:
@@ -275,7 +279,9 @@ def test_files_that_are_gone_are_told_by_one_who_begins_with_a_later_checkpoint(
     commit_batch(tmp_path / "cp", 0, offset_line(written, 1))
     assert TableCheckpoints("ledger").why_other_source(str(tmp_path / "cp"), sources) == (
         P,
-        "lacks files of version 1, which is to be read next: VACUUM has deleted them",
+        TableFault(
+            TableFaultKind.FILES_GONE, "lacks files of version 1, which is to be read next: VACUUM has deleted them"
+        ),
     )
     (written.folder / "delta" / first).touch()
     assert TableCheckpoints("ledger").why_other_source(str(tmp_path / "cp"), sources) is None

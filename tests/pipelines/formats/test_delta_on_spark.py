@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from core.model.errors import EngineRefused, Refused
+from core.model.states import TableFaultKind
 from core.ports.spark import QueryStart
+from core.ports.storage import TableFault
 from pipelines.agent.statements.deployment_lifecycle import refuse_other_age
 from pipelines.formats.delta_log import DeltaLog
 from pipelines.formats.delta_offsets import read_offsets
@@ -230,14 +232,17 @@ def test_a_source_that_was_created_again_is_told_before_and_by_spark(lake: Any) 
     assert now != before
     assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
         "p",
-        f"was re-created: its id is {now}, and what was read had {before}",
+        TableFault(TableFaultKind.REPLACED, f"was re-created: its id is {now}, and what was read had {before}"),
     )
     assert lake.lag("c", "p")[0].missing
     with pytest.raises(AssertionError, match="DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"):
         lake.insert("p", 1)
         lake.run("c", select)
     shutil.rmtree(f"{lake.place('p')}/delta")
-    assert lake.files.why_other_source(lake.checkpoint("c"), sources) == ("p", "is gone: there is no _delta_log")
+    assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
+        "p",
+        TableFault(TableFaultKind.GONE, "is gone: there is no _delta_log"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,7 +266,11 @@ def test_rows_that_are_changed_by_hand_in_a_source_are_told_before_spark_ends_it
     sources = ((0, "p", lake.place("p"), "delta"),)
     assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
         "p",
-        f"was changed by {operation} in version 3, which it has not read: a stream of rows does not go on over that",
+        TableFault(
+            TableFaultKind.ROWS_CHANGED,
+            f"was changed by {operation} in version 3, which it has not read: a stream of rows does not go on over "
+            "that",
+        ),
     )
     assert lake.files.why_other_source(lake.checkpoint("c"), sources, take_changes={0}) is None
     with pytest.raises(AssertionError, match=error):
@@ -287,7 +296,9 @@ def test_files_that_vacuum_has_deleted_before_they_were_read_are_told(lake: Any)
     lake.sql("RESET spark.databricks.delta.retentionDurationCheck.enabled")
     assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
         "p",
-        "lacks files of version 2, which is to be read next: VACUUM has deleted them",
+        TableFault(
+            TableFaultKind.FILES_GONE, "lacks files of version 2, which is to be read next: VACUUM has deleted them"
+        ),
     )
 
 
@@ -322,7 +333,7 @@ def test_a_parent_whose_log_was_cleaned_up_behind_a_statement_is_told(lake: Any)
     lake.read_anew()
     assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
         "p",
-        "has no version 2 in its log any more, which is to be read next",
+        TableFault(TableFaultKind.LOG_GONE, "has no version 2 in its log any more, which is to be read next"),
     )
     assert lake.lag("c", "p")[0].missing
 

@@ -31,7 +31,8 @@ def struct(*fields: Any) -> dict[str, Any]:
 
 def why(log: WrittenLog, version: int, *, in_snapshot: bool = False, takes_changes: bool = False) -> str:
     offset = DeltaOffset(log.id, version, -1, in_snapshot)
-    return DeltaTables(refresh_s=0).why_other(offset, f"{log.folder}/delta", takes_changes=takes_changes)
+    fault = DeltaTables(refresh_s=0).fault_behind(offset, f"{log.folder}/delta", takes_changes=takes_changes)
+    return fault.why if fault is not None else ""
 
 
 ADD = pyarrow.struct(

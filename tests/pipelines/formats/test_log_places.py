@@ -23,7 +23,7 @@ def written(root: Path) -> WrittenLog:
     return log
 
 
-def why(folder: Path, at: str, *, changes: bool = False) -> str:
+def why(folder: Path, at: str, *, changes: bool = False) -> str | None:
     start = LogStart(T("p"), AT_VERSION if at.isdecimal() else AT_TIME, at)
     return TableCheckpoints("ledger").why_not_from(str(folder), "delta", start, takes_changes=changes)
 
@@ -61,7 +61,7 @@ def test_a_history_has_the_first_version_and_the_rows_of_the_newest_ones(tmp_pat
 @pytest.mark.usefixtures("on_disk")
 def test_what_the_log_holds_may_be_begun_at_and_nothing_else(tmp_path: Path) -> None:
     folder = written(tmp_path).folder
-    assert [why(folder, at) for at in ("0", "3", "5", moment(-9), moment(120), moment(300))] == [""] * 6
+    assert [why(folder, at) for at in ("0", "3", "5", moment(-9), moment(120), moment(300))] == [None] * 6
     assert why(folder, "6") == "p ends with version 5, which is before 6"
     assert why(folder, moment(301)) == f"p ends with version 5, which is before {moment(301)}"
     assert why(tmp_path / "gone", "1") == "p is gone: there is no _delta_log"
@@ -73,9 +73,9 @@ def test_rows_that_were_changed_after_a_place_end_a_stream_that_begins_there(tmp
     log.commit(1, removes=("part-1-0.parquet",))
     end = "a stream of rows from before does not go on over that"
     assert why(log.folder, "3") == f"p was changed by a commit in version 6: {end}"
-    assert why(log.folder, "3", changes=True) == ""
+    assert why(log.folder, "3", changes=True) is None
     log.commit(1)
-    assert why(log.folder, "7") == ""
+    assert why(log.folder, "7") is None
 
 
 def test_files_that_are_not_there_any_more_are_told(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from core.model.states import TableFaultKind
 from core.model.table_formats import format_of_others
+from core.ports.storage import TableFault
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
 
@@ -106,7 +108,7 @@ def test_what_its_owner_changes_is_told_with_operation_and_version(change: str, 
     lake.run("c", f"SELECT id, v FROM STREAM {table}")
     foreign.sql(change)
     said = f"was changed by {operation} in version 3, which it has not read: a stream of rows does not go on over that"
-    assert why_other(lake, foreign) == ("orders", said)
+    assert why_other(lake, foreign) == ("orders", TableFault(TableFaultKind.ROWS_CHANGED, said))
     assert why_other(lake, foreign, take_changes={0}) is None
 
 
