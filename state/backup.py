@@ -10,6 +10,8 @@ from itertools import chain, count
 from pathlib import Path
 
 from core.model.errors import HeadgateError, Refused
+from core.model.events import EventKind
+from core.text.sentence import Sentence
 from state.ledger import FILE_MODE, LedgerReader, create_or_open
 from state.row_types import AuditRow, EnvironmentRow, EventRow
 from state.sqlite_errors import sqlite_errors_translated
@@ -78,7 +80,9 @@ def restore(
                 restored.check_integrity()
                 epoch = restored.begin_epoch(above=_epoch_of(ledger))
                 restored.put_agent(None, None)
-                restored.add_event(EventRow(0, now, "", 0, "agent", f"restored from {backup.name}, epoch {epoch}"))
+                restored.add_event(
+                    EventRow(0, now, "", 0, EventKind.AGENT, Sentence(f"restored from {backup.name}, epoch {epoch}"))
+                )
                 restored.add_audit(AuditRow(0, now, actor, "restore", backup.name, outcome="done"))
             _sync(fresh)
             _settle(ledger)

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from core.model.events import EventKind
 from core.model.names import TableName
-from core.model.states import MET, MISSED
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.observed.versions import Measurement
 from state.row_mapping import sqlite_value, values_by_column
@@ -105,7 +105,7 @@ class MeasurementReads(LedgerReads):
     def objective_event(self, table: TableName) -> EventRow | None:
         """Read when a table last began to miss its objective, or met it again; None where neither was recorded."""
         sql = 'SELECT * FROM event WHERE "table" = ? AND kind IN (?, ?) ORDER BY at DESC, id DESC LIMIT 1'
-        found = self._rows(EventRow, sql, (table, MISSED, MET))
+        found = self._rows(EventRow, sql, (table, EventKind.MISSED, EventKind.MET))
         return found[0] if found else None
 
     def table_statistics(self, of: TableName | None = None) -> dict[tuple[TableName, int], TableStatistics]:

@@ -82,7 +82,7 @@ CREATE INDEX spark_analysis_at ON spark_analysis (at, key);
 CREATE TABLE event (
   id INTEGER PRIMARY KEY, at REAL NOT NULL, "table" TEXT NOT NULL, version INTEGER NOT NULL, kind TEXT NOT NULL,
   summary TEXT NOT NULL, detail TEXT NOT NULL, fingerprint TEXT NOT NULL, count INTEGER NOT NULL,
-  first_at REAL NOT NULL);
+  first_at REAL NOT NULL, before TEXT NOT NULL, state TEXT NOT NULL, cause TEXT NOT NULL, by TEXT NOT NULL);
 CREATE INDEX event_at ON event (at);
 CREATE INDEX event_of_table ON event ("table", at);
 CREATE UNIQUE INDEX event_group ON event ("table", version, kind, fingerprint) WHERE fingerprint <> '';

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from core.model.names import TableName
+from core.text.sentence import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,20 @@ class EventRow:
     table: str
     version: int
     kind: str
-    """state, exception, pool, run, ticket, clock, world, or that an objective is missed or met."""
-    summary: str
+    """Of `EventKind`."""
+    summary: Sentence
     detail: str = ""
     fingerprint: str = ""
     count: int = 1
     first_at: float = 0.0
+    before: str = ""
+    """The state from which its version has come; empty where none has changed."""
+    state: str = ""
+    """The state that its version, or its run, has come to; empty where none has changed."""
+    cause: str = ""
+    """Of `EventCause`."""
+    by: str = ""
+    """Who has done it: a login, or the id of a run; empty where it happened by itself."""
 
     @property
     def about(self) -> str:

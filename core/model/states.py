@@ -61,10 +61,6 @@ class TableFaultKind(StrEnum):
     """The pool's catalog has refused it."""
 
 
-MISSED, MET = "missed", "met"
-"""Kinds of events: a table begins to miss its objective, and meets it again."""
-
-
 class WantedState(StrEnum):
     """What the operators want of a deployment."""
 

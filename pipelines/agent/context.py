@@ -4,18 +4,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ParamSpec, Protocol, TypeVar
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import LedgerUnavailable
+from core.model.events import EventCause, EventKind, StateChange
 from core.model.names import TableName
+from core.model.states import State
 from core.observed.serving import serving_version
 from core.observed.versions import Deployment
 from core.policy.freeze_windows import frozen_until
 from core.policy.model import ALLOW
 from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
 from core.ports.storage import Checkpoints
+from core.text.sentence import Sentence
 from pipelines.agent.checked_clock import Uptime, machine_uptime
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
@@ -139,13 +142,41 @@ class AgentContext:
         self.locks.count_above(self.ledger.newest_serial())
 
     def event(
-        self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "", fingerprint: str = ""
+        self,
+        kind: EventKind,
+        summary: str,
+        *,
+        about: tuple[str, int] = ("", 0),
+        detail: str = "",
+        fingerprint: str = "",
+        run: str = "",
     ) -> None:
-        """Record what happened, to a version (table, version) or to the environment."""
+        """Record what happened, to a version (table, version) or to the environment, where one has done it by a run."""
         now, (table, version) = self.clock(), about
-        self.ledger.add_event(EventRow(0, now, table, version, kind, summary, detail, fingerprint))
+        event = EventRow(0, now, table, version, kind, Sentence(summary), detail, fingerprint)
+        self.ledger.add_event(replace(event, cause=EventCause.RUN, by=run) if run else event)
 
-    def event_of_done(self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "") -> None:
+    def state_event(
+        self,
+        deployment: Deployment,
+        after: State,
+        *,
+        detail: str = "",
+        cause: EventCause = EventCause.NONE,
+        by: str = "",
+    ) -> None:
+        """Record that a version has come from the state of its row to another one, and who has done it."""
+        change = StateChange(deployment.state, after, cause, by)
+        self.ledger.add_event(
+            EventRow(
+                0, self.clock(), deployment.table, deployment.version, EventKind.STATE, change.sentence, detail,
+                before=change.before, state=after, cause=cause, by=by,
+            )
+        )  # fmt: skip
+
+    def event_of_done(
+        self, kind: EventKind, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = ""
+    ) -> None:
         """Record, as `event`, what is done: a ledger that does not take it only now does not make it a failure."""
         try:
             self.event(kind, summary, about=about, detail=detail)

@@ -16,6 +16,7 @@ from core.model.errors import (
     Refused,
     TryAgain,
 )
+from core.model.events import EventCause, EventKind
 from core.model.names import TableName, query_name, split_query
 from core.model.states import ALIVE, State, WantedState
 from core.observed.versions import Deployment
@@ -32,7 +33,6 @@ from pipelines.agent.statements.deployment_lifecycle import (
     refuse_other_checkpoint,
     say_why,
     start,
-    state_change,
     stop,
 )
 from pipelines.agent.statements.journalled_stops import apply_journal
@@ -177,7 +177,7 @@ class Reconciler:
         changes: dict[str, object] = {}
         if deployment.state != state and not (deployment.state == State.RUNNING and state == State.STARTING):
             changes = {"state": state, "state_since": self.world.clock(), "error": late, "error_class": ""}
-            self._event(deployment, state, late)
+            self.world.state_event(deployment, state, detail=late)
         if not deployment.checkpoint_id and (found := readable(self.world, deployment)) and found.id:
             changes |= {"checkpoint_id": found.id}
         if deployment.error and state == State.RUNNING:
@@ -195,7 +195,7 @@ class Reconciler:
         if deployment.state == State.FAILED and query.run_id not in self.world.unrecorded:
             stop(self.world, deployment)
             about = (deployment.table, deployment.version)
-            self.world.event("state", f"{said}: it was stopped", about=about)
+            self.world.event(EventKind.STATE, f"{said}: it was stopped", about=about)
             return
         self._start_again(deployment, stops, f"{said}: stopped, and started from its checkpoint", late=query.run_id)
 
@@ -207,7 +207,7 @@ class Reconciler:
                     # A stop that was not confirmed may have ended the query and not yet its last batch.
                     stop(self.world, deployment)
                 mark_stopped(self.world, deployment)
-                self._event(deployment, State.STOPPED, "")
+                self.world.state_event(deployment, State.STOPPED)
             self._look_at_checkpoint(deployment)
             return
         if deployment.state in (State.PENDING, State.FAILED):
@@ -226,7 +226,7 @@ class Reconciler:
             self._start_again(deployment, stops)
             return
         if deployment.state == State.STOPPED and self.world.ledger.call_off_start(*key):
-            self.world.event("state", "stays stopped: the run that was to start it has ended", about=key)
+            self.world.event(EventKind.STATE, "stays stopped: the run that was to start it has ended", about=key)
 
     def _was_cut_off(self, deployment: Deployment) -> bool:
         """Return whether an agent was killed between the record of an operator's start and its effect.
@@ -255,10 +255,10 @@ class Reconciler:
         """Return whether a statement ended with what passes, or has only kept other columns than before, and say so."""
         key = (deployment.table, deployment.version)
         if goes_on(deployment, over.error_class):
-            self._event(deployment, State.STARTING, over.error)
+            self.world.state_event(deployment, State.STARTING, detail=over.error)
             return True
         if what := self._transient_failures.again(key, over.error_class, over.error, self.world.monotonic()):
-            self.world.event("exception", what, about=key, detail=over.error, fingerprint=what)
+            self.world.event(EventKind.EXCEPTION, what, about=key, detail=over.error, fingerprint=what)
         return bool(what)
 
     def _start_again(
@@ -277,7 +277,7 @@ class Reconciler:
         try:
             if start(self.world, deployment, stops=stops).run_id == late:
                 how = "its start could not be recorded before" if told else "the pool has answered its start late"
-                self._event(deployment, State.STARTING, how)
+                self.world.state_event(deployment, State.STARTING, detail=how)
                 return
             if deployment.state == State.STOPPED or deployment.run_id in self.world.paused:
                 again = ": the environment is up again" if deployment.state == State.STOPPED else ""
@@ -286,10 +286,10 @@ class Reconciler:
                     asked = f"{word.actor} had asked for it" if word else "it was wanted running"
                     again = f": {asked}, and its start had not been carried out"
                 self.world.paused.discard(deployment.run_id)
-                self._event(deployment, State.STARTING, f"resumed from its checkpoint{again}")
+                self.world.state_event(deployment, State.STARTING, detail=f"resumed from its checkpoint{again}")
                 return
             self.world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
-            self._event(deployment, State.STARTING, said)
+            self.world.state_event(deployment, State.STARTING, detail=said)
         except (TryAgain, NotAdopted):
             raise
         except NotInCatalog as error:
@@ -314,7 +314,7 @@ class Reconciler:
         mark_stopped(self.world, deployment)
         if deployment.error:
             self.world.ledger.update_deployment(deployment.table, deployment.version, error="", error_class="")
-        self._event(deployment, State.STOPPED, "stopped as wanted")
+        self.world.state_event(deployment, State.STOPPED, detail="stopped as wanted", cause=EventCause.WANTED)
 
     def _look_at_checkpoint(self, deployment: Deployment) -> None:
         lost, kind = "", ""
@@ -328,7 +328,7 @@ class Reconciler:
             lost = error.summary
             if deployment.checkpoint_ok:
                 about = (deployment.table, deployment.version)
-                self.world.event("state", "it could not be started now", about=about, detail=error.sentence)
+                self.world.event(EventKind.STATE, "it could not be started now", about=about, detail=error.sentence)
         except TryAgain:
             if deployment.state == State.FAILED:
                 # What it failed with says more.
@@ -357,7 +357,9 @@ class Reconciler:
         for name in [name for name in unknown if name not in registered][:UNKNOWN_TOLD]:
             shown = name[:_LONGEST_NAME]
             summary = f"query {shown!r} is running in our session but is not in the registry"
-            self.world.event("pool", summary, about=split_query(name) or ("", 0), fingerprint=f"unknown {shown}")
+            self.world.event(
+                EventKind.POOL, summary, about=split_query(name) or ("", 0), fingerprint=f"unknown {shown}"
+            )
 
     def _end_deleted(self, deployment: Deployment) -> None:
         """Stop the query of a version that was deleted, which a late start has made over a table that is gone."""
@@ -368,12 +370,8 @@ class Reconciler:
                 if now is not None and now.deleted:
                     stop(self.world, now)
                     said = "a query of a version that was deleted was active: it was stopped"
-                    self.world.event("state", said, about=key)
+                    self.world.event(EventKind.STATE, said, about=key)
         except (PoolUnreachable, LedgerUnavailable):
             raise
         except HeadgateError as error:
             log.warning("%s, which was deleted, is not stopped: %s", query_name(*key), error.summary)
-
-    def _event(self, deployment: Deployment, state: State, detail: str) -> None:
-        about = (deployment.table, deployment.version)
-        self.world.event("state", state_change(deployment.state, state), about=about, detail=detail)

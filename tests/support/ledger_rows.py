@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from core.model.actions import Action
+from core.model.events import EventCause, EventKind, StateChange
 from core.model.names import TableName
+from core.model.states import State
 from core.observed.deployment import Binding
 from core.observed.versions import Deployment, Measurement, StatementLine
 from core.plan.codec import canonical_text, plan_as_json
@@ -16,7 +18,7 @@ from core.project.revision import RevisionTexts
 from core.run.records import RunRow
 from state.ledger import Ledger
 from state.recorded_policy import IN_FORCE
-from state.row_types import EnvironmentRow, PlanRow, PolicyRow, SampleRow
+from state.row_types import EnvironmentRow, EventRow, PlanRow, PolicyRow, SampleRow
 from state.runs import insert_run
 
 LANDED = TableName("landed")
@@ -108,3 +110,20 @@ def statement_line(row: Deployment, figures: Measurement | None = None, **fields
         every |= {name: getattr(source, name) for name in StatementLine._fields if hasattr(source, name)}
     bound = json.dumps([[one.parent, one.version, one.streamed] for one in row.bindings])
     return StatementLine(**(every | {"bound": bound} | fields))
+
+
+def state_event(
+    at: float,
+    about: tuple[str, int],
+    states: tuple[str, str],
+    *,
+    cause: EventCause = EventCause.NONE,
+    by: str = "",
+    detail: str = "",
+) -> EventRow:
+    """Return the event for a version that has come from one state to another, as the agent writes it."""
+    change = StateChange(states[0], State(states[1]), cause, by)
+    return EventRow(
+        int(at), float(at), *about, EventKind.STATE, change.sentence, detail, before=states[0], state=states[1],
+        cause=cause, by=by,
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from core.lineage.column_lineage import ColumnLineage, LineageEdge
 from core.lineage.column_lineage import LineageNode as ColumnNode
 from core.model.act_outcomes import ActOutcome, Came
 from core.model.errors import ConfirmationNeeded
+from core.model.events import EventCause
 from core.model.names import TableName
 from core.plan.confirmation import Confirmation, confirmation_for_swap
 from core.project.revision import RevisionTexts
@@ -16,7 +17,7 @@ from core.run.records import RunRow
 from core.sql.lineage.model import ColumnOrigin, InputKind
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from state.row_types import AuditRow, CommandRow, EventRow, PlanRow, SampleRow, StagedRow
-from tests.support.ledger_rows import environment_row, statement_line
+from tests.support.ledger_rows import environment_row, state_event, statement_line
 from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measurement, sample_plan, sample_run
 from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.changes import ChangeRow
@@ -66,8 +67,11 @@ class FakeBackend:
                 ),
             ),
             events=(
-                EventRow(4, now - 30, "crm_orders", 1, "state", "running → stopped, stopped by alice"),
-                EventRow(3, now - 660, "orders_paid", 1, "state", "running → failed"),
+                replace(
+                    state_event(now - 30, ("crm_orders", 1), ("running", "stopped"), cause=EventCause.STOP, by="alice"),
+                    id=4,
+                ),
+                replace(state_event(now - 660, ("orders_paid", 1), ("running", "failed")), id=3),
                 EventRow(2, now - 660, "orders_paid", 1, "exception", "CAST_INVALID_INPUT", "the value 'two'", "f", 3),
                 EventRow(1, now - 4000, "", 0, "pool", "the pool is up"),
             ),
@@ -114,7 +118,7 @@ class FakeBackend:
                 3,
                 self.now - 900,
             ),
-            EventRow(2, self.now - 700, table, 2, "state", "running -> failed"),
+            replace(state_event(self.now - 700, (table, 2), ("running", "failed")), id=2),
         )
         rows = tuple(deployment(*made) for made in TABLES if made[0] == table)
         figures = next((measurement(table, row.version) for row in rows if not row.external), None)

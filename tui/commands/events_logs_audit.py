@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from core.model.errors import UsageError
@@ -170,8 +171,7 @@ def _printed(columns: Columns, records: Sequence[Record]) -> list[str]:
 
 
 def _event_as_json(event: EventRow) -> dict[str, Any]:
-    names = ("id", "at", "table", "version", "kind", "summary", "detail", "count", "first_at")
-    return {name: getattr(event, name) for name in names}
+    return {name: value for name, value in asdict(event).items() if name != "fingerprint"}
 
 
 def _audit_as_json(row: AuditRow) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from shlex import quote
 
 from core.model.errors import Busy
+from core.model.events import EventKind
 from core.model.names import query_name
 from core.model.states import WantedState
 from core.observed.versions import Deployment
@@ -35,7 +36,7 @@ def stop_soaked(world: AgentContext) -> None:
             found = next((d for d in every if (d.table, d.version) == key), None)
             if found is not None and _is_due(found, now) and not _is_read(found, every) and not _in_a_run(world, found):
                 world.ledger.update_deployment(*key, wanted=WantedState.STOPPED, stops_at=None)
-                world.event("state", "stops: it was replaced, and its time to run on is over", about=key)
+                world.event(EventKind.STATE, "stops: it was replaced, and its time to run on is over", about=key)
                 log.info("%s was replaced and has run on for long enough", query_name(*key))
 
 
@@ -60,9 +61,6 @@ def _is_due(deployment: Deployment, now: float) -> bool:
     )
 
 
-KIND = "ticket"
-
-
 def tell_overdue(world: AgentContext) -> None:
     """Record each open ticket that is overdue by the checked clock, once."""
     unclosed = world.ledger.unclosed_tickets()
@@ -71,8 +69,10 @@ def tell_overdue(world: AgentContext) -> None:
     late = overdue_tickets(open_tickets(unclosed, world.ledger.deployments()), checked_now(world))
     for ticket in late:
         mark = f"{ticket.run_id} {ticket.reader} {ticket.old}"
-        if not any(event.fingerprint == mark for event in world.ledger.events_of(ticket.table, KIND)):
+        if not any(event.fingerprint == mark for event in world.ledger.events_of(ticket.table, EventKind.TICKET)):
             summary = f"{ticket.reader} still reads {ticket.old}, and its time to move to {ticket.new} is over"
             closes = f"headgate release close {ticket.run_id} {quote(ticket.reader)}"
             remedy = f"headgate release show {ticket.run_id}; {closes}"
-            world.event(KIND, summary, about=(ticket.table, ticket.version), detail=remedy, fingerprint=mark)
+            world.event(
+                EventKind.TICKET, summary, about=(ticket.table, ticket.version), detail=remedy, fingerprint=mark
+            )

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from core.model.errors import Busy, LedgerUnavailable, Refused, TryAgain
+from core.model.events import EventKind
 from core.model.names import whole_number
 from core.observed.versions import Deployment
 from core.text.units import long_duration
@@ -110,7 +111,7 @@ def _checked(world: AgentContext) -> tuple[float, ClockCheck]:
         kept = "deleted files and replaced versions are kept as if it had not"
         summary = f"the clock {how} {long_duration(abs(moved_s))}; {kept}"
         log.warning("%s", summary)
-        world.event("clock", summary)
+        world.event(EventKind.CLOCK, summary)
     return wall, check
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from core.model.errors import Busy, NotAdopted, TryAgain
+from core.model.events import EventKind
+from core.text.sentence import Sentence
 from pipelines.storage.data_folder_records import EnvironmentMark, read_mark, write_mark
 from state.ledger import Ledger
 from state.row_types import EventRow
@@ -115,7 +117,7 @@ class EnvironmentIdentity:
             return difference(self._next, found)
         if not (doubt := difference(self._next, replace(found, machine=self._next.machine))):
             moved = f"moved from machine {found.machine} to {self._next.machine}, as the policy allows"
-            self._ledger.add_event(EventRow(0, self._clock(), "", 0, "world", moved))
+            self._ledger.add_event(EventRow(0, self._clock(), "", 0, EventKind.WORLD, Sentence(moved)))
         return doubt
 
     def _count_on(self, found: EnvironmentMark | None) -> None:
@@ -132,7 +134,16 @@ class EnvironmentIdentity:
         self._recorded = self._doubt
         if self._doubt:
             log.error("nothing is started: %s", self._doubt)
-            event = EventRow(0, self._clock(), "", 0, "world", self._doubt, "headgate adopt", fingerprint=self._doubt)
+            event = EventRow(
+                0,
+                self._clock(),
+                "",
+                0,
+                EventKind.WORLD,
+                Sentence(self._doubt),
+                "headgate adopt",
+                fingerprint=self._doubt,
+            )
             self._ledger.add_event(event)
 
 

@@ -11,8 +11,9 @@ from core.lag.liveness import allowed_silence_s
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lineage.table_graph import depths
 from core.model.errors import LedgerUnavailable
+from core.model.events import EventKind
 from core.model.names import TableName, query_name
-from core.model.states import ALIVE, MET, MISSED, Fault, State, Trend, WantedState
+from core.model.states import ALIVE, Fault, State, Trend, WantedState
 from core.model.triggers import trigger_s
 from core.observed.versions import Deployment, Measurement
 from core.ports.spark import ReportedQuery
@@ -337,7 +338,8 @@ class ObjectiveTransitions:
                 if after.missed
                 else f"within {objective} again, after {long_duration(after.since - before.since)}"
             )
-            self._world.event(MISSED if after.missed else MET, summary, about=(table, deployment.version))
+            kind = EventKind.MISSED if after.missed else EventKind.MET
+            self._world.event(kind, summary, about=(table, deployment.version))
         # Once the event is written: one that the ledger did not take is recorded by the next measurement.
         self._watches[table] = after
 
@@ -347,4 +349,4 @@ class ObjectiveTransitions:
 
     def _recalled(self, table: TableName) -> ObjectiveWatch:
         last = self._world.ledger.objective_event(table)
-        return ObjectiveWatch(last.kind == MISSED, last.at) if last else ObjectiveWatch()
+        return ObjectiveWatch(last.kind == EventKind.MISSED, last.at) if last else ObjectiveWatch()

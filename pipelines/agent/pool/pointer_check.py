@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
+from core.model.events import EventKind
 from core.model.names import TableName, physical_name
 from core.observed.versions import Deployment
 from core.ports.spark import Pointer
@@ -76,7 +77,9 @@ class PointerCheck:
             led = "its pointer was there, and nothing serves: it was dropped"
             if serving is not None:
                 led = f"its pointer did not lead to {physical_name(table, serving.version)}: it was put right"
-            world.event("state", led, about=(table, serving.version if serving is not None else versions[-1].version))
+            world.event(
+                EventKind.STATE, led, about=(table, serving.version if serving is not None else versions[-1].version)
+            )
 
     def _is_being_deleted(self, table: TableName) -> bool:
         """Return whether an open run deletes a table: it drops all pointers before the first table is gone."""

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from core.model.errors import LedgerUnavailable
+from core.model.events import EventKind
 from core.model.states import State, WantedState
+from core.text.sentence import Sentence
 from core.text.units import long_duration
 from core.text.wording import counted
 from state.ledger import Ledger
@@ -95,7 +97,7 @@ class PoolEvents:
         return f"; {counted(many, 'statement')} {verb}" if many else ""
 
     def _add(self, what: str, detail: str) -> None:
-        self._untold.append(EventRow(0, self._clock(), "", 0, "pool", what, detail))
+        self._untold.append(EventRow(0, self._clock(), "", 0, EventKind.POOL, Sentence(what), detail))
 
     def _tell(self) -> None:
         while self._untold:

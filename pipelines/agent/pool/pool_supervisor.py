@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.model.events import EventKind
 from core.project.connectors import Connector
 from core.project.model import Pool
+from core.text.sentence import Sentence
 from pipelines.agent.context import READ_CALL_S, PoolConnection
 from pipelines.agent.pool.pool_events import PoolEvents
 from pipelines.local_pool.connect_server import LocalPool
@@ -312,7 +314,7 @@ class PoolSupervisor:
             f"the pool closes sessions that are idle for {limit_s / 60:.0f} min, and stops every statement in them"
         )
         remedy = "set spark.connect.session.manager.defaultSessionTimeout=-1 on the server"
-        event = EventRow(0, time.time(), "", 0, "pool", summary, remedy, fingerprint="idle limit")
+        event = EventRow(0, time.time(), "", 0, EventKind.POOL, Sentence(summary), remedy, fingerprint="idle limit")
         with suppress(LedgerUnavailable):
             self._ledger.add_event(event)
 

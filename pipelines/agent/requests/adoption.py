@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from core.model.errors import HeadgateError, PoolUnreachable, Refused
+from core.model.events import EventKind
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.observed.versions import Deployment
@@ -101,7 +102,7 @@ class Adoption:
             self._restore_catalog()
 
         epoch = self._world.identity.adopt(take_over)
-        self._world.event_of_done("world", f"adopted as epoch {epoch}", detail="; ".join((doubt, *left)))
+        self._world.event_of_done(EventKind.WORLD, f"adopted as epoch {epoch}", detail="; ".join((doubt, *left)))
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:

@@ -16,6 +16,7 @@ from core.model.errors import (
     Refused,
     UsageError,
 )
+from core.model.events import EventKind
 from core.model.names import parse_statement_name, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
 from core.run.guarded_acts import GOES_ON
@@ -222,7 +223,7 @@ class CommandHandler:
         closed = self._world.ledger.close_ticket(run_id, reader, by=caller.name, at=self._world.clock())
         for ticket in mine:
             summary = f"{reader} has moved from {ticket.old}: its ticket was closed by {caller.name}"
-            self._world.event_of_done("ticket", summary, about=(ticket.table, ticket.version))
+            self._world.event_of_done(EventKind.TICKET, summary, about=(ticket.table, ticket.version))
         return {"run": run_id, "reader": reader, "closed": closed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:

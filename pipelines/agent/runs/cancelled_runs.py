@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from core.model.actions import StepKind
 from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
+from core.model.events import EventKind
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import State, WantedState
 from core.observed.versions import Deployment
@@ -45,7 +46,7 @@ def give_up(world: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
             if found.wanted == WantedState.RUNNING:
                 if readers := running_readers(world, *key):
                     if found.stops_at is None:
-                        world.event("state", f"runs on after a cancel: {readers} reads it", about=key)
+                        world.event(EventKind.STATE, f"runs on after a cancel: {readers} reads it", about=key)
                         world.ledger.update_deployment(*key, stops_at=world.clock())
                     continue
                 world.ledger.update_deployment(*key, wanted=WantedState.STOPPED)
@@ -157,4 +158,4 @@ def _undo(
 
 def _tell(world: AgentContext, summary: str, error: HeadgateError) -> None:
     log.warning("%s: %s", summary, error.summary)
-    world.event("run", summary, detail=error.sentence)
+    world.event(EventKind.RUN, summary, detail=error.sentence)

@@ -1,6 +1,7 @@
 """Step effects that end versions or bring them back: stop, soak, into the trash, out of it."""
 
 from core.model.errors import HeadgateError
+from core.model.events import EventCause
 from core.model.names import physical_name
 from core.model.states import State, WantedState
 from core.observed.versions import Deployment
@@ -9,7 +10,7 @@ from core.run.state_machine import RunEvidence, StepDone, StepFailed, StepKept
 from pipelines.agent.housekeeping.trash_purge import record_deadline
 from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.runs.trash_moves import set_aside, take_out
-from pipelines.agent.statements.deployment_lifecycle import mark_stopped, state_change
+from pipelines.agent.statements.deployment_lifecycle import mark_stopped
 from pipelines.agent.statements.deployment_lifecycle import stop as stop_query
 
 
@@ -24,8 +25,7 @@ def stop(run: RunContext, step: Step) -> RunEvidence:
     run.world.ledger.update_deployment(step.table, step.version, wanted=WantedState.STOPPED, state=State.STOPPING)
     stop_query(run.world, deployment)
     mark_stopped(run.world, deployment)
-    about = (step.table, step.version)
-    run.world.event("state", f"{state_change(deployment.state, State.STOPPED)}, by run {run.id}", about=about)
+    run.world.state_event(deployment, State.STOPPED, cause=EventCause.RUN, by=run.id)
     return StepDone(step.n, _left_there(run, deployment))
 
 

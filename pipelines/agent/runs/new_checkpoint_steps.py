@@ -9,6 +9,7 @@ Until the ledger says that it moved, all is as it was.
 from dataclasses import dataclass
 
 from core.model.errors import HeadgateError
+from core.model.events import EventKind
 from core.model.names import query_name
 from core.model.table_formats import table_format
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
@@ -128,7 +129,8 @@ def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace)
     world.faults.pass_by(f"seam move {step.table}")
     words = f"after batch {place.batch}, on batch {place.parent_batch} of {query_name(*place.parent)}"
     run.seams[step.n] = f"goes on {words}; "
-    world.event("state", f"goes on {words}, by run {run.id}", about=(deployment.table, deployment.version))
+    about = (deployment.table, deployment.version)
+    world.event(EventKind.STATE, f"goes on {words}, by run {run.id}", about=about, run=run.id)
 
 
 def _begun(run: RunContext, step: Step) -> RunEvidence:
@@ -188,5 +190,6 @@ def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkp
         started_at=None,
     )
     about = (deployment.table, deployment.version)
-    world.event("state", f"{query_name(*about)} is written again from the earliest row, by run {run.id}", about=about)
+    summary = f"{query_name(*about)} is written again from the earliest row, by run {run.id}"
+    world.event(EventKind.STATE, summary, about=about, run=run.id)
     world.faults.pass_by(f"rewrite move {step.table}")

@@ -10,6 +10,7 @@ from typing import TypeVar, assert_never
 
 from core.model.actions import StepKind
 from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain, UsageError
+from core.model.events import EventKind
 from core.observed.versions import Deployment
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
@@ -125,7 +126,7 @@ class OpenRuns:
         summary = f"run {run_id} stands still: the agent failed unexpectedly on it ({type(error).__name__})"
         helps = f"headgate runs cancel {run_id} takes it up again, and so does the next agent"
         try:
-            self._world.event("run", summary, detail=f"{helps}; headgate logs agent has the error")
+            self._world.event(EventKind.RUN, summary, detail=f"{helps}; headgate logs agent has the error")
         except LedgerUnavailable as unavailable:
             log.warning("that run %s stands still is recorded later: %s", run_id, unavailable.summary)
             return

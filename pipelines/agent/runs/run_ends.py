@@ -8,12 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from core.model.actions import StepKind
+from core.model.events import EventCause, EventKind
 from core.model.names import TableName
 from core.plan.descriptions import act_words
 from core.plan.model import Step
 from core.run.model import FINISHED, Run, RunState, StepProgress, StepState
 from core.run.records import RunRow, StepRow
 from core.run.state_machine import HEARD_IN, AbortVersions, advance_run, recover_run
+from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.cancelled_runs import abort, call_off_starts, give_up, undo_cancelled
 from state.row_types import AuditRow, EventRow
@@ -23,7 +25,8 @@ from state.runs import RunWordRow, control_of
 def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
     """Return the event and the audit entry for the end of a run, in the state of its row."""
     audited = AuditRow(0, at, run.actor, "run", run.id, plan_hash=run.plan_hash, outcome=run.state)
-    return _event(at, f"run {run.id} {run.state}", detail), audited
+    event = _event(at, f"run {run.id} {run.state}", detail)
+    return replace(event, state=run.state, cause=EventCause.RUN, by=run.id), audited
 
 
 def dropped_word(run_id: str, state: str, word: RunWordRow, at: float, why: str = "") -> EventRow:
@@ -56,7 +59,7 @@ def _has_ended_a_hold(before: Run, after: Run) -> bool:
 
 
 def _event(at: float, summary: str, detail: str) -> EventRow:
-    return EventRow(0, at, "", 0, "run", summary, detail)
+    return EventRow(0, at, "", 0, EventKind.RUN, Sentence(summary), detail)
 
 
 def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from core.model.errors import HeadgateError, LedgerUnavailable, TryAgain
+from core.model.events import EventKind
 from core.model.names import query_name
 from core.model.states import AT_REST, State, WantedState
 from core.model.table_formats import table_format
@@ -125,7 +126,7 @@ def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
     except HeadgateError as error:
         about = (step.table, step.version)
         summary = f"the former checkpoints of {query_name(*about)} are not in the trash"
-        run.world.event("state", summary, about=about, detail=error.sentence)
+        run.world.event(EventKind.STATE, summary, about=about, detail=error.sentence)
     return begun
 
 
@@ -226,5 +227,5 @@ def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator
         for found in running:
             altered = "it" if found.table == step.table else step.table
             summary = f"stopped while {altered} is altered; it goes on from its checkpoint"
-            world.event("state", summary, about=(found.table, found.version))
+            world.event(EventKind.STATE, summary, about=(found.table, found.version))
         yield tuple(query_name(found.table, found.version) for found in running)

@@ -11,6 +11,7 @@ from threading import Lock, Thread
 
 from core.model.actions import StepKind
 from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
+from core.model.events import EventKind
 from core.model.names import physical_name, query_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
@@ -248,5 +249,5 @@ def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
             refuse_start(run.world, found, stops=run.world.locks.stops((step.table, step.version)))
             pause(run.world, found)
             summary = "stopped while its files are written anew; it goes on from its checkpoint"
-            run.world.event("state", summary, about=(found.table, found.version))
+            run.world.event(EventKind.STATE, summary, about=(found.table, found.version))
         yield

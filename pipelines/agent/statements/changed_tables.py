@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 from core.model.errors import Busy, HeadgateError, TryAgain
+from core.model.events import EventKind
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, TableFaultKind, WantedState
 from core.model.table_formats import table_format
@@ -96,12 +97,12 @@ class ChangedTables:
                 return
             self._world.ledger.update_deployment(*key, **changes)
         if fault is not None and "error" in changes:
-            self._world.event("exception", fault.kind, about=key, detail=fault.sentence, fingerprint=fault.kind)
+            self._world.event(EventKind.EXCEPTION, fault.kind, about=key, detail=fault.sentence, fingerprint=fault.kind)
         if deployment.table_id and "table_id" in changes:
             words = f"{deployment.table} was re-created: its id is {found} and was {deployment.table_id}"
             readers = "a statement that streams it is told so, and one of which it is a static side reads the new one"
             kind = TableFaultKind.REPLACED
-            self._world.event("exception", kind, about=key, detail=f"{words}; {readers}", fingerprint=found)
+            self._world.event(EventKind.EXCEPTION, kind, about=key, detail=f"{words}; {readers}", fingerprint=found)
 
     def _tell_of_other_writers(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
@@ -112,9 +113,10 @@ class ChangedTables:
         by = f"were written by hand ({operation} in version {version}), not by its statement"
         risk = f"a key may stand there twice, or be gone; headgate plan {deployment.table} --rebuild reads all again"
         words = f"rows of {physical_name(*key)} {by}: {risk}"
-        known = self._world.ledger.events_of(deployment.table, "exception")
-        if not any((event.version, event.detail) == (deployment.version, words) for event in known):
-            self._world.event("exception", BY_HAND, about=key, detail=words, fingerprint=f"{BY_HAND} {version}")
+        mark, kind = f"{BY_HAND} {version}", EventKind.EXCEPTION
+        known = self._world.ledger.events_of(deployment.table, kind)
+        if not any((event.version, event.fingerprint) == (deployment.version, mark) for event in known):
+            self._world.event(kind, BY_HAND, about=key, detail=words, fingerprint=mark)
         self._said[key] = version
 
 

@@ -20,6 +20,7 @@ from core.model.errors import (
     Refused,
     TryAgain,
 )
+from core.model.events import EventKind
 from core.model.names import query_name
 from core.model.states import ALIVE, State, WantedState
 from core.model.table_formats import table_format
@@ -203,11 +204,6 @@ def overtaken(deployment: Deployment) -> Overtaken:
     )
 
 
-def state_change(before: str, after: State) -> str:
-    """Write from which state to which a deployment has come; what was repeated has changed nothing."""
-    return f"{after} again" if before == after else f"{before} → {after}"
-
-
 def mark_stopped(world: AgentContext, deployment: Deployment) -> bool:
     """Record that a deployment's query is gone; returns False where it is wanted running, or has another one by now.
 
@@ -229,9 +225,9 @@ def fail(world: AgentContext, deployment: Deployment, error_class: str, error: s
         query_id="",
         run_id="",
     )
-    world.event("exception", error_class or "failed", about=about, detail=error, fingerprint=error_class)
+    world.event(EventKind.EXCEPTION, error_class or "failed", about=about, detail=error, fingerprint=error_class)
     if deployment.state != State.FAILED:
-        world.event("state", f"{deployment.state} → {State.FAILED}", about=about)
+        world.state_event(deployment, State.FAILED)
 
 
 def say_why(world: AgentContext, deployment: Deployment, why: str, *, error_class: str = "") -> None:
@@ -246,7 +242,7 @@ def say_why(world: AgentContext, deployment: Deployment, why: str, *, error_clas
     changes = {"state": state, "state_since": since, "error": why, "error_class": error_class}
     if world.ledger.observe_deployment(deployment, **changes):
         log.warning("%s: %s", query_name(*about), why)
-        world.event("state", state_change(deployment.state, state), about=about, detail=why)
+        world.state_event(deployment, state, detail=why)
 
 
 def _refuse_other_python(world: AgentContext, deployment: Deployment) -> None:

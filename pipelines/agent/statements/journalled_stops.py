@@ -3,6 +3,7 @@
 import logging
 from functools import partial
 
+from core.model.events import EventKind
 from core.model.names import whole_number
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
@@ -59,7 +60,7 @@ def _tell(world: AgentContext, journal: EmergencyJournal, stop: JournalledStop) 
         table, _, version = name.partition("@v")
         about = (table, whole_number(version) or 0)
         for row, record in (
-            ("event", partial(world.event, "state", f"the stop by {stop.actor} was {late}", about=about)),
+            ("event", partial(world.event, EventKind.STATE, f"the stop by {stop.actor} was {late}", about=about)),
             ("audit", partial(world.audit, stop.actor, "stop", name, outcome=late)),
         ):
             key = (stop.at, stop.actor, name, row)
@@ -72,5 +73,5 @@ def _set_aside(world: AgentContext, journal: EmergencyJournal, lines: tuple[byte
     kept = journal.unreadable_path.name
     summary = f"{counted(len(lines), 'line')} of the emergency journal cannot be applied: {kept} keeps what was there"
     log.warning("%s", summary)
-    world.event("exception", summary, detail=repr(lines[0][:200].decode(errors="replace")))
+    world.event(EventKind.EXCEPTION, summary, detail=repr(lines[0][:200].decode(errors="replace")))
     journal.set_aside(lines)

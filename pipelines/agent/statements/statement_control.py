@@ -22,6 +22,7 @@ from core.model.errors import (
     TryAgain,
     UsageError,
 )
+from core.model.events import EventCause, EventKind
 from core.model.names import physical_name, query_name
 from core.model.states import AT_REST, State, WantedState
 from core.observed.serving import serving_versions
@@ -34,7 +35,6 @@ from pipelines.agent.statements.deployment_lifecycle import (
     overtaken,
     refuse_start,
     start,
-    state_change,
     stop,
 )
 from pipelines.agent.statements.journalled_stops import announce_journal
@@ -153,7 +153,8 @@ class StatementControl:
         if runs:
             self._written(partial(self._say_unchanged, deployment, f"was running already: start by {word.actor}"))
             return Came.RAN, recorded
-        self._written(partial(self._tell, deployment, State.STARTING, f"{done} by {word.actor}"))
+        cause = EventCause.START if done is Came.STARTED else EventCause.RESTART
+        self._written(partial(self._world.state_event, deployment, State.STARTING, cause=cause, by=word.actor))
         return done, recorded
 
     def _take_back(self, key: Version, word: Word, before: WordRow | None, error: HeadgateError) -> None:
@@ -238,15 +239,10 @@ class StatementControl:
         self._world.locks.recorded(names, word.serial)
         return Recorded.LEDGER
 
-    def _tell(self, deployment: Deployment, state: State, how: str) -> None:
-        """Record among the events what an operator did."""
-        about = (deployment.table, deployment.version)
-        self._world.event("state", f"{state_change(deployment.state, state)}, {how}", about=about)
-
     def _say_unchanged(self, deployment: Deployment, words: str) -> None:
         """Record what changed nothing in one event for each caller, which counts: anybody may repeat it."""
         about = (deployment.table, deployment.version)
-        self._world.event("state", words, about=about, fingerprint=words)
+        self._world.event(EventKind.STATE, words, about=about, fingerprint=words)
 
     def _stop_one(self, word: Word, deployment: Deployment, arrived: float) -> ActOutcome:
         """Stop one version at once; where somebody holds it, stop it once more after them, within the deadline."""
@@ -305,7 +301,7 @@ class StatementControl:
                 # A version that somebody has started since is theirs.
                 gone = outcome.came is Came.STOPPED and mark_stopped(self._world, deployment)
                 if gone and deployment.state != State.STOPPED:
-                    self._tell(deployment, State.STOPPED, f"stopped by {by}")
+                    self._world.state_event(deployment, State.STOPPED, cause=EventCause.STOP, by=by)
 
         try:
             call_deadlines.call(RECORD_S, write)

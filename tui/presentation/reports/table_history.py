@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.model.actions import Action, StepKind
+from core.model.events import DONE_BY, FAULTY, EventCause, EventKind
 from core.model.names import TableName
-from core.model.states import MISSED
 from core.plan.descriptions import action_words, change_words
 from core.plan.edit_words import evidence_words, is_of_columns
 from core.plan.model import Plan
@@ -23,9 +23,6 @@ ACTS = frozenset({"stop", "start", "restart", "approve", "pause", "resume", "can
 """What people do to a statement, a plan or a run of it; that a plan was made and applied is told by its run."""
 SAME_ACT_S = 10.0
 """Within which the audit entry of a command is written, however long the ledger is waited for."""
-_EFFECTS = (" stopped by ", " started by ", " restarted by ", ", by run ")
-"""How a state event ends that tells what an act or a run of this timeline has done."""
-_FAULTS = ("failed", "degraded", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +148,9 @@ def _end(run: RunRow, own: Sequence[StepRow], began: float) -> str:
 
 def _happened(event: EventRow) -> Iterator[HistoryEntry]:
     """Yield what an event says, for one that came again its first time too; what acts and runs tell is left out."""
-    if event.kind == "run":
+    if event.kind == EventKind.RUN:
         return
-    if event.kind == "exception":
+    if event.kind == EventKind.EXCEPTION:
         if event.count > 1:
             yield HistoryEntry(
                 event.first_at,
@@ -164,26 +161,26 @@ def _happened(event: EventRow) -> Iterator[HistoryEntry]:
             )
         again = f", {event.count} times by now" if event.count > 1 else ""
         yield HistoryEntry(
-            event.at, "failure", event.summary + again, version=event.version, detail=event.detail, bad=True
+            event.at, "failure", f"{event.summary}{again}", version=event.version, detail=event.detail, bad=True
         )
         return
-    if event.kind == "state" and (any(words in event.summary for words in _EFFECTS) or not _matters(event)):
+    if event.kind == EventKind.STATE and (event.cause in DONE_BY or not _matters(event)):
         return
-    bad = event.kind == MISSED or (event.kind == "state" and event.summary.endswith(_FAULTS))
-    yield HistoryEntry(event.at, event.kind, event.summary, version=event.version, detail=event.detail, bad=bad)
+    bad = event.kind == EventKind.MISSED or event.state in FAULTY
+    yield HistoryEntry(event.at, event.kind, str(event.summary), version=event.version, detail=event.detail, bad=bad)
 
 
 def _upstream(event: EventRow) -> HistoryEntry | None:
     """Return what an operator, a run or a failure did to something that the table reads; None for anything else."""
-    if event.kind != "state" or not (event.summary.endswith(_FAULTS) or any(e in event.summary for e in _EFFECTS)):
+    bad = event.state in FAULTY
+    if event.kind != EventKind.STATE or not (bad or event.cause in DONE_BY):
         return None
-    bad = event.summary.endswith(_FAULTS)
     return HistoryEntry(event.at, "upstream", f"{event.table}: {event.summary}", detail=event.detail, bad=bad)
 
 
 def _matters(event: EventRow) -> bool:
     """Return whether a change of state is more than a query that comes up: a fault, or one with a reason."""
-    return event.summary.endswith(_FAULTS) or (bool(event.detail) and event.detail != "stopped as wanted")
+    return event.state in FAULTY or (bool(event.detail) and event.cause != EventCause.WANTED)
 
 
 def history_lines(entries: Iterable[HistoryEntry], now: float) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 The console lists them and the command line prints them in the same columns.
 """
 
-from core.model.states import MISSED
+from core.model.events import EventKind
+from core.model.states import State
 from state.audit_log import op_words
 from state.row_types import AuditRow, CommandRow, EventRow
 from tui.presentation.reports.agent_answers import detail_words
@@ -98,12 +99,13 @@ def audit_text(one: AuditRow, width: int) -> tuple[Line, ...]:
 
 def event_words(one: EventRow) -> str:
     """Write what happened, and how often where that is known."""
-    return one.summary + (f" ({one.count}x)" if one.count > 1 else "")
+    return f"{one.summary} ({one.count}x)" if one.count > 1 else str(one.summary)
 
 
 def event_tone(one: EventRow) -> Tone:
     """Return the tone of an event: what ended with an error is bad."""
-    return Tone.BAD if one.kind in ("exception", MISSED) or one.summary.endswith("failed") else Tone.PLAIN
+    bad = one.kind in (EventKind.EXCEPTION, EventKind.MISSED) or one.state == State.FAILED
+    return Tone.BAD if bad else Tone.PLAIN
 
 
 def event_text(one: EventRow, width: int, now: float) -> tuple[Line, ...]:

@@ -191,7 +191,7 @@ def error_lines(statement: StatementView, facts: StatementDetails, look: RowCont
             continue
         times = f"{event.count} times since {moment(event.first_at, look.now)}, last" if event.count > 1 else "once,"
         lines.append(line((f" {times} {moment(event.at, look.now)} {_version_mark(event.version)}", Tone.DIM)))
-        lines.extend(wrap(mask_secrets(event.summary), width - 3, Tone.BAD, "  "))
+        lines.extend(wrap(mask_secrets(str(event.summary)), width - 3, Tone.BAD, "  "))
         lines.extend(wrap(mask_secrets(event.detail), width - 5, Tone.DIM, "    ") if event.detail else ())
         lines.append(EMPTY)
     return tuple(lines) or (line((" no exceptions recorded", Tone.DIM)),)

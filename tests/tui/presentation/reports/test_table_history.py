@@ -2,16 +2,21 @@
 
 from dataclasses import replace
 
+import pytest
+
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
+from core.model.events import EventCause
 from core.model.evidence import Edit, EditKind
 from core.model.names import TableName
 from core.plan.model import Step
 from core.run.records import StepRow
 from state.row_types import AuditRow, CommandRow, EventRow
 from state.table_records import TableRecords
-from tests.support.ledger_rows import plan_of, run_row
+from tests.support.ledger_rows import plan_of, run_row, state_event
 from tui.presentation.reports.table_history import entry_words, history_lines, table_history
+from tui.presentation.screen_content.audit_log_events import event_tone
+from tui.presentation.styling.styled_text import Tone
 
 A = TableName("a")
 EVIDENCE = (Edit(EditKind.COLUMN_REMOVED, columns=("tip",)), Edit(EditKind.FILTER, "x"))
@@ -86,7 +91,7 @@ def test_an_edit_in_place_does_not_begin_to_serve() -> None:
 def test_an_act_is_told_once_though_command_audit_and_event_tell_it() -> None:
     command = CommandRow(1, 50.0, "bob", "stop", "a b", "headgate stop a b", "done", took_ms=1000)
     audit = AuditRow(1, 50.1, "bob", "stop", "a b", outcome="done")
-    event = EventRow(1, 50.0, "a", 1, "state", "running → stopped, stopped by bob")
+    event = state_event(50.0, ("a", 1), ("running", "stopped"), cause=EventCause.STOP, by="bob")
     (entry,) = table_history(TableRecords(A, events=(event,), commands=(command,), audits=(audit,)), {})
     assert (entry.at, entry.kind, entry.summary, entry.actor) == (49.0, "stop", "done, with 1 other statement", "bob")
 
@@ -106,25 +111,33 @@ def test_a_failure_that_came_again_is_told_when_it_came_first_and_last() -> None
 
 
 def test_states_are_told_where_they_are_faults_or_have_a_reason() -> None:
-    events = tuple(
-        EventRow(at, float(at), table, 1, kind, summary, detail)
-        for at, (table, kind, summary, detail) in enumerate(
-            (
-                ("a", "state", "starting → running", ""),
-                ("a", "state", "running → failed", ""),
-                ("a", "state", "failed → starting", "restarted from its checkpoint"),
-                ("a", "state", "running → stopped", "stopped as wanted"),
-                ("a", "state", "running → stopped, by run 7f3a-1", ""),
-                ("", "pool", "the pool is down", ""),
-                ("", "run", "run 7f3a-1 done", ""),
-                ("a", "missed", "4m behind, beyond the objective of 1m", ""),
-                ("a", "met", "within the objective of 1m again, after 9m", ""),
-            )
-        )
+    version = ("a", 1)
+    events = (
+        state_event(0, version, ("starting", "running")),
+        state_event(1, version, ("running", "failed")),
+        state_event(2, version, ("failed", "starting"), detail="restarted from its checkpoint"),
+        state_event(3, version, ("running", "stopped"), detail="stopped as wanted", cause=EventCause.WANTED),
+        state_event(4, version, ("running", "stopped"), cause=EventCause.RUN, by="7f3a-1"),
+        EventRow(5, 5.0, "", 1, "pool", "the pool is down"),
+        EventRow(6, 6.0, "", 1, "run", "run 7f3a-1 done"),
+        EventRow(7, 7.0, "a", 1, "missed", "4m behind, beyond the objective of 1m"),
+        EventRow(8, 8.0, "a", 1, "met", "within the objective of 1m again, after 9m"),
     )
     found = table_history(TableRecords(A, events=events), {})
     assert [entry.at for entry in found] == [1.0, 2.0, 5.0, 7.0, 8.0]
     assert [entry.bad for entry in found] == [True, False, False, True, False]
+
+
+@pytest.mark.parametrize("words", ["running → failed", "it did not go on", "stopped by bob"])
+def test_what_an_event_says_decides_nothing(words: str) -> None:
+    by_act = state_event(1.0, ("a", 1), ("running", "stopped"), cause=EventCause.STOP, by="bob")
+    failed = state_event(2.0, ("a", 1), ("running", "failed"))
+    quiet = state_event(3.0, ("a", 1), ("starting", "running"))
+    events = tuple(replace(event, summary=words) for event in (by_act, failed, quiet))
+    assert [(entry.at, entry.bad) for entry in table_history(TableRecords(A, events=events), {})] == [(2.0, True)]
+    upstream = table_history(TableRecords(A, upstream=events), {})
+    assert [(entry.at, entry.bad) for entry in upstream] == [(1.0, False), (2.0, True)]
+    assert [event_tone(event) for event in events] == [Tone.PLAIN, Tone.BAD, Tone.PLAIN]
 
 
 def test_the_newest_entries_are_kept_and_lines_are_oldest_first() -> None:
@@ -142,9 +155,9 @@ def test_the_answer_to_an_act_is_told_in_words() -> None:
 
 def test_a_stop_of_what_it_reads_is_told_among_its_own() -> None:
     events = (
-        EventRow(1, 50.0, "parent", 1, "state", "running → stopped, stopped by bob"),
-        EventRow(2, 60.0, "parent", 1, "state", "starting → running"),
-        EventRow(3, 70.0, "root", 2, "state", "running → failed", "by zero"),
+        state_event(50.0, ("parent", 1), ("running", "stopped"), cause=EventCause.STOP, by="bob"),
+        state_event(60.0, ("parent", 1), ("starting", "running")),
+        state_event(70.0, ("root", 2), ("running", "failed"), detail="by zero"),
         EventRow(4, 80.0, "root", 2, "missed", "behind for 2 min"),
     )
     stopped, failed = table_history(TableRecords(A, upstream=events), {})
