@@ -120,8 +120,9 @@ class CommandRow:
     line: str
     """The complete CLI line that does the same."""
     outcome: str
-    """accepted (begun, not proved), done, unchanged, partly (some of several statements), refused or failed."""
+    """Of `CommandOutcome`."""
     detail: str = ""
+    """What it has begun or made, or why it was not done; a line for people."""
     ended_at: float | None = None
     took_ms: int | None = None
 

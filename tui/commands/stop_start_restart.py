@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 
-from core.model.act_outcomes import ActOutcome, Came
-from core.model.errors import HeadgateError, TryAgain, UsageError
+from core.model.act_outcomes import ActOutcome, exit_code_of_all
+from core.model.errors import HeadgateError, UsageError
 from core.model.names import parse_statement_name, query_name
 from core.observed.serving import serving_versions
 from core.observed.versions import Deployment
 from tui.command_line.context import CommandContext
-from tui.presentation.reports.agent_answers import outcome_words
 from tui.services.deployed_statements import not_deployed_error
 from tui.services.environment_service import EnvironmentService
 
@@ -67,20 +66,7 @@ def _act(context: CommandContext, verb: str) -> int:
             f"Spark was called, but {_NOT_RECORDED[verb]}\n"
             f"  free space for {context.place.where.home}, then {verb} again"
         )
-    return _exit_code(outcomes)
-
-
-def _exit_code(outcomes: tuple[ActOutcome, ...]) -> int:
-    """Return 0 where each act is proved to have been taken; else what a script is to do about those that were not.
-
-    With a stop that Spark has refused or not confirmed the agent goes on while it lives.
-    """
-    others = [outcome for outcome in outcomes if not outcome.succeeded]
-    codes = {
-        TryAgain.exit_code if outcome.error is None or outcome.came is Came.NOT_STOPPED else outcome.error.exit_code
-        for outcome in others
-    }
-    return codes.pop() if len(codes) == 1 else HeadgateError.exit_code if codes else 0
+    return exit_code_of_all(outcomes)
 
 
 def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
@@ -136,4 +122,4 @@ def _readers(deployed: tuple[Deployment, ...], tables: list[str]) -> str:
 
 def _line(outcome: ActOutcome) -> str:
     version = f" v{outcome.version}" if outcome.version else ""
-    return f"{outcome.table}{version}: {outcome_words(outcome, 'ms')}"
+    return f"{outcome.table}{version}: {outcome.words(f'{outcome.took_ms:.0f} ms')}"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from core.changes.spark_analysis import question_from_json
 from core.changes.upgrade_proof import proof_key
-from core.model.act_outcomes import ActOutcome
+from core.model.act_outcomes import ActOutcome, CommandOutcome
 from core.model.errors import (
     EngineRefused,
     HeadgateError,
@@ -132,7 +132,7 @@ class CommandHandler:
             self._admit_look(caller, request, args)
             return answer(caller, args, "")
         began = time.monotonic()
-        said = RecordedOutcome("failed", "the agent failed to execute it")
+        said = RecordedOutcome(CommandOutcome.FAILED, "the agent failed to execute it")
         try:
             self._policies.admit(caller, op, args)
             result = answer(caller, args, confirm)

@@ -3,7 +3,6 @@
 What was carried out is never told to have failed because it could not be recorded: it is recorded later.
 """
 
-import json
 import logging
 import threading
 from collections import deque
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from core.model.act_outcomes import BEGUN, UNCHANGED, UNCONFIRMED, ActOutcome
-from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable, Refused
+from core.model.act_outcomes import ActOutcome, CommandOutcome, outcome_of_all
+from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.names import query_name
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
@@ -21,40 +20,32 @@ from pipelines.agent.requests.socket_server import Caller
 from pipelines.spark import call_deadlines
 from state.row_types import AuditRow, CommandRow
 
-PARTLY = "partly"
-"""Some statements were acted on, and others were refused or failed."""
-
 
 class RecordedOutcome(NamedTuple):
     """Outcome and detail of a command, as in `CommandRow`."""
 
-    outcome: str
+    outcome: CommandOutcome
     detail: str
-    parts: tuple[tuple[str, str], ...] = ()
+    parts: tuple[tuple[str, CommandOutcome], ...] = ()
     """Subject and outcome of each entry of the audit where they differ; empty where one says it."""
 
 
 def outcome_of_error(error: HeadgateError) -> RecordedOutcome:
     """Return what is recorded of a request that was refused, or failed."""
-    return RecordedOutcome(_word_of_error(error), error.summary)
+    return RecordedOutcome(CommandOutcome.of_error(error), error.summary)
 
 
 def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
     """Return what is recorded of a request that was answered: what has only begun is not done."""
     if each := tuple(ActOutcome.from_json(one) for one in result.get("statements", ())):
-        return RecordedOutcome(_word_of_all(each), _detail_of_all(each), _parts_of_all(each))
+        return RecordedOutcome(outcome_of_all(each), _detail_of_all(each), _parts_of_all(each))
+    detail = f"plan {result['hash'][:12]}" if "hash" in result else ""
+    if "steps" in result:
+        detail = f"run {result['run']} started"
     if result.get("changed") is False:
-        return RecordedOutcome("unchanged", json.dumps(result, default=str))
+        return RecordedOutcome(CommandOutcome.UNCHANGED, detail)
     begun = op in ("apply", "run") and result.get("act") != "ack"
-    return RecordedOutcome("accepted" if begun else "done", json.dumps(result, default=str))
-
-
-def _word_of_all(outcomes: Collection[ActOutcome]) -> str:
-    words = {_word(outcome) for outcome in outcomes}
-    done, not_done = words - {"refused", "failed"}, words & {"refused", "failed"}
-    if not_done:
-        return PARTLY if done else "failed" if "failed" in not_done else "refused"
-    return next(word for word in ("accepted", "done", "unchanged") if word in done)
+    return RecordedOutcome(CommandOutcome.ACCEPTED if begun else CommandOutcome.DONE, detail)
 
 
 def _detail_of_all(outcomes: Sequence[ActOutcome]) -> str:
@@ -63,23 +54,11 @@ def _detail_of_all(outcomes: Sequence[ActOutcome]) -> str:
     return ", ".join(f"{outcome.table} {outcome.words(f'{outcome.took_ms:.0f} ms')}" for outcome in worst_first)
 
 
-def _parts_of_all(outcomes: Collection[ActOutcome]) -> tuple[tuple[str, str], ...]:
-    names: dict[str, list[str]] = {}
+def _parts_of_all(outcomes: Collection[ActOutcome]) -> tuple[tuple[str, CommandOutcome], ...]:
+    names: dict[CommandOutcome, list[str]] = {}
     for outcome in outcomes:
-        names.setdefault(_word(outcome), []).append(query_name(outcome.table, outcome.version))
-    return tuple((" ".join(found), word) for word, found in names.items()) if len(names) > 1 else ()
-
-
-def _word(outcome: ActOutcome) -> str:
-    if outcome.error is not None:
-        return _word_of_error(outcome.error)
-    if outcome.came in UNCHANGED:
-        return "unchanged"
-    return "accepted" if outcome.came in BEGUN | UNCONFIRMED else "done"
-
-
-def _word_of_error(error: HeadgateError) -> str:
-    return "refused" if isinstance(error, Refused) else "failed"
+        names.setdefault(outcome.recorded_as, []).append(query_name(outcome.table, outcome.version))
+    return tuple((" ".join(found), outcome) for outcome, found in names.items()) if len(names) > 1 else ()
 
 
 STORED = 10
@@ -87,7 +66,7 @@ STORED = 10
 
 WINDOW_S = 60.0
 
-CHANGES_NOTHING = frozenset(("refused", "failed", "unchanged"))
+CHANGES_NOTHING = frozenset({CommandOutcome.REFUSED, CommandOutcome.FAILED, CommandOutcome.UNCHANGED})
 """Outcomes of which there are as many as a caller likes, about whatever he likes to name."""
 
 DRAFTS = frozenset(("stage", "unstage", "opinion", "upgrade_shown"))
@@ -181,7 +160,7 @@ class CommandLog:
             subject = f"{alike.subject}: {count:,} more within a minute".removeprefix(": ")
             self._record(CommandRow(0, self._world.clock(), alike.caller, alike.op, subject, "", alike.outcome))
 
-    def _record(self, command: CommandRow, parts: tuple[tuple[str, str], ...] = (), **more: str) -> None:
+    def _record(self, command: CommandRow, parts: tuple[tuple[str, CommandOutcome], ...] = (), **more: str) -> None:
         """Write a command and its entries of the audit; a ledger that is locked or full delays no stop by it."""
         ledger, records = self._world.ledger, _Records(partial(self._world.ledger.add_command, command))
         for subject, outcome in parts or ((command.subject, command.outcome),):

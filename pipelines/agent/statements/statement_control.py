@@ -115,20 +115,21 @@ class StatementControl:
         outcomes: list[ActOutcome] = []
         for deployment in found:
             try:
-                came, recorded = self._start_one(deployment, word, done=done, whole=deployment.table in names)
-                outcomes.append(replace(_outcome(deployment, came, arrived), recorded=recorded))
+                started = self._start_one(deployment, word, done=done, whole=deployment.table in names)
+                outcomes.append(replace(started, took_ms=_since(arrived)))
             except HeadgateError as error:
                 if len(found) == 1:
                     raise
                 not_done = Came.NOT_STARTED if done is Came.STARTED else Came.NOT_RESTARTED
-                outcomes.append(replace(_outcome(deployment, not_done, arrived), error=error))
+                took_ms = _since(arrived)
+                outcomes.append(ActOutcome(deployment.table, deployment.version, not_done, None, took_ms, error=error))
         return tuple(outcomes)
 
-    def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> tuple[Came, bool]:
+    def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> ActOutcome:
         """Start one version, after a stop where it is `restarted`; with `whole` the stop of its table ends with it.
 
-        Whatever may refuse it is asked before what runs is stopped. Returns what came of it, and whether the ledger
-        has all of it: what Spark has taken is told to be done, whatever becomes of the record.
+        Whatever may refuse it is asked before what runs is stopped. What Spark has taken is told to be done, whatever
+        becomes of the record; how long it took is left to the caller.
         """
         world, key, name = self._world, (found.table, found.version), query_name(found.table, found.version)
         verb = "start" if done is Came.STARTED else "restart"
@@ -152,10 +153,10 @@ class StatementControl:
             world.locks.started((name, found.table) if whole and recorded else (name,), word.serial)
         if runs:
             self._written(partial(self._say_unchanged, deployment, f"was running already: start by {word.actor}"))
-            return Came.RAN, recorded
+            return ActOutcome(*key, Came.RAN, None, 0.0, recorded)
         cause = EventCause.START if done is Came.STARTED else EventCause.RESTART
         self._written(partial(self._world.state_event, deployment, State.STARTING, cause=cause, by=word.actor))
-        return done, recorded
+        return ActOutcome(*key, done, None, 0.0, recorded)
 
     def _take_back(self, key: Version, word: Word, before: WordRow | None, error: HeadgateError) -> None:
         """Have a start that was refused count for nothing; raises NotTakenBack where the ledger does not take that."""
@@ -341,10 +342,6 @@ def _sinks_first(registry: tuple[Deployment, ...], found: list[Deployment]) -> t
 
 def _may_run(deployment: Deployment) -> bool:
     return deployment.wanted == WantedState.RUNNING or deployment.state not in AT_REST | {State.ABSENT, State.PENDING}
-
-
-def _outcome(deployment: Deployment, came: Came, arrived: float) -> ActOutcome:
-    return ActOutcome(deployment.table, deployment.version, came, None, _since(arrived))
 
 
 def _since(arrived: float) -> float:

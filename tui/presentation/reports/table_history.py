@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.model.act_outcomes import CommandOutcome
 from core.model.actions import Action, StepKind
 from core.model.events import DONE_BY, FAULTY, EventCause, EventKind
 from core.model.names import TableName
@@ -16,7 +17,6 @@ from core.text.wording import counted
 from state.audit_log import op_words
 from state.row_types import AuditRow, CommandRow, EventRow
 from state.table_records import TableRecords
-from tui.presentation.reports.agent_answers import detail_words
 from tui.presentation.styling.value_formatting import long_duration, moment
 
 ACTS = frozenset({"stop", "start", "restart", "approve", "pause", "resume", "cancel", "retry", "skip"})
@@ -63,7 +63,7 @@ def _acts(records: TableRecords) -> list[HistoryEntry]:
     return [
         HistoryEntry(
             command.at - (command.took_ms or 0) / 1000, command.op, _outcome(command, records), command.actor,
-            run=_run_of(command.subject, records), detail=command.line, bad=command.outcome == "failed",
+            run=_run_of(command.subject, records), detail=command.line, bad=command.outcome == CommandOutcome.FAILED,
         )
         for command in records.commands
         if command.op in ACTS
@@ -84,13 +84,19 @@ def _without_command(records: TableRecords) -> Iterator[AuditRow]:
 def _audited(audit: AuditRow, records: TableRecords) -> HistoryEntry:
     run = _run_of(audit.subject, records)
     return HistoryEntry(
-        audit.at, audit.action, audit.outcome, audit.actor, audit.plan_hash, run, bad=audit.outcome == "failed"
+        audit.at,
+        audit.action,
+        audit.outcome,
+        audit.actor,
+        audit.plan_hash,
+        run,
+        bad=audit.outcome == CommandOutcome.FAILED,
     )
 
 
 def _outcome(command: CommandRow, records: TableRecords) -> str:
-    if command.outcome != "done":
-        return f"{command.outcome}: {detail_words(command.detail)}".removesuffix(": ")
+    if command.outcome != CommandOutcome.DONE:
+        return f"{command.outcome}: {command.detail}" if command.detail else command.outcome
     others = len(command.subject.split()) - 1
     return (
         f"done, with {counted(others, 'other statement')}"

@@ -3,15 +3,13 @@
 The console lists them and the command line prints them in the same columns.
 """
 
+from core.model.act_outcomes import NOT_DONE, CommandOutcome
 from core.model.events import EventKind
 from core.model.states import State
 from state.audit_log import op_words
 from state.row_types import AuditRow, CommandRow, EventRow
-from tui.presentation.reports.agent_answers import detail_words
 from tui.presentation.styling.styled_text import Line, Span, Tone, fit, left, line, shorten, wrap
 from tui.presentation.styling.value_formatting import moment
-
-BAD = ("refused", "failed", "partly", "error")
 
 Record = AuditRow | CommandRow | EventRow
 Columns = tuple[tuple[str, int], ...]
@@ -71,7 +69,7 @@ def command_line(one: CommandRow) -> str:
 
 def outcome_tone(outcome: str) -> Tone:
     """Return the tone of an outcome."""
-    return Tone.BAD if outcome.startswith(BAD) else Tone.GOOD if outcome == "done" else Tone.PLAIN
+    return Tone.BAD if outcome in NOT_DONE else Tone.GOOD if outcome == CommandOutcome.DONE else Tone.PLAIN
 
 
 def command_text(one: CommandRow, width: int) -> tuple[Line, ...]:
@@ -82,8 +80,8 @@ def command_text(one: CommandRow, width: int) -> tuple[Line, ...]:
             f"staging exists only in the console; `headgate plan {one.line.removeprefix(':')}` plans the same directly"
         )
         lines.extend(wrap(words, width - 4, Tone.DIM, "   "))
-    if said := detail_words(one.detail):
-        lines.extend(wrap(said, width - 4, outcome_tone(one.outcome), "   "))
+    if one.detail:
+        lines.extend(wrap(one.detail, width - 4, outcome_tone(one.outcome), "   "))
     return tuple(lines)
 
 

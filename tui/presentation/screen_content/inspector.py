@@ -1,5 +1,6 @@
 """Panes beside and below the tree on a wide terminal: the statement under the cursor, commands, the stage."""
 
+from core.model.act_outcomes import NOT_DONE
 from core.model.states import State
 from core.text.wording import counted
 from state.audit_log import op_words
@@ -61,7 +62,7 @@ def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, .
     """Write what happened last, events and commands together; what a command answered when it did not work."""
     found: list[tuple[float, str, Tone]] = []
     for command in view.snapshot.commands:
-        bad = command.outcome in ("refused", "failed", "partly")
+        bad = command.outcome in NOT_DONE
         words = f"{op_words(command.op)} {command.subject}: {command.outcome} by {command.actor}"
         found.append((command.at, f"{words}  {command.detail}" if bad else words, Tone.BAD if bad else Tone.PLAIN))
     for event in view.snapshot.events:

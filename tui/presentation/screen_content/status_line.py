@@ -1,15 +1,13 @@
 """The status line of every screen: a message, what the agent answered to an act, and what stands there without one."""
 
-import json
 from collections.abc import Iterable, Sequence
 
-from core.model.act_outcomes import ActOutcome
+from core.model.act_outcomes import NOT_DONE, ActOutcome, CommandOutcome
 from core.plan.descriptions import act_words
 from core.run.records import RunRow
 from core.text.wording import counted
 from state.audit_log import op_words
 from state.row_types import CommandRow
-from tui.presentation.reports.agent_answers import outcome_words
 from tui.presentation.styling.styled_text import Line, Tone, fit, line, plain, shorten, wrap
 from tui.presentation.styling.value_formatting import clock
 from tui.presentation.view.ledger_view import Freshness, LedgerView
@@ -49,13 +47,17 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
     if not snapshot.commands or now - snapshot.commands[0].at > COMMAND_S:
         return "", None, Tone.DIM
     command = snapshot.commands[0]
-    tone = Tone.BAD if command.outcome in ("refused", "failed", "partly") else Tone.PLAIN
-    took = f" in {command.took_ms / 1000:.1f} s" if command.outcome == "done" and command.took_ms is not None else ""
+    tone = Tone.BAD if command.outcome in NOT_DONE else Tone.PLAIN
+    took = (
+        f" in {command.took_ms / 1000:.1f} s"
+        if command.outcome == CommandOutcome.DONE and command.took_ms is not None
+        else ""
+    )
     detail = f": {command.detail}" if command.detail and tone is Tone.BAD else ""
     words = f"{op_words(command.op)} {command.subject}".strip()
     # What was handed over is a plan to read: nothing of it is done.
-    done = "submitted" if (command.op, command.outcome) == ("submit_plan", "done") else command.outcome
-    outcome = done + (_started(command) if command.outcome == "accepted" else "")
+    done = "submitted" if (command.op, command.outcome) == ("submit_plan", CommandOutcome.DONE) else command.outcome
+    outcome = done + (_started(command) if command.outcome == CommandOutcome.ACCEPTED else "")
     return f"{words}: {outcome}{took}, by {command.actor}{detail}", command.at, tone
 
 
@@ -73,18 +75,12 @@ def failure_words(run: RunRow) -> str:
 
 def _started(command: CommandRow) -> str:
     """Name what an accepted command has begun, as far as the agent's answer says it."""
-    if command.op in _BEGINNING:
-        return _BEGINNING[command.op]
-    try:
-        answer = json.loads(command.detail)
-    except ValueError:
-        return ""
-    return f", run {answer['run']} started" if "steps" in answer else ""
+    return _BEGINNING.get(command.op) or (f", {command.detail}" if command.detail else "")
 
 
 def act_answer(verb: str, outcomes: Iterable[ActOutcome]) -> str:
     """Write what happened to each statement that was stopped, started or restarted."""
-    words = [f"{outcome.table} {outcome_words(outcome, 's')}" for outcome in outcomes]
+    words = [f"{outcome.table} {outcome.words(f'{outcome.took_ms / 1000:.1f} s')}" for outcome in outcomes]
     return f"{verb}: {', '.join(words) or 'sent'}"
 
 
