@@ -78,7 +78,10 @@ def test_files_ask_no_text_whether_it_is_of_digits() -> None:
     assert not found, "`²` is of digits, and int refuses it; use core.model.names.whole_number"
 
 
-FACT_PACKAGES = ("core/changes/", "core/planning/", "core/sql/comparison/", "core/plan/", "core/model/")
+FACT_PACKAGES = (
+    "pipelines/", "state/", "tui/", "core/changes/", "core/lag/", "core/model/", "core/plan/", "core/planning/",
+    "core/run/", "core/sql/comparison/",
+)  # fmt: skip
 """Packages whose refusals are facts; to be all of them."""
 
 

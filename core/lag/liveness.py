@@ -11,6 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from core.lag.lag_samples import LagSample
+from core.text.sentence import Sentence
 
 SILENT_S = 30.0
 """Silence that says nothing, or three triggers where they are longer."""
@@ -45,17 +46,17 @@ def allowed_silence_s(trigger_s: float) -> float:
     return max(3 * trigger_s, SILENT_S)
 
 
-def why_not_live(signs: LivenessSigns) -> str:
-    """Explain why an active statement is not running; empty when it is."""
+def why_not_live(signs: LivenessSigns) -> Sentence | None:
+    """Explain why an active statement is not running; None when it is."""
     if signs.silent_s <= allowed_silence_s(signs.trigger_s) or signs.waits:
-        return ""
+        return None
     if not signs.in_batch:
-        return f"no progress for {signs.silent_s:.0f} s, and no batch is running"
+        return Sentence(f"no progress for {signs.silent_s:.0f} s, and no batch is running")
     patient_s = PATIENT_S if signs.patient or signs.usual_s is None else 0.0
     if signs.silent_s <= max(_MEDIANS * (signs.usual_s or 0.0), patient_s):
-        return ""
+        return None
     usual = "none before it is known" if signs.usual_s is None else f"{signs.usual_s:.1f} s is usual"
-    return f"a batch has been running for {signs.silent_s:.0f} s, {usual}"
+    return Sentence(f"a batch has been running for {signs.silent_s:.0f} s, {usual}")
 
 
 def usual_batch_s(samples: Sequence[LagSample]) -> float | None:

@@ -1,15 +1,17 @@
 """Expected failures outside us: one class per decision that a caller can make, each with an exit code."""
 
+from core.text.sentence import Sentence
+
 
 class HeadgateError(Exception):
     """An expected failure; carries one sentence on what happened and one on what to do."""
 
     exit_code = 1
 
-    def __init__(self, summary: str, *, remedy: str = "") -> None:
+    def __init__(self, summary: str | Sentence, *, remedy: str | Sentence = "") -> None:
         super().__init__(summary)
-        self.summary = summary
-        self.remedy = remedy
+        self.summary = str(summary)
+        self.remedy = str(remedy)
 
     @property
     def sentence(self) -> str:

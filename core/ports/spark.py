@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 from core.model.errors import EngineRefused
+from core.text.sentence import Sentence
 
 NEWEST_WRITER = 2
 """The version of the code that upserts, for what is deployed from now on."""
@@ -109,8 +110,8 @@ class Queries(Protocol):
     def expect(self, name: str, id: str, run_id: str) -> None:
         """Register a query that an earlier agent left running, so that its end is noticed."""
 
-    def other_python(self) -> str:
-        """Explain why the pool's Python cannot run a writer of keyed tables; empty where it can."""
+    def other_python(self) -> Sentence | None:
+        """Explain why the pool's Python cannot run a writer of keyed tables; None where it can."""
 
 
 def unnoticed(view: str) -> None:

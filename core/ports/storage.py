@@ -12,6 +12,7 @@ from core.observed.aligned_positions import BatchHistory
 from core.observed.log_history import LogHistory
 from core.observed.table_statistics import TableStatistics
 from core.sql.log_starts import LogStart
+from core.text.sentence import Sentence
 
 Sources = tuple[tuple[int, TableName, str, str], ...]
 """Streamed sources of a statement: (ordinal, table, folder, format) of each."""
@@ -363,7 +364,7 @@ class Checkpoints(Protocol):
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
-    ) -> str | None:
+    ) -> Sentence | None:
         """Explain why a stream of a table cannot begin at a place in its log now; None if it can."""
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:

@@ -18,6 +18,7 @@ from core.run.open_tickets import open_tickets
 from core.run.records import MigrationTicket, RunRow, StepRow
 from core.run.stopped_tables import left_running, left_running_words
 from core.run.time_left import time_left
+from core.text.sentence import Sentence, sentence_of
 from core.text.wording import counted
 
 
@@ -149,8 +150,8 @@ class Release:
     """Whether something that it swapped in serves."""
     note: str
     """What it waits for or fails of, in the words of its step; empty where nothing is to be said."""
-    blocked: str
-    """Why there is no rollback; empty where there is one."""
+    blocked: Sentence | None
+    """Why there is no rollback; None where there is one."""
     old_until: float | None
     """When the first of the replaced versions stops by itself: until then a rollback takes seconds; None where one of
     them does not run."""
@@ -288,20 +289,20 @@ def _serves(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, D
 
 def _why_no_rollback(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], serves: bool | None, taken_back_by: str
-) -> str:
-    """Explain why there is no way back; `serves` is None before the swap is over."""
+) -> Sentence | None:
+    """Explain why there is no way back, None where there is one; `serves` is None before the swap is over."""
     if taken_back_by:
-        return f"run {taken_back_by} takes it back"
+        return Sentence(f"run {taken_back_by} takes it back")
     if serves is None:
         begun = any(step.do == StepKind.SWAP and step.tries and step.state in _BEGUN for step in run.steps)
         if begun or run.ended_at is not None:
-            return "the swap is not over" if begun else "nothing is swapped"
+            return Sentence("the swap is not over" if begun else "nothing is swapped")
         what = "it is a rollback itself, and no pointer has moved" if _goes_back(plan, pairs) else "nothing is swapped"
-        return f"{what} yet; headgate runs cancel {run.id} ends it"
+        return Sentence(f"{what} yet; headgate runs cancel {run.id} ends it")
     if not serves:
-        return "what it swapped in does not serve any more"
+        return Sentence("what it swapped in does not serve any more")
     lacking = [f"{pair.table} v{pair.old.version}: {pair.lacks}" for pair in pairs if pair.lacks]
-    return "; ".join(lacking)
+    return sentence_of("; ".join(lacking))
 
 
 def _standing(

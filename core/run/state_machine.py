@@ -7,6 +7,7 @@ from typing import assert_never
 from core.model.actions import BEGINS, NEEDS_PROOF, POLLED_WITH_EFFECT, READABLE_ONCE_STARTED, UPKEEP, StepKind
 from core.plan.model import Step
 from core.run.model import FINISHED, SATISFIED, Run, RunState, StepProgress, StepState, skipped_note
+from core.text.sentence import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def held_steps(run: Run) -> tuple[StepProgress, ...]:
     return tuple(p for p in run.steps if p.step.do is StepKind.HOLD and p.state is StepState.GATE)
 
 
-def why_not_skipped(run: Run, n: int) -> str | None:
+def why_not_skipped(run: Run, n: int) -> Sentence | None:
     """Return why a step cannot be skipped, None where it can; raises KeyError where there is no such step.
 
     What comes after a step relies on its effect: skipping a swap would stop the version that serves, skipping a stop
@@ -197,17 +198,21 @@ def why_not_skipped(run: Run, n: int) -> str | None:
     progress = run.step(n)
     do, state = progress.step.do, progress.state
     if state not in (StepState.GATE, StepState.FAILED, StepState.WAITS):
-        return f"it is {state}"
+        return Sentence(f"it is {state}")
     if do in UPKEEP | {StepKind.CATCH_UP, StepKind.VALIDATE}:
         return None
     if do in BEGINS and state is StepState.GATE:
         # What failed or was blocked waits again after a retry.
         open_ = (p.step for p in run.steps if p.state not in SATISFIED | {StepState.CANCELLED})
         behind = next((step for step in open_ if n in _proofs(run, step)), None)
-        return f"step {behind.n}, {behind.do} {behind.table}, must not come before its first batch" if behind else None
+        return (
+            Sentence(f"step {behind.n}, {behind.do} {behind.table}, must not come before its first batch")
+            if behind
+            else None
+        )
     if do is StepKind.HOLD:
-        return "it waits for a word, which headgate release swap gives"
-    return f"what follows relies on a {do} step"
+        return Sentence("it waits for a word, which headgate release swap gives")
+    return Sentence(f"what follows relies on a {do} step")
 
 
 def is_early(run: Run, control: OperatorControl) -> bool:

@@ -23,6 +23,11 @@ else:
     Sentence = str
 
 
+def sentence_of(text: str) -> Sentence | None:
+    """Return a text as a sentence; None where there is none."""
+    return Sentence(text) if text else None
+
+
 class FactKind(Enum):
     """Base of a closed set of kinds, each with its sentence: `{name}` stands for the value of that name.
 

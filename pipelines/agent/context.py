@@ -147,13 +147,13 @@ class AgentContext:
         summary: str,
         *,
         about: tuple[str, int] = ("", 0),
-        detail: str = "",
+        detail: str | Sentence | None = None,
         fingerprint: str = "",
         run: str = "",
     ) -> None:
         """Record what happened, to a version (table, version) or to the environment, where one has done it by a run."""
         now, (table, version) = self.clock(), about
-        event = EventRow(0, now, table, version, kind, Sentence(summary), detail, fingerprint)
+        event = EventRow(0, now, table, version, kind, Sentence(summary), str(detail or ""), fingerprint)
         self.ledger.add_event(replace(event, cause=EventCause.RUN, by=run) if run else event)
 
     def state_event(
@@ -161,7 +161,7 @@ class AgentContext:
         deployment: Deployment,
         after: State,
         *,
-        detail: str = "",
+        detail: str | Sentence | None = None,
         cause: EventCause = EventCause.NONE,
         by: str = "",
     ) -> None:
@@ -169,13 +169,13 @@ class AgentContext:
         change = StateChange(deployment.state, after, cause, by)
         self.ledger.add_event(
             EventRow(
-                0, self.clock(), deployment.table, deployment.version, EventKind.STATE, change.sentence, detail,
-                before=change.before, state=after, cause=cause, by=by,
+                0, self.clock(), deployment.table, deployment.version, EventKind.STATE, change.sentence,
+                str(detail or ""), before=change.before, state=after, cause=cause, by=by,
             )
         )  # fmt: skip
 
     def event_of_done(
-        self, kind: EventKind, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = ""
+        self, kind: EventKind, summary: str, *, about: tuple[str, int] = ("", 0), detail: str | Sentence | None = None
     ) -> None:
         """Record, as `event`, what is done: a ledger that does not take it only now does not make it a failure."""
         try:

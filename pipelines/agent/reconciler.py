@@ -176,7 +176,7 @@ class Reconciler:
         state = State.DEGRADED if late else state
         changes: dict[str, object] = {}
         if deployment.state != state and not (deployment.state == State.RUNNING and state == State.STARTING):
-            changes = {"state": state, "state_since": self.world.clock(), "error": late, "error_class": ""}
+            changes = {"state": state, "state_since": self.world.clock(), "error": late or "", "error_class": ""}
             self.world.state_event(deployment, state, detail=late)
         if not deployment.checkpoint_id and (found := readable(self.world, deployment)) and found.id:
             changes |= {"checkpoint_id": found.id}

@@ -14,6 +14,7 @@ from typing import Any
 
 from core.model.errors import Busy
 from core.model.names import TableName, query_name
+from core.text.sentence import Sentence
 from pipelines.spark.call_deadlines import MissedDeadline
 
 Version = tuple[TableName, int]
@@ -197,11 +198,11 @@ class StatementLocks:
             else:
                 hold.depth += 1
 
-    def _why_taken(self, version: Version, me: int) -> str | None:
+    def _why_taken(self, version: Version, me: int) -> Sentence | None:
         if version in self._owed:
-            return "waits for the end of a call that the pool has not answered in time"
+            return Sentence("waits for the end of a call that the pool has not answered in time")
         hold = self._holds.get(version)
-        return None if hold is None or hold.thread == me else f"is held by {hold.by}"
+        return None if hold is None or hold.thread == me else Sentence(f"is held by {hold.by}")
 
     def _owe(self, versions: Iterable[Version], work: Future[Any]) -> None:
         with self._changed:

@@ -37,6 +37,7 @@ from core.ports.storage import (
     VersionFolders,
 )
 from core.sql.log_starts import LogStart
+from core.text.sentence import Sentence
 from pipelines.formats.delta_tables import DeltaTables
 from pipelines.storage import checkpoint_forks, table_contents
 from pipelines.storage.batch_histories import BatchHistories
@@ -283,10 +284,10 @@ class TableCheckpoints:
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
-    ) -> str | None:
+    ) -> Sentence | None:
         with self._log(folder, format) as log:
             if log is None:
-                return f"{start.table} has no versions"
+                return Sentence(f"{start.table} has no versions")
             return log.of.why_not_from(log.place, start, takes_changes=takes_changes, tracked=tracked)
 
     def log_mark(self, place: str, version: int | None = None) -> LogMark | None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from core.observed.table_statistics import SMALL_FILE
+from core.text.sentence import Sentence
 from pipelines.formats.delta_log_files import STATE, Columns, actions_in, checkpoints_in, commits_in, why_unreadable
 from pipelines.storage.file_stream_logs import local_path
 
@@ -171,7 +172,7 @@ class DeltaLog:
         self._commits: dict[int, Commit] = {}
         self._snapshot: tuple[int, list[DataFile]] | None = None
         self._snapshot_used = False
-        self._unread = ""
+        self._unread: Sentence | None = None
         """What it asks for that is not read here: then all that is known of it may be wrong."""
         self._inode: tuple[int, int] | None = None
         self._mark: _Mark | None = None
@@ -199,8 +200,8 @@ class DeltaLog:
         self._snapshot_used = False
         while (actions := self.read(self.head + 1)) is not None:
             self._take(self.head + 1, actions)
-        if self._unread:
-            raise ValueError(self._unread)
+        if self._unread is not None:
+            raise ValueError(str(self._unread))
         if self.head < 0:
             if commits := commits_in(self.place):
                 raise ValueError(f"it begins with version {min(commits)}, and no checkpoint that is read is before it")

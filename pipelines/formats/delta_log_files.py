@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from core.model.names import whole_number
+from core.text.sentence import Sentence
 from pipelines.storage.file_stream_logs import local_path
 
 _CHECKPOINT, _SIDECARS = ".checkpoint.", "_sidecars"
@@ -103,11 +104,11 @@ _ELSEWHERE = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 """How features begin with which the newest commits may not lie in the log."""
 
 
-def why_unreadable(protocol: Mapping[str, Any]) -> str:
-    """Explain what a table asks for that is not read here; empty where all is."""
+def why_unreadable(protocol: Mapping[str, Any]) -> Sentence | None:
+    """Explain what a table asks for that is not read here; None where all is."""
     reader = int(protocol.get("minReaderVersion") or 1)
     if reader > _NEWEST_READER:
-        return f"it asks for readers of version {reader}"
+        return Sentence(f"it asks for readers of version {reader}")
     readers, writers = (set(protocol.get(name) or ()) for name in ("readerFeatures", "writerFeatures"))
     unknown = sorted(readers - _KNOWN) or sorted(each for each in writers if each.startswith(_ELSEWHERE))
-    return f"it asks for {', '.join(unknown)}, which is not read here" if unknown else ""
+    return Sentence(f"it asks for {', '.join(unknown)}, which is not read here") if unknown else None

@@ -17,6 +17,7 @@ from core.model.table_formats import TABLE_FORMATS
 from core.observed.log_history import NEWEST_COMMITS, LogHistory
 from core.ports.storage import FolderContents, LogMark, SeenLog, SourceLag, TableFault, Upkeep
 from core.sql.log_starts import AT_VERSION, LogStart
+from core.text.sentence import Sentence
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog, longer
 from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog, is_elsewhere
 from pipelines.formats.delta_offsets import DeltaOffset, mark_of, read_offsets
@@ -214,33 +215,39 @@ class DeltaTables:
             return LogHistory(first, oldest.at, commits, _DELTA.kept_h(log.configuration))
         return None
 
-    def why_not_from(self, folder: str, start: LogStart, *, takes_changes: bool, tracked: bool = False) -> str | None:
+    def why_not_from(
+        self, folder: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
+    ) -> Sentence | None:
         with self._lock:
             try:
                 log = self._log(folder, newest=True)
                 first = log.first()
                 version = int(start.value) if start.option == AT_VERSION else _version_at(log, first, start.value)
                 if version < first:
-                    return f"version {version} of {start.table} is no longer in its log, which begins with {first}"
+                    return Sentence(
+                        f"version {version} of {start.table} is no longer in its log, which begins with {first}"
+                    )
                 if version > log.head:
-                    return f"{start.table} ends with version {log.head}, which is before {start.value}"
+                    return Sentence(f"{start.table} ends with version {log.head}, which is before {start.value}")
                 waits = list(log.since(version))
                 took_out = next((each for each in waits if each.took_out and not takes_changes), None)
                 if not tracked and (lost := lost_column(log, waits)) is not None:
                     what = f"its {lost[1]} in version {lost[0]}"
-                    return (
+                    return Sentence(
                         f"{start.table} is another one since then: {what}, and only with schema_tracking does one go on"
                     )
                 if took_out is not None:
                     how = f"{took_out.took_out} in version {took_out.version}"
-                    return f"{start.table} was changed by {how}: a stream of rows from before does not go on over that"
+                    return Sentence(
+                        f"{start.table} was changed by {how}: a stream of rows from before does not go on over that"
+                    )
                 offset = DeltaOffset(log.id, version, -1, False)
                 if (gone := first_without_files(log, offset)) is not None:
-                    return f"{start.table} lacks files of version {gone}: VACUUM has deleted them"
+                    return Sentence(f"{start.table} lacks files of version {gone}: VACUUM has deleted them")
             except NoDeltaLog:
-                return f"{start.table} is gone: there is no _delta_log"
+                return Sentence(f"{start.table} is gone: there is no _delta_log")
             except CommitsGone as error:
-                return str(error)
+                return Sentence(str(error))
             return None
 
     def rows_since(self, folder: str, moment: float) -> int | None:
@@ -336,17 +343,17 @@ def _version_at(log: DeltaLog, first: int, moment: str) -> int:
     return first if first == 0 else first - 1
 
 
-def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> str | None:
+def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> Sentence | None:
     """Explain why files that are read by themselves do not give a table's rows; None where they do.
 
     Values of partitions are in the folders below one place, and those of a clone lie in several.
     """
     if _maps_columns(log):
-        return "columns have other names there"
+        return Sentence("columns have other names there")
     if any(file.deleted for file in files):
-        return "rows that were deleted are still there"
+        return Sentence("rows that were deleted are still there")
     elsewhere = any(is_elsewhere(file) and "=" in os.path.dirname(file.path) for file in files)
-    return "some are partitions of another version" if elsewhere else None
+    return Sentence("some are partitions of another version") if elsewhere else None
 
 
 def _maps_columns(log: DeltaLog) -> bool:

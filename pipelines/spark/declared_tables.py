@@ -12,6 +12,7 @@ from core.model.wider_types import is_wider
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
 from core.text.escaping import quoted_string_literal
+from core.text.sentence import Sentence
 
 NO_FILES = "/_headgate_no_files"
 """Where a partitioned table is created, below its own place: a folder that is never made."""
@@ -61,17 +62,17 @@ def without_files(ddl: str, declared: TableDdl) -> str:
     return ddl.replace(f"LOCATION {literal}", f"LOCATION {nowhere}", 1)
 
 
-def why_other_table(declared: TableDdl, found: Described) -> str:
+def why_other_table(declared: TableDdl, found: Described) -> Sentence | None:
     """Describe in what a table of the catalog is not the declared one; a column more is one that was added since."""
     if found.location != path_of(declared.location):
-        return f"is in the catalog at {found.location or 'no location'}, not at {path_of(declared.location)}"
+        return Sentence(f"is in the catalog at {found.location or 'no location'}, not at {path_of(declared.location)}")
     provider = found.about.get("Provider", "").lower()
     if provider != declared.format:
-        return f"is {provider or 'a view'} in the catalog, not {declared.format}"
+        return Sentence(f"is {provider or 'a view'} in the catalog, not {declared.format}")
     return why_other_columns(declared, found.columns)
 
 
-def why_other_columns(declared: TableDdl, found: Mapping[str, str]) -> str:
+def why_other_columns(declared: TableDdl, found: Mapping[str, str]) -> Sentence | None:
     """Describe which declared column is not among those of a table, given as types by name.
 
     A wider type, where the format takes one in place, is one that it has taken since.
@@ -81,11 +82,11 @@ def why_other_columns(declared: TableDdl, found: Mapping[str, str]) -> str:
     for column in declared.columns:
         there = types.get(column.name.lower())
         if there is None:
-            return f"has no {column.name} {column.type} in the catalog"
+            return Sentence(f"has no {column.name} {column.type} in the catalog")
         kinds = (plain_type(there), plain_type(column.type))
         if _TRUNCATED not in there and kinds[0] != kinds[1] and not (widens and is_wider(*kinds)):
-            return f"has {column.name} {there} in the catalog, not {column.name} {column.type}"
-    return ""
+            return Sentence(f"has {column.name} {there} in the catalog, not {column.name} {column.type}")
+    return None
 
 
 def plain_type(kind: str) -> str:

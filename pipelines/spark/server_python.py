@@ -10,6 +10,7 @@ from pyspark.sql.connect.udf import UserDefinedFunction
 from pyspark.sql.types import StringType
 
 from core.model.errors import EngineRefused
+from core.text.sentence import Sentence
 from pipelines.spark.session import Session, spark_errors
 
 NEEDED = ("pandas", "pyarrow", "grpc", "grpc_status", "google")
@@ -18,8 +19,8 @@ NEEDED = ("pandas", "pyarrow", "grpc", "grpc_status", "google")
 _MISMATCH = "PYTHON_VERSION_MISMATCH"
 
 
-def why_other_python(session: Session) -> str:
-    """Explain why the pool's Python cannot run a writer; empty where it can. It takes a job on the pool."""
+def why_other_python(session: Session) -> Sentence | None:
+    """Explain why the pool's Python cannot run a writer; None where it can. It takes a job on the pool."""
     needed = NEEDED
 
     def look(_: Any) -> str:
@@ -33,15 +34,15 @@ def why_other_python(session: Session) -> str:
             rows = session.spark.range(1).select(UserDefinedFunction(look, StringType())(col("id"))).collect()
     except EngineRefused as error:
         if error.error_class == _MISMATCH:
-            return error.summary
+            return Sentence(error.summary)
         raise
     major, minor, missing = json.loads(rows[0][0])
     return other_python((major, minor), missing)
 
 
-def other_python(version: tuple[int, int], missing: Sequence[str]) -> str:
-    """Explain in words in what a Python differs from ours; empty where it does not matter."""
+def other_python(version: tuple[int, int], missing: Sequence[str]) -> Sentence | None:
+    """Explain in words in what a Python differs from ours; None where it does not matter."""
     ours = sys.version_info[:2]
     if version != ours:
-        return f"the pool runs Python {version[0]}.{version[1]}, and Headgate {ours[0]}.{ours[1]}"
-    return f"the pool's Python has no {', '.join(missing)}" if missing else ""
+        return Sentence(f"the pool runs Python {version[0]}.{version[1]}, and Headgate {ours[0]}.{ours[1]}")
+    return Sentence(f"the pool's Python has no {', '.join(missing)}") if missing else None

@@ -14,6 +14,7 @@ from pyspark.sql.connect.streaming.query import StreamingQuery
 
 from core.model.errors import Busy, EngineRefused, PoolUnreachable
 from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
+from core.text.sentence import Sentence
 from pipelines.spark.call_deadlines import lingering
 from pipelines.spark.error_translation import error_class, first_line
 from pipelines.spark.listener_events import ListenerEvents
@@ -200,13 +201,13 @@ class SparkQueries:
         with self._lock:
             self._known.setdefault(run_id, (name, id))
 
-    def other_python(self) -> str:
+    def other_python(self) -> Sentence | None:
         """Explain why the pool's Python cannot run a writer of keyed tables; what can once is not asked again."""
         if not self._python_fits:
             why = why_other_python(self._session)
             self._python_fits = not why
             return why
-        return ""
+        return None
 
     def _remembered(self, name: str) -> tuple[StreamingQuery, ...]:
         with self._lock:

@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widget import Widget
 
+from core.text.sentence import sentence_of
 from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
 from tui.presentation.interaction.input_line import input_line_cells
 from tui.presentation.interaction.keymap import KNOWN_KEYS, ConfirmationLevel, ConsoleAction, keymap_of
@@ -67,7 +68,9 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def action_context(self) -> ActionContext:
         """Return what decides which actions are possible."""
-        return ActionContext(stale=self.state.freshness.reason, read_only=self.state.read_only)
+        return ActionContext(
+            stale=sentence_of(self.state.freshness.reason), read_only=sentence_of(self.state.read_only)
+        )
 
     def wrong_filter(self) -> str:
         """Explain why the filter is not understood; it shows everything as long as it is not."""

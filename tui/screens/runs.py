@@ -8,6 +8,7 @@ from textual.widget import Widget
 from core.run.records import RunRow
 from core.run.release import ReleaseState
 from core.run.stopped_tables import stopped_serving, stopped_serving_words
+from core.text.sentence import Sentence
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_run
 from tui.presentation.interaction.keymap import find_action
@@ -134,7 +135,7 @@ class RunScreen(SplitScreen):
         state = "" if run is None else f"continued by {run.continued_by[:10]}" if run.continued_by else run.state
         release = self.run_view.release if self.run_view else None
         held = release is not None and release.state is ReleaseState.HELD
-        not_back = release.blocked if release is not None else "it replaces no version"
+        not_back = release.blocked if release is not None else Sentence("it replaces no version")
         found = super().action_context()
         found = replace(found, run_state=state, run_failed=failed, held=held, not_back=not_back)
         if run is None or self.run_view is None or self.run_view.plan is None:

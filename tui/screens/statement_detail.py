@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.model.names import TableName
+from core.text.sentence import Sentence
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from tui.presentation.interaction.action_availability import ActionContext
@@ -97,7 +98,9 @@ class DetailScreen(TextScreen):
 
     def action_context(self) -> ActionContext:
         just_deleted = self.gone_at is not None and self.state.monotonic() - self.gone_at < STAYS_S
-        return replace(super().action_context(), vanished="this statement was deleted" if just_deleted else "")
+        return replace(
+            super().action_context(), vanished=Sentence("this statement was deleted") if just_deleted else None
+        )
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         if self.statement is None:

@@ -11,6 +11,7 @@ from textual import events
 from textual.containers import Container
 from textual.widget import Widget
 
+from core.text.sentence import sentence_of
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line
 from tui.screens.console_state import ConsoleState
@@ -186,7 +187,7 @@ class StatementTableScreen(TableScreen):
     def action_context(self) -> ActionContext:
         row = self.table.cursor_id
         on_ghost = not self.named and not self.marks and row is not None and row in self.vanished
-        return replace(super().action_context(), vanished=self.vanished_because if on_ghost else "")
+        return replace(super().action_context(), vanished=sentence_of(self.vanished_because if on_ghost else ""))
 
     def marked_words(self) -> str:
         """Return how many tables are marked, and how many of them no row shows, for the breadcrumb."""

@@ -7,6 +7,7 @@ from core.model.errors import HeadgateError, TryAgain
 from core.model.names import TableName, physical_name, query_name, split_query
 from core.model.states import State, WantedState
 from core.observed.versions import Deployment
+from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity.registry_records import durable, is_newer, newer_serving, recorded_row, serve
 from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpoint
@@ -87,28 +88,28 @@ class RegistryRebuild:
             row = replace(now, wanted=WantedState.STOPPED)
             line = f"{name}: {_revisions(record, now)}, and {why}: the ledger's text is kept, wanted stopped"
             return FoundVersion(table, version, row, line, record.ledger)
-        if why := self._why_not_ours(row, record):
-            return FoundVersion(table, version, None, f"{name}: {why}; {stays}")
+        if refused := self._why_not_ours(row, record):
+            return FoundVersion(table, version, None, f"{name}: {refused}; {stays}")
         row, comes = self._at_rest(row, record, now)
         serves = serving[table] == version if table in serving else row.active and not row.external
         line = f"{name}: {_revisions(record, now)}: {comes}{', serves' if serves else ''}"
         return FoundVersion(table, version, row, line, record.ledger)
 
-    def _why_not_ours(self, row: Deployment, record: RegistryRecord) -> str:
-        """Explain why a version cannot be registered, empty where it can."""
+    def _why_not_ours(self, row: Deployment, record: RegistryRecord) -> Sentence | None:
+        """Explain why a version cannot be registered, None where it can."""
         if row.external or row.deleted:
-            return ""
+            return None
         layout = self._world.layout
         ours = layout.is_checkpoint(row.checkpoint, row.table, row.version)
         if row.folder != layout.table_folder(row.table, row.version) or not ours:
-            return f"it was recorded at {row.folder}, which is not in this data folder"
+            return Sentence(f"it was recorded at {row.folder}, which is not in this data folder")
         try:
             found = self._world.files.read(row.checkpoint)
         except TryAgain:
-            return ""
+            return None
         if found and found.owner not in (self._world.ledger_id, record.ledger):
-            return f"its checkpoint belongs to another ledger ({found.owner or 'no owner file'})"
-        return ""
+            return Sentence(f"its checkpoint belongs to another ledger ({found.owner or 'no owner file'})")
+        return None
 
     def _at_rest(self, row: Deployment, record: RegistryRecord, now: Deployment | None) -> tuple[Deployment, str]:
         """Return the row as it is registered, and how it goes on, in words."""

@@ -16,6 +16,7 @@ from core.run.guarded_acts import moves_pointers, overrules
 from core.run.model import SATISFIED, StepState
 from core.run.records import RunRow
 from core.run.state_machine import OperatorControl
+from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import NEEDED, PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.socket_server import Caller
@@ -33,13 +34,13 @@ def journal_retry(world: AgentContext, row: RunRow, *, skipping: int = 0, by: st
     world.ledger.retry_run(row.id, serial=world.locks.start(), skipping=skipping, by=by, at=world.clock())
 
 
-def why_not_skipped(world: AgentContext, row: RunRow, n: int) -> str | None:
+def why_not_skipped(world: AgentContext, row: RunRow, n: int) -> Sentence | None:
     """Return why a step of a run cannot be skipped, None where it can."""
     plan = _readable_plan(world, row)
     if plan is None:
-        return "the plan of the run cannot be read"
+        return Sentence("the plan of the run cannot be read")
     if all(step.n != n for step in plan.steps):
-        return "there is no such step"
+        return Sentence("there is no such step")
     return state_machine.why_not_skipped(run_of(row, plan), n)
 
 

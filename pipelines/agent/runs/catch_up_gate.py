@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from core.model.states import State, WantedState
 from core.model.triggers import trigger_s
 from core.observed.versions import Deployment, Measurement
+from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 
 POLLS = 3
@@ -75,7 +76,7 @@ class CatchUpGate:
         blue = next((d for d in world.ledger.deployments() if d.table == deployment.table and d.active), None)
         theirs = measured.get((blue.table, blue.version)) if blue else None
         if lost := _lost(mine, theirs, deployment):
-            return GateReading(False, lost, failed=True)
+            return GateReading(False, str(lost), failed=True)
         if before and mine.at != self.seen_at:
             held = _holds_all(mine) if self.whole else _caught_up(mine, theirs, deployment)
             within = held and deployment.state == State.RUNNING
@@ -135,31 +136,31 @@ class CatchUpGate:
         return now - max(since, self.opened_at) > seconds
 
     @staticmethod
-    def why_closed(world: AgentContext, deployment: Deployment) -> str:
-        """Return why a version must not serve by its newest measurement, which is judged alone; empty where it may."""
+    def why_closed(world: AgentContext, deployment: Deployment) -> Sentence | None:
+        """Return why a version must not serve by its newest measurement, which is judged alone; None where it may."""
         measured = {(m.table, m.version): m for m in world.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
         blue = next((d for d in world.ledger.versions(deployment.table) if d.active), None)
         theirs = measured.get((blue.table, blue.version)) if blue else None
         if mine is None:
-            return "it has no measurement"
+            return Sentence("it has no measurement")
         if abs(world.clock() - mine.at) > FRESH_S:
-            return f"it was not measured for {FRESH_S:.0f} s"
+            return Sentence(f"it was not measured for {FRESH_S:.0f} s")
         if deployment.state != State.RUNNING:
-            return f"it is {deployment.state}"
+            return Sentence(f"it is {deployment.state}")
         late = f"{_behind(mine)}{_limit_words(mine, theirs, deployment)}"
-        return _lost(mine, theirs, deployment) or ("" if _caught_up(mine, theirs, deployment) else late)
+        return _lost(mine, theirs, deployment) or (None if _caught_up(mine, theirs, deployment) else Sentence(late))
 
 
-def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> str:
+def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> Sentence | None:
     """Spark counts after partial aggregation, so this is a yes or no, beyond the serving version's own habit.
 
     A version that has served goes on from where it was: it replays nothing.
     """
     habit = bool(theirs and theirs.dropped_by_watermark) or deployment.served_at is not None
     if mine.dropped_by_watermark and not habit:
-        return "the watermark dropped rows during the replay; this version lacks them"
-    return ""
+        return Sentence("the watermark dropped rows during the replay; this version lacks them")
+    return None
 
 
 def _gone(measured: Measurement) -> str:

@@ -16,6 +16,7 @@ from core.plan.model import Step
 from core.ports.storage import FolderTaken
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.sql.log_starts import read_log_start
+from core.text.sentence import Sentence
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.deployment_compiler import column_types, streamed_reads, tracks_schemas
 from pipelines.agent.runs.run_context import RunContext
@@ -68,7 +69,7 @@ def create(run: RunContext, step: Step) -> RunEvidence:
     return StepDone(step.n)
 
 
-def _why_not_begun(run: RunContext, built: Deployment) -> str | None:
+def _why_not_begun(run: RunContext, built: Deployment) -> Sentence | None:
     """Explain why a version cannot begin at its places in the logs of what it streams; None where it can."""
     starts = [start for start in map(read_log_start, built.begins_where) if start is not None]
     if not starts or run.world.ledger.deployment(built.table, built.version) is not None:
@@ -78,7 +79,7 @@ def _why_not_begun(run: RunContext, built: Deployment) -> str | None:
     for start in starts:
         parent = run.world.ledger.deployment(start.table, versions[start.table])
         if parent is None:
-            return f"{start.table} is not there"
+            return Sentence(f"{start.table} is not there")
         takes = {"takes_changes": takes_changes(reads[start.table]), "tracked": tracks_schemas(built)}
         if why := run.world.files.why_not_from(parent.folder, parent.stored_as, start, **takes):
             return why

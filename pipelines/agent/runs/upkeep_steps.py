@@ -19,6 +19,7 @@ from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.ports.storage import Upkeep
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
+from core.text.sentence import Sentence
 from core.text.units import long_duration
 from core.text.wording import counted
 from pipelines.agent.context import READ_CALL_S, AgentContext
@@ -75,12 +76,12 @@ def _look_for_end(run: RunContext, step: Step) -> RunEvidence:
     except HeadgateError as error:
         # One that an agent before this one has begun may have ended first, so that this one met other files.
         if found is None:
-            return StepFailed(step.n, _why_failed(run, step, error))
+            return StepFailed(step.n, _failure_words(run, step, error))
     _measure(run.world, run.deployed(step))
     return StepDone(step.n, _words(step, _all_done(run, step, run.deployed(step), found)))
 
 
-def _why_failed(run: RunContext, step: Step, error: HeadgateError) -> str:
+def _failure_words(run: RunContext, step: Step, error: HeadgateError) -> str:
     retry, summary = f"headgate runs retry {run.id[:12]}", " ".join(error.summary.split())
     name = error.error_class if isinstance(error, EngineRefused) else ""
     _, words = with_disk(run.deployed(step), name, summary, retry)
@@ -113,8 +114,8 @@ def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
             log.info("%s was not ended: %s", open_.tag, error.summary)
 
 
-def why_needed(run: RunContext, deployment: Deployment) -> str:
-    """Explain what keeps files that a vacuum would delete from being deleted; empty where nothing does.
+def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
+    """Explain what keeps files that a vacuum would delete from being deleted; None where nothing does.
 
     Whoever streams the version counts, running or stopped, replaced versions and those in the trash too: each may go
     on from its checkpoint.
@@ -122,25 +123,29 @@ def why_needed(run: RunContext, deployment: Deployment) -> str:
     world, said = run.world, run.plan.request.retain_h
     kept_h = world.files.kept_h(deployment.folder, deployment.format)
     if kept_h is None:
-        return f"how long {query_name(deployment.table, deployment.version)} retains files cannot be read from its log"
+        return Sentence(
+            f"how long {query_name(deployment.table, deployment.version)} retains files cannot be read from its log"
+        )
     if said and float(said) < kept_h:
-        return f"its log says that it retains files for {kept_h:g} h, and {said} h are less"
+        return Sentence(f"its log says that it retains files for {kept_h:g} h, and {said} h are less")
     if clones := world.ledger.clones(deployment.table, deployment.version):
         return _held_by(world, clones)
     moment = world.clock() - float(said or kept_h) * 3600 + TAKES_S
     unread = [words for reader in _readers(world, deployment) for words in _unread(world, deployment, reader, moment)]
-    return f"files that it would delete are still to be read: {'; '.join(unread)}" if unread else ""
+    return Sentence(f"files that it would delete are still to be read: {'; '.join(unread)}") if unread else None
 
 
-def _held_by(world: AgentContext, clones: Sequence[Deployment]) -> str:
+def _held_by(world: AgentContext, clones: Sequence[Deployment]) -> Sentence | None:
     """Name the clones that have rows in files of a version, and what sets them aside or when they are purged."""
     there = [clone for clone in clones if not clone.deleted]
     names = ", ".join(physical_name(clone.table, clone.version) for clone in there or clones)
     if there:
-        return f"{names} holds rows in files of this version; headgate plan retire {there[0].table} sets it aside"
+        return Sentence(
+            f"{names} holds rows in files of this version; headgate plan retire {there[0].table} sets it aside"
+        )
     left_s = max((clone.drop_after or 0.0) for clone in clones) - world.clock()
     when = f"in {long_duration(left_s)}" if left_s > 0 else "soon"
-    return f"{names} holds rows in files of this version: it is in the trash, and purged {when}"
+    return Sentence(f"{names} holds rows in files of this version: it is in the trash, and purged {when}")
 
 
 def _readers(world: AgentContext, deployment: Deployment) -> list[Deployment]:

@@ -28,6 +28,7 @@ from core.plan.model import Step
 from core.run.model import NOT_COMPARED, RELEASE_DIFF
 from core.run.records import CheckResultRow
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
+from core.text.sentence import Sentence
 from core.text.units import short_duration
 from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, figures
 from pipelines.agent.context import AgentContext
@@ -92,10 +93,11 @@ def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
         why = ""
         try:
             found = _position(world, old, new, open_)
-            if isinstance(found, Unaligned) and not (
-                why := found.why if found.final else _why_never(world, old, open_)
-            ):
-                return _no_position(run, step, (old, new), open_, found.why)
+            if isinstance(found, Unaligned):
+                never = Sentence(found.why) if found.final else _why_never(world, old, open_)
+                if never is None:
+                    return _no_position(run, step, (old, new), open_, found.why)
+                why = str(never)
         except TryAgain as error:
             return GatePolled(step.n, f"waits: {error.summary}")
         open_.pair = found if isinstance(found, AlignedPair) else None
@@ -130,7 +132,7 @@ def _position(
     strict = world.monotonic() - open_.opened_at < STRICT_S
     try:
         if why := why_never_equal(world, *both):
-            return Unaligned(why, final=True)
+            return Unaligned(str(why), final=True)
         histories = version_histories(world, *both)
     except InvalidProject as error:
         return Unaligned(error.summary, final=True)
@@ -141,40 +143,40 @@ def _position(
     return found
 
 
-def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidation) -> str:
-    """Explain why no position will come that both have read; empty where one may."""
+def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidation) -> Sentence | None:
+    """Explain why no position will come that both have read; None where one may."""
     if old is None:
-        return ""
+        return None
     name = query_name(old.table, old.version)
     if old.wanted == WantedState.STOPPED or old.state in (State.FAILED, State.STOPPED):
-        return f"{name} is {old.state} and has read less"
+        return Sentence(f"{name} is {old.state} and has read less")
     if not old.checkpoint_ok:
-        return f"the checkpoint of {name} does not say what it has read"
+        return Sentence(f"the checkpoint of {name} does not say what it has read")
     if ended := _ended_upstream(world, old):
-        return f"{name} has read less, and reads no more: {ended}"
+        return Sentence(f"{name} has read less, and reads no more: {ended}")
     now = world.monotonic()
     if now - open_.looked_at < GONE_EVERY_S:
-        return ""
+        return None
     open_.looked_at = now
     by_version = {(found.table, found.version): found for found in world.ledger.deployments()}
     gone = world.files.gone(old.checkpoint, streamed_sources(old, streamed_reads(old), by_version))
-    return f"{gone:,} files that {name} has read are no longer there" if gone else ""
+    return Sentence(f"{gone:,} files that {name} has read are no longer there") if gone else None
 
 
-def _ended_upstream(world: AgentContext, deployment: Deployment) -> str:
-    """Return which version has ended whose rows a version waits for that has read all of them; empty without one."""
+def _ended_upstream(world: AgentContext, deployment: Deployment) -> Sentence | None:
+    """Return which version has ended whose rows a version waits for that has read all of them; None without one."""
     measured = world.ledger.measurement(deployment.table, deployment.version)
     if measured is None or measured.lag_files != 0:
-        return ""
+        return None
     for binding in deployment.bindings:
         parent = world.ledger.deployment(binding.parent, binding.version) if binding.streamed else None
         if parent is None or parent.external:
             continue
         if parent.state in (State.FAILED, State.STOPPED) and parent.state_since < measured.at:
-            return f"{query_name(parent.table, parent.version)} is {parent.state}"
+            return Sentence(f"{query_name(parent.table, parent.version)} is {parent.state}")
         if ended := _ended_upstream(world, parent):
             return ended
-    return ""
+    return None
 
 
 def _begin(

@@ -2,12 +2,13 @@
 
 from core.model.names import query_name
 from core.observed.aligned_positions import BatchHistory, Version, VersionHistory
+from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads
 
 
-def why_never_equal(world: AgentContext, old: Version, new: Version) -> str:
-    """Explain why a version cannot hold what an older one holds, whatever both have read; empty where it can.
+def why_never_equal(world: AgentContext, old: Version, new: Version) -> Sentence | None:
+    """Explain why a version cannot hold what an older one holds, whatever both have read; None where it can.
 
     What a stream of changes tells depends on the batches in which its table was written, and on when it began.
     """
@@ -27,8 +28,8 @@ def why_never_equal(world: AgentContext, old: Version, new: Version) -> str:
     for version in sorted(above(new) - above(old)):
         changes = next((read.table for read in streamed_reads(deployed[version]) if read.takes_changes), None)
         if changes is not None:
-            return f"{query_name(*version)} reads the changes of {changes}, which differ with its batches"
-    return ""
+            return Sentence(f"{query_name(*version)} reads the changes of {changes}, which differ with its batches")
+    return None
 
 
 def version_histories(world: AgentContext, *versions: Version) -> dict[Version, VersionHistory]:

@@ -6,17 +6,18 @@ from core.model.triggers import trigger_s
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
+from core.text.sentence import Sentence
 from pipelines.agent.context import READ_CALL_S, AgentContext
 
 USUAL_S = 900.0
 """How far back batches tell what is usual."""
 
 
-def why_late(world: AgentContext, deployment: Deployment, query: ReportedQuery) -> str:
+def why_late(world: AgentContext, deployment: Deployment, query: ReportedQuery) -> Sentence | None:
     """Explain why an active query is not running; one that was heard of lately is, and costs nothing to judge."""
     trigger = trigger_s(deployment.trigger)
     if query.silent_s is None or query.silent_s <= allowed_silence_s(trigger):
-        return ""
+        return None
     first = query.progress is None
     in_batch = first or _has_planned(world, deployment)
     if not in_batch:
@@ -24,7 +25,7 @@ def why_late(world: AgentContext, deployment: Deployment, query: ReportedQuery) 
             pool = world.pool.connection()
             query = pool.call(READ_CALL_S, pool.queries.look, query)
         except EngineRefused:
-            return ""
+            return None
         in_batch = query.trigger_active
     silent_s = query.silent_s or 0.0
     now = world.clock()

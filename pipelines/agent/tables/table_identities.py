@@ -102,10 +102,9 @@ def refuse_gone(world: AgentContext, deployment: Deployment, because: Exception 
         if table_format(deployment.format).transaction_log:
             refuse_input_not_there(world, deployment)
     elif world.files.contents(deployment.folder, deployment.format) is None:
-        raise Refused(
-            f"the table of {query_name(deployment.table, deployment.version)} is gone: {_why_gone(deployment.folder)}",
-            remedy=_remedy(deployment),
-        ) from because
+        name = query_name(deployment.table, deployment.version)
+        summary = f"the table of {name} is gone: {_gone_words(deployment.folder)}"
+        raise Refused(summary, remedy=_remedy(deployment)) from because
 
 
 def fault_of_folder(world: AgentContext, deployment: Deployment) -> TableFault | None:
@@ -127,7 +126,7 @@ def fault_of_sink(world: AgentContext, deployment: Deployment) -> TableFault | N
     name = query_name(deployment.table, deployment.version)
     found = world.files.identity(deployment.folder, deployment.format)
     if not found:
-        return TableFault(TableFaultKind.GONE, f"the table of {name} is gone: {_why_gone(deployment.folder)}")
+        return TableFault(TableFaultKind.GONE, f"the table of {name} is gone: {_gone_words(deployment.folder)}")
     if deployment.table_id and found != deployment.table_id:
         why = f"the table of {name} was re-created: its id is {found} and was {deployment.table_id}"
         return TableFault(TableFaultKind.REPLACED, why)
@@ -136,7 +135,7 @@ def fault_of_sink(world: AgentContext, deployment: Deployment) -> TableFault | N
         return TableFault(TableFaultKind.COLUMNS_CHANGED, why)
     before = VersionFolders(deployment.folder, deployment.checkpoint).before
     if deployment.before_ddl and not world.files.identity(before, deployment.format):
-        why = f"the table of the rows from before {name} is gone: {_why_gone(before)}"
+        why = f"the table of the rows from before {name} is gone: {_gone_words(before)}"
         return TableFault(TableFaultKind.GONE, why)
     return None
 
@@ -164,7 +163,7 @@ def _fault_of_static_side(world: AgentContext, deployment: Deployment) -> TableF
     return None
 
 
-def _why_gone(folder: str) -> str:
+def _gone_words(folder: str) -> str:
     return f"{folder} has no log" if os.path.isdir(folder) else f"there is no folder {folder}"
 
 

@@ -128,8 +128,8 @@ def test_the_time_that_is_left_leaves_the_wait_for_a_word_out() -> None:
 @pytest.mark.parametrize(
     ("serves", "old", "blocked"),
     [
-        (2, {}, ""),
-        (2, {"wanted": "stopped", "state": "stopped"}, ""),
+        (2, {}, None),
+        (2, {"wanted": "stopped", "state": "stopped"}, None),
         (2, {"drop_after": 9.0, "state": "absent"}, "a v1: it is deleted; b v1: it is deleted"),
         (
             2,
@@ -140,7 +140,7 @@ def test_the_time_that_is_left_leaves_the_wait_for_a_word_out() -> None:
         (1, {"served_by": "back"}, "what it swapped in does not serve any more"),
     ],
 )
-def test_the_way_back_is_a_command_or_a_reason(serves: int, old: dict[str, Any], blocked: str) -> None:
+def test_the_way_back_is_a_command_or_a_reason(serves: int, old: dict[str, Any], blocked: str | None) -> None:
     found = told(run(state="done"), versions(serves, **old))
     assert found.blocked == blocked and found.rollback == ("" if blocked else "headgate rollback 7f3a-1")
 

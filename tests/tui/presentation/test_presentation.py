@@ -380,7 +380,7 @@ def test_a_plan_says_what_it_loses_and_why_it_cannot_be_executed() -> None:
         "undo: order_items, oven_load: rebuild; reads 81 k rows again, ETA 41\N{EN DASH}95 s",
         "undo: no way back for crm_orders: its files are kept in the trash for 7 days after the run",
     )
-    assert state_of_plan(plan, view.row, NOW) == ""
+    assert state_of_plan(plan, view.row, NOW) is None
     assert "expired" in state_of_plan(plan, view.row, NOW + 99_999)
     assert "applied" in state_of_plan(plan, replace(view.row, status="applied", run_id="7f3a-1"), NOW)
     assert "nothing" in state_of_plan(replace(plan, steps=()), view.row, NOW)

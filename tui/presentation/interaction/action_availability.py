@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from core.model.names import TableName
 from core.model.states import stays_at_rest
+from core.text.sentence import Sentence, sentence_of
 from tui.presentation.interaction.keymap import ActionRequirement, ConfirmationLevel, ConsoleAction
 from tui.presentation.view.ledger_view import LedgerView
 
+_NO_RUN = Sentence("no run is shown")
 NAMED = 3
 """Readers that a refusal names; the others are counted."""
 
@@ -21,21 +23,21 @@ class ActionContext:
     """Statements under the cursor, whatever is marked."""
     external: tuple[str, ...] = ()
     """Those of the targets that are filled by others."""
-    vanished: str = ""
-    """Why the row under the cursor is there no more; empty when it is."""
-    stale: str = ""
-    """Why the data is stale; empty when it is live."""
+    vanished: Sentence | None = None
+    """Why the row under the cursor is there no more; None when it is."""
+    stale: Sentence | None = None
+    """Why the data is stale; None when it is live."""
     running: bool = False
     """Whether every target runs."""
-    kept: str = ""
-    """Why the targets cannot be deleted; empty when they can."""
+    kept: Sentence | None = None
+    """Why the targets cannot be deleted; None when they can."""
     staged: int = 0
     mine: int = 0
     """Targets that this person has staged."""
-    plan_open: str = ""
-    """Why the plan cannot be executed; empty when it can or when there is none."""
-    unapprovable: str = ""
-    """Why the plan cannot be approved by this person; empty when it can or when there is none."""
+    plan_open: Sentence | None = None
+    """Why the plan cannot be executed; None when it can or when there is none."""
+    unapprovable: Sentence | None = None
+    """Why the plan cannot be approved by this person; None when it can or when there is none."""
     has_plan: bool = False
     run_state: str = ""
     """State of the run on screen; empty elsewhere."""
@@ -43,15 +45,15 @@ class ActionContext:
     """Whether a step of it has failed."""
     held: bool = False
     """Whether the run on screen waits for the word to swap."""
-    frozen: str = ""
-    """Why no word lets the run on screen go on; empty where one may."""
-    not_swapped: str = ""
-    """Why this person may not give it the word to swap; empty where they may."""
-    not_skipped: str = ""
-    """Why this person may not skip its first failed step; empty where they may."""
-    not_back: str = "no run is shown"
-    """Why the run on screen cannot be taken back; empty where it can."""
-    read_only: str = ""
+    frozen: Sentence | None = None
+    """Why no word lets the run on screen go on; None where one may."""
+    not_swapped: Sentence | None = None
+    """Why this person may not give it the word to swap; None where they may."""
+    not_skipped: Sentence | None = None
+    """Why this person may not skip its first failed step; None where they may."""
+    not_back: Sentence | None = _NO_RUN
+    """Why the run on screen cannot be taken back; None where it can."""
+    read_only: Sentence | None = None
     """Why the console may look but not act; stop and cancel stay possible."""
 
 
@@ -66,44 +68,48 @@ def action_context_of(
         targets=tuple(targets),
         viewed=tuple(viewed),
         external=external if len(external) == len(targets) else (),
-        stale=stale,
+        stale=sentence_of(stale),
         running=bool(ours) and all(found.runs for found in ours),
         kept=why_not_deletable(view, [name for name in targets if name not in external], user),
         staged=len(view.snapshot.staged),
         mine=len(staged_by_user(view, user, targets)),
-        read_only=read_only,
+        read_only=sentence_of(read_only),
     )
 
 
-def _run(now: ActionContext, states: tuple[str, ...]) -> str:
+def _run(now: ActionContext, states: tuple[str, ...]) -> Sentence | None:
     if now.run_state in states:
-        return ""
-    return f"the run is {now.run_state}" if now.run_state else "no run is shown"
+        return None
+    return Sentence(f"the run is {now.run_state}") if now.run_state else _NO_RUN
 
 
-_AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], str]] = {
-    ActionRequirement.TARGET: lambda now: "" if now.targets else "no statement under the cursor",
-    ActionRequirement.ONE: lambda now: "" if len(now.viewed) == 1 else "put the cursor on one statement",
-    ActionRequirement.OURS: lambda now: (
-        f"{', '.join(now.external)} is external: Headgate only reads it" if now.external else ""
+def _unless(holds: object, words: str) -> Sentence | None:
+    return None if holds else Sentence(words)
+
+
+_AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], Sentence | None]] = {
+    ActionRequirement.TARGET: lambda now: _unless(now.targets, "no statement under the cursor"),
+    ActionRequirement.ONE: lambda now: _unless(len(now.viewed) == 1, "put the cursor on one statement"),
+    ActionRequirement.OURS: lambda now: _unless(
+        not now.external, f"{', '.join(now.external)} is external: Headgate only reads it"
     ),
     ActionRequirement.LIVE: lambda now: now.stale,
-    ActionRequirement.IDLE: lambda now: "it is already running; R restarts it" if now.running else "",
+    ActionRequirement.IDLE: lambda now: _unless(not now.running, "it is already running; R restarts it"),
     ActionRequirement.UNREAD: lambda now: now.kept,
-    ActionRequirement.MINE: lambda now: "" if now.mine else "you have not staged it",
-    ActionRequirement.STAGED: lambda now: "" if now.staged else "nothing is staged: D stages a deploy, X a delete",
-    ActionRequirement.PLAN: lambda now: now.plan_open if now.has_plan else "no plan is shown",
-    ActionRequirement.APPROVAL: lambda now: now.unapprovable if now.has_plan else "no plan is shown",
+    ActionRequirement.MINE: lambda now: _unless(now.mine, "you have not staged it"),
+    ActionRequirement.STAGED: lambda now: _unless(now.staged, "nothing is staged: D stages a deploy, X a delete"),
+    ActionRequirement.PLAN: lambda now: now.plan_open if now.has_plan else Sentence("no plan is shown"),
+    ActionRequirement.APPROVAL: lambda now: now.unapprovable if now.has_plan else Sentence("no plan is shown"),
     ActionRequirement.RUN: lambda now: _run(now, ("running", "paused", "failed")),
     ActionRequirement.GOING: lambda now: (
-        _run(now, ("running", "paused")) or (now.frozen if now.run_state == "paused" else "")
+        _run(now, ("running", "paused")) or (now.frozen if now.run_state == "paused" else None)
     ),
     ActionRequirement.HELD: lambda now: (
-        now.frozen or now.not_swapped if now.held else "the run does not wait for a word to swap"
+        now.frozen or now.not_swapped if now.held else Sentence("the run does not wait for a word to swap")
     ),
     ActionRequirement.SERVED: lambda now: now.not_back,
     ActionRequirement.BROKEN: lambda now: (
-        _run(now, ("running", "failed")) or (now.frozen if now.run_failed else "no step has failed")
+        _run(now, ("running", "failed")) or (now.frozen if now.run_failed else Sentence("no step has failed"))
     ),
     ActionRequirement.SKIPPABLE: lambda now: now.not_skipped,
 }
@@ -112,14 +118,14 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], str]] = {
 _OF_ROWS = frozenset({ActionRequirement.TARGET, ActionRequirement.ONE})
 
 
-def why_not_possible(action: ConsoleAction, now: ActionContext) -> str:
-    """Return, in one sentence, why an action is not possible now; empty if it is."""
+def why_not_possible(action: ConsoleAction, now: ActionContext) -> Sentence | None:
+    """Return, in one sentence, why an action is not possible now; None if it is."""
     if now.vanished and action.needs & _OF_ROWS:
-        return f"{now.vanished}; its row stays for five seconds so that no key acts on another row"
+        return Sentence(f"{now.vanished}; its row stays for five seconds so that no key acts on another row")
     if now.read_only and action.level is not ConfirmationLevel.LOOK and action.id not in ("stop", "cancel"):
         return now.read_only
     reasons = (against(now) for need, against in _AGAINST.items() if need in action.needs)
-    return next((reason for reason in reasons if reason), "")
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def action_label(action: ConsoleAction, now: ActionContext) -> str:
@@ -127,8 +133,8 @@ def action_label(action: ConsoleAction, now: ActionContext) -> str:
     return "go on" if action.id == "pause" and now.run_state == "paused" else action.label
 
 
-def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> str:
-    """Return who keeps the targets from being deleted, by the planner's own rule; empty when nobody does.
+def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Sentence | None:
+    """Return who keeps the targets from being deleted, by the planner's own rule; None when nobody does.
 
     A reader that goes with them, or that this person has staged for a delete, does not count; nor does one at rest.
     """
@@ -136,12 +142,14 @@ def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> st
     for name in targets:
         statement = view.statement(name)
         if statement is None:
-            return f"{name} is not deployed; there is nothing to delete"
+            return Sentence(f"{name} is not deployed; there is nothing to delete")
         live = [reader for reader in statement.readers if reader not in going and _goes_on(view, reader)]
         if live:
             more = f" and {len(live) - NAMED} more" if len(live) > NAMED else ""
-            return f"{name} is read by {', '.join(live[:NAMED])}{more}: stage their delete first, or mark them all"
-    return ""
+            return Sentence(
+                f"{name} is read by {', '.join(live[:NAMED])}{more}: stage their delete first, or mark them all"
+            )
+    return None
 
 
 def staged_by_user(view: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from core.plan.rendering import (
     table_row,
     undo_sentences,
 )
+from core.text.sentence import Sentence
 from core.text.wording import counted
 from state.plans import approvals_of_others
 from state.row_types import ApprovalRow, PlanRow
@@ -85,7 +86,7 @@ def heading(
         ("   loses data" if any(node.loses for node in plan.nodes) else "", Tone.BAD),
         (f"   {counted(len(plan.warnings), 'warning')}" if plan.warnings else "", Tone.CHANGING),
         ("   single use, ", Tone.DIM),
-        (status or f"expires {moment(row.expires_at, now)}", Tone.BAD if status else Tone.DIM),
+        (str(status or f"expires {moment(row.expires_at, now)}"), Tone.BAD if status else Tone.DIM),
     )
     return (*fold(first, width), *fold(second, width))
 
@@ -95,46 +96,48 @@ def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ..
     return tuple(one.login for one in approvals_of_others(row, approvals))
 
 
-def state_of_plan(plan: Plan, row: PlanRow, now: float, frozen: str | None = None) -> str:
-    """Explain why a plan cannot be executed, also until when it is `frozen`; empty when it can."""
+def state_of_plan(plan: Plan, row: PlanRow, now: float, frozen: str | None = None) -> Sentence | None:
+    """Explain why a plan cannot be executed, also until when it is `frozen`; None when it can."""
     if plan.refusals:
-        return f"refused: {plan.refusals[0].summary}"
+        return Sentence(f"refused: {plan.refusals[0].summary}")
     if any(guard.verdict == "deny" for guard in plan.guards):
-        return "a guard denies it"
+        return Sentence("a guard denies it")
     if row.status == "applied":
-        return f"already applied, run {row.run_id[:10]}" if row.run_id else "already applied"
+        return Sentence(f"already applied, run {row.run_id[:10]}") if row.run_id else Sentence("already applied")
     if row.superseded_by:
-        return f"superseded by {row.superseded_by}, {moment(row.superseded_at, now)}: plan again"
+        return Sentence(f"superseded by {row.superseded_by}, {moment(row.superseded_at, now)}: plan again")
     if row.status != "open":
-        return f"the plan is {row.status}"
+        return Sentence(f"the plan is {row.status}")
     if now > row.expires_at:
-        return f"expired {long_duration(now - row.expires_at)} ago: plan again"
+        return Sentence(f"expired {long_duration(now - row.expires_at)} ago: plan again")
     if not plan.steps:
-        return "nothing to do: it changes nothing"
+        return Sentence("nothing to do: it changes nothing")
     if frozen is not None and plan.request.verb != "rollback":
-        return f"{plan.environment} is {frozen}: no plan is applied"
-    return ""
+        return Sentence(f"{plan.environment} is {frozen}: no plan is applied")
+    return None
 
 
-def waits_for(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow]) -> str:
-    """Report that approvals are missing; empty when none is."""
+def waits_for(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow]) -> Sentence | None:
+    """Report that approvals are missing; None when none is."""
     approved = len(approved_by(row, approvals))
     if approved >= plan.approvals:
-        return ""
-    return (
+        return None
+    return Sentence(
         f"approvals {approved} of {plan.approvals}: press A as another login, or run headgate approve {plan.hash[:4]}"
     )
 
 
-def not_approvable(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow], *, user: str, now: float) -> str:
-    """Explain why this user cannot approve a plan; empty when it can."""
+def not_approvable(
+    plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow], *, user: str, now: float
+) -> Sentence | None:
+    """Explain why this user cannot approve a plan; None when it can."""
     if closed := state_of_plan(plan, row, now):
         return closed
     if not plan.approvals:
-        return "it needs no approval"
+        return Sentence("it needs no approval")
     if row.author == user:
-        return "its author cannot approve it; another login must"
-    return "you have already approved it" if user in approved_by(row, approvals) else ""
+        return Sentence("its author cannot approve it; another login must")
+    return Sentence("you have already approved it") if user in approved_by(row, approvals) else None
 
 
 def columns(widths: ColumnWidths) -> Line:

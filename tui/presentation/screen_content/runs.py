@@ -9,6 +9,7 @@ from core.run.guarded_acts import moves_pointers, overrules
 from core.run.model import StepState, step_word
 from core.run.records import RunRow, StepRow
 from core.run.time_left import time_left
+from core.text.sentence import Sentence
 from core.text.units import duration_range
 from core.text.wording import counted, first_sentence
 from state.row_types import PlanRow
@@ -222,17 +223,17 @@ def first_open(run: RunRow) -> StepRow | None:
     return run.steps[-1] if run.steps else None
 
 
-def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> str:
-    """Explain why no word lets a run go on until the freeze ends, at `frozen` in words; empty where one may."""
+def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> Sentence | None:
+    """Explain why no word lets a run go on until the freeze ends, at `frozen` in words; None where one may."""
     moves = frozen is not None and moves_pointers(plan, {step.n: StepState(step.state) for step in run.steps})
-    return f"{plan.environment} is {frozen}: the run would move a pointer" if moves else ""
+    return Sentence(f"{plan.environment} is {frozen}: the run would move a pointer") if moves else None
 
 
-def why_not_overruled(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> str:
-    """Explain why this user cannot give the word to swap, or skip a step that is to `do` it; empty where they can."""
+def why_not_overruled(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> Sentence | None:
+    """Explain why this user cannot give the word to swap, or skip a step that is to `do` it; None where they can."""
     if row.author != user or not overrules(plan, act, StepKind(do) if do else None):
-        return ""
-    return "it needed an approval, and its author cannot overrule it; another login must"
+        return None
+    return Sentence("it needed an approval, and its author cannot overrule it; another login must")
 
 
 EFFECTS = {

@@ -85,15 +85,17 @@ def test_review_counts_the_approvals_of_others(given: Sequence[ApprovalRow], hea
 @pytest.mark.parametrize(
     ("plan", "row", "given", "user", "against"),
     [
-        (waiting(), ROW, (), "bob", ""),
+        (waiting(), ROW, (), "bob", None),
         (waiting(), ROW, (), "lee", "its author cannot approve it; another login must"),
         (waiting(), ROW, (BOB,), "bob", "you have already approved it"),
-        (waiting(2), ROW, (BOB,), "eve", ""),
+        (waiting(2), ROW, (BOB,), "eve", None),
         (waiting(0), ROW, (), "bob", "it needs no approval"),
         (waiting(), replace(ROW, status="applied", run_id="7f3a-1"), (), "bob", "already applied, run 7f3a-1"),
     ],
 )
-def test_who_may_approve(plan: Plan, row: PlanRow, given: Sequence[ApprovalRow], user: str, against: str) -> None:
+def test_who_may_approve(
+    plan: Plan, row: PlanRow, given: Sequence[ApprovalRow], user: str, against: str | None
+) -> None:
     assert not_approvable(plan, row, given, user=user, now=NOW) == against
 
 
@@ -156,7 +158,7 @@ def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
         await console.press("r")
         await console.until(lambda: "approvals 1 of 1 (alice)" in console.text(), "the header")
         now = console.screen.action_context()
-        assert (now.plan_open, now.unapprovable) == ("", "you have already approved it")
+        assert (now.plan_open, now.unapprovable) == (None, "you have already approved it")
 
     in_console(scenario, backend=Guarded(), size=(100, 30))
 
