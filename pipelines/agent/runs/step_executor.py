@@ -20,7 +20,7 @@ from pipelines.agent.runs import (
 )
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.run_context import RunContext
-from pipelines.agent.statements.transient_failures import with_disk
+from pipelines.agent.statements.transient_failures import disk_error
 
 _EFFECTS: Mapping[StepKind, Callable[[RunContext, Step], RunEvidence]] = {
     StepKind.REGISTER: starting_steps.register,
@@ -193,6 +193,7 @@ def _one_line(run: RunContext, step: Step, error: HeadgateError) -> str:
     if isinstance(error, EngineRefused) and error.error_class:
         name = error.error_class
         if (deployment := run.world.ledger.deployment(step.table, step.version)) is not None:
-            name, summary = with_disk(deployment, name, summary, f"headgate runs retry {run.id[:12]}")
+            retry = f"headgate runs retry {run.id[:12]}"
+            name, summary = disk_error(deployment, name, retry) or (name, summary)
         summary = f"{name}: {summary}"
     return f"{summary}; {error.remedy}" if error.remedy else summary

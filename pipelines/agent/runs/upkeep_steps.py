@@ -27,7 +27,7 @@ from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.runs.run_context import OpenUpkeep, RunContext
 from pipelines.agent.runs.trash_moves import places_of
 from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start
-from pipelines.agent.statements.transient_failures import with_disk
+from pipelines.agent.statements.transient_failures import disk_error
 from pipelines.agent.tables.table_identities import deleted_keys_of
 
 log = logging.getLogger(__name__)
@@ -84,8 +84,8 @@ def _look_for_end(run: RunContext, step: Step) -> RunEvidence:
 def _failure_words(run: RunContext, step: Step, error: HeadgateError) -> str:
     retry, summary = f"headgate runs retry {run.id[:12]}", " ".join(error.summary.split())
     name = error.error_class if isinstance(error, EngineRefused) else ""
-    _, words = with_disk(run.deployed(step), name, summary, retry)
-    return words if retry in words else f"{words}; {retry} goes on"
+    full = disk_error(run.deployed(step), name, retry)
+    return full[1] if full else f"{summary}; {retry} goes on"
 
 
 def _measure(world: AgentContext, deployment: Deployment) -> None:

@@ -69,25 +69,28 @@ SCARCE_B = 100_000_000
 _WRITE_FAILED = "TASK_WRITE_FAILED"
 
 
-def with_disk(deployment: Deployment, error_class: str, error: str, goes_on: str = "") -> tuple[str, str]:
-    """Return class and sentence of an error; of one over a full disk those that name the folder and the remedy.
+def with_disk(deployment: Deployment, error_class: str, error: str) -> tuple[str, str]:
+    """Return class and sentence of an error; of one over a full disk those that name the folder and the remedy."""
+    return disk_error(deployment, error_class, _goes_on(deployment), _restart(deployment)) or (error_class, error)
 
-    `goes_on` is how what has failed goes on, where that is no start of the statement.
+
+def disk_error(deployment: Deployment, error_class: str, goes_on: str, restart: str = "") -> tuple[str, str] | None:
+    """Return class and sentence of an error over a full disk; None for any other.
+
+    `goes_on` is how what has failed goes on once there is space, and `restart` how where there is space already.
     """
-    if error_class not in (NO_SPACE, _WRITE_FAILED):
-        return error_class, error
-    if not (spaces := _spaces(deployment)):
-        return error_class, error
+    if error_class not in (NO_SPACE, _WRITE_FAILED) or not (spaces := _spaces(deployment)):
+        return None
     free, total, folder = min(spaces)
     if free < min(SCARCE_B, total // 10):
         known = f"the disk under {folder} is full: {short_size(free)} free there"
         likely = f"a write failed, and there are only {short_size(free)} free under {folder}"
         words = known if error_class == NO_SPACE else likely
-        return DISK_FULL, f"{words}; free space there, then {goes_on or _goes_on(deployment)}"
+        return DISK_FULL, f"{words}; free space there, then {goes_on}"
     if error_class == _WRITE_FAILED:
-        return error_class, error
+        return None
     now = f"{short_size(free)} are free now under {folder}, so look at where the pool keeps temporary files as well"
-    return error_class, f"a disk that the pool writes to was full: {now}; then {goes_on or _restart(deployment)}"
+    return error_class, f"a disk that the pool writes to was full: {now}; then {restart or goes_on}"
 
 
 def has_space(deployment: Deployment) -> bool:

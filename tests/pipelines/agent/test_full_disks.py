@@ -11,7 +11,7 @@ from core.model.states import State
 from core.ports.spark import ReportedQuery
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.statements import transient_failures
-from pipelines.agent.statements.transient_failures import DISK_FULL, has_space, with_disk
+from pipelines.agent.statements.transient_failures import DISK_FULL, disk_error, has_space, with_disk
 from pipelines.spark.error_translation import NO_SPACE
 from state.emergency_journal import EmergencyJournal
 
@@ -52,7 +52,8 @@ def test_what_fails_a_step_goes_on_with_its_run_and_a_version_that_does_not_serv
     free(monkeypatch, 0)
     built = deployment_row("t", version=2, folder="/f", checkpoint="/g", active=False)
     assert with_disk(built, NO_SPACE, "")[1].endswith("free space there, then headgate restart t@v2")
-    assert with_disk(built, NO_SPACE, "", "headgate runs retry 7f")[1].endswith("then headgate runs retry 7f")
+    full = disk_error(built, NO_SPACE, "headgate runs retry 7f")
+    assert full is not None and full[1].endswith("then headgate runs retry 7f")
 
 
 def test_there_is_space_again_on_a_small_disk_as_on_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
