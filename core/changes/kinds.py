@@ -300,11 +300,3 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
 """Every kind once, in the order in which they are explained."""
 
 _DEFINITION_BY_KIND = {each.kind: each for each in CHANGE_KINDS}
-_KIND_BY_CODE = {each.code: each.kind for each in CHANGE_KINDS}
-
-
-def kind_of_code(code: str) -> ChangeKind:
-    """Return the kind that a plan document names by its code; raises ValueError for a code that no kind has."""
-    if code not in _KIND_BY_CODE:
-        raise ValueError(f"{code!r} is the code of no kind of change")
-    return _KIND_BY_CODE[code]

@@ -7,7 +7,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from core.changes.kinds import kind_of_code
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
 from core.model.errors import UsageError
 from core.model.evidence import evidence_from_json
@@ -81,20 +81,20 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
             guards=tuple(_unflat(Guard, guard) for guard in data["guards"]),
             refusals=tuple(_unflat(PlanRefusal, refusal) for refusal in data["refusals"]),
             warnings=tuple(_unflat(PlanWarning, warned) for warned in data["warnings"]),
-            readers=tuple(_unflat(OutsideReader, reader) for reader in data.get("readers", ())),
-            approvals=int(data.get("approvals", 0)),
-            policy=str(data.get("policy", "")),
+            readers=tuple(_unflat(OutsideReader, reader) for reader in data["readers"]),
+            approvals=int(data["approvals"]),
+            policy=str(data["policy"]),
             preconditions={TableName(table): dict(values) for table, values in data["preconditions"].items()},
-            undo=tuple(_unflat(WayBack, way) for way in data.get("undo", ())),
-            predicted_low_s=data.get("predicted_low_s"),
-            predicted_high_s=data.get("predicted_high_s"),
+            undo=tuple(_unflat(WayBack, way) for way in data["undo"]),
+            predicted_low_s=data["predicted_low_s"],
+            predicted_high_s=data["predicted_high_s"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"this plan is damaged: {type(error).__name__} {error}", remedy="plan again") from error
 
 
 def request_as_json(request: PlanRequest) -> dict[str, Any]:
-    """Return a request as an object; what later planners added is there only where it is asked for."""
+    """Return a request as an object; most fields are there only where they are asked for."""
     data = _flat(request)
     data["choices"] = [_flat(choice) for choice in request.choices]
     return {name: value for name, value in data.items() if value or name in _ALWAYS}
@@ -201,7 +201,7 @@ _PLAIN_REQUEST = PlanRequest()
 
 _PLAIN = frozenset((str, int, bool, float, type(None)))
 _CODE: Mapping[type, tuple[str, ...]] = {PlanNode: ("row",)}
-"""What is written besides fields: the code of a change, which readers of older documents know."""
+"""What is written besides fields: the code of a change."""
 _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     kind: (*_CODE.get(kind, ()), *(field.name for field in fields(kind)))
     for kind in (
@@ -232,7 +232,7 @@ _HASHED_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _HASHED.
 def _unflat(kind: type[T], data: Mapping[str, Any], **parts: Any) -> T:
     """Rebuild what `_flat` wrote, its lists as tuples; `parts` are the fields that are something else.
 
-    Names that are no field are derived, or of an older planner: they are left out.
+    Names that are no field are derived: they are left out.
     """
     known = _NAMES_BY_KIND[kind]
     given = {n: tuple(value) if isinstance(value, list) else value for n, value in data.items() if n in known}
@@ -240,15 +240,14 @@ def _unflat(kind: type[T], data: Mapping[str, Any], **parts: Any) -> T:
 
 
 def _node_from_json(data: Mapping[str, Any]) -> PlanNode:
-    """Read a node; its change is told by the code, which older documents have alone."""
     return _unflat(
         PlanNode,
         {name: value for name, value in data.items() if name != "row"},
-        change=kind_of_code(data["row"]) if data["row"] else None,
+        change=ChangeKind(data["change"]) if data["change"] else None,
         action=Action(data["action"]),
         evidence=tuple(map(evidence_from_json, data["evidence"])),
         bindings=tuple(_unflat(Binding, binding) for binding in data["bindings"]),
-        offers=tuple(_unflat(StrategyOffer, offer) for offer in data.get("offers", ())),
+        offers=tuple(_unflat(StrategyOffer, offer) for offer in data["offers"]),
         texts=_unflat(RevisionTexts, data["texts"]),
         old=_unflat(RevisionTexts, data["old"]),
     )
