@@ -1,6 +1,7 @@
 """One Spark Connect server for the whole run, whoever asks first starts it; three workers when all tests are run."""
 
 import fcntl
+import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -67,19 +68,21 @@ def _server_home(run: Path, name: str = "spark-server") -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_ledgers() -> Iterator[None]:
-    """Write the ledgers of this process without waiting for the disk: at most a process is killed here."""
+def no_wait_for_the_disk() -> Iterator[None]:
+    """Write ledgers, records and checkpoints of this process without waiting for the disk: no test cuts the power."""
 
     def migrated(connection: Connection) -> None:
         connection.execute("PRAGMA synchronous = OFF")
         migrate(connection)
 
     def prepared(connection: Connection) -> None:
+        connection.execute("PRAGMA synchronous = OFF")
         prepare(connection)
         connection.execute("PRAGMA synchronous = OFF")
 
     with pytest.MonkeyPatch.context() as patch:
         migrate, prepare = ledger.migrate, ledger._prepare
+        patch.setattr(os, "fsync", lambda _: None)
         patch.setattr(ledger, "migrate", migrated)
         patch.setattr(ledger, "_prepare", prepared)
         yield

@@ -139,7 +139,8 @@ def test_what_a_server_has_started_ends_with_it_and_what_another_one_has_started
         home.mkdir()
         assert pool.start()
         marker = json.loads((home / "pool.json").read_text())["marker"]
-        assert pool.pid in process_identity.processes_with("HEADGATE_POOL", marker)
+        # Right after its start a process has no environment yet.
+        _until(lambda pool=pool, marker=marker: pool.pid in process_identity.processes_with("HEADGATE_POOL", marker))
         worker = [sys.executable, "-c", "import time; time.sleep(600)"]
         workers.append(subprocess.Popen(worker, env=os.environ | {"HEADGATE_POOL": marker}))
         sleeping.append(workers[-1])
