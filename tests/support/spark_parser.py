@@ -4,19 +4,21 @@ Four seconds for the start, some 300 MB. The classes are those of the installed 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.java_gateway import JavaGateway
+from py4j.java_gateway import JavaGateway, get_field
 from py4j.protocol import Py4JJavaError
 
 from pipelines.local_pool.bundled_java import bundled_java
 
 _JARS = Path(pyspark.__file__).parent / "jars"
 _OPTIONS = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+_RULE_EDGE = 3
+"""`Transition.RULE` of ANTLR."""
 _PARSER = "org.apache.spark.sql.catalyst.parser"
 
 
@@ -25,6 +27,7 @@ class SparkParser:
 
     def __init__(self, jvm: Any) -> None:
         self._parser = getattr(jvm, f"{_PARSER}.CatalystSqlParser")()
+        self._jvm = jvm
         self._vocabulary = getattr(jvm, f"{_PARSER}.SqlBaseLexer").VOCABULARY
 
     def plan(self, text: str) -> str:
@@ -33,6 +36,36 @@ class SparkParser:
             return re.sub(r"#\d+L?", "", self._parser.parsePlan(text).toString())
         except Py4JJavaError:
             return ""
+
+    def rules(self, text: str) -> set[str]:
+        """List the rules of the grammar by which a query is read."""
+        chars = self._jvm.org.antlr.v4.runtime.CharStreams.fromString(text)
+        lexer = self._class("SqlBaseLexer")(self._class("UpperCaseCharStream")(chars))
+        parser = self._class("SqlBaseParser")(self._jvm.org.antlr.v4.runtime.CommonTokenStream(lexer))
+        return set(re.findall(r"\((\w+) ", parser.singleStatement().toStringTree(parser)))
+
+    def rules_below(self, name: str, *, without: Collection[str]) -> set[str]:
+        """List the rules that a rule leads to, not those to which only `without` lead."""
+        parser = self._class("SqlBaseParser")
+        names, atn = list(parser.ruleNames), parser._ATN
+        leading: dict[int, set[int]] = {}
+        for state in get_field(atn, "states"):
+            if state is None:
+                continue
+            for at in range(state.getNumberOfTransitions()):
+                edge = state.transition(at)
+                if edge.getSerializationType() == _RULE_EDGE:
+                    leading.setdefault(get_field(state, "ruleIndex"), set()).add(get_field(edge, "ruleIndex"))
+        found, waiting = set(), [names.index(name)]
+        while waiting:
+            rule = waiting.pop()
+            if rule not in found and names[rule] not in without:
+                found.add(rule)
+                waiting += leading.get(rule, ())
+        return {names[rule] for rule in found}
+
+    def _class(self, name: str) -> Any:
+        return getattr(self._jvm, f"{_PARSER}.{name}")
 
     def keywords(self) -> set[str]:
         """List the words of the lexer, in upper case."""

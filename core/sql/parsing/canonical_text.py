@@ -185,6 +185,8 @@ def _may_open(paren: Any) -> bool:
     """Return whether brackets carry nothing; operators put them back around their own children."""
     if isinstance(paren.parent, (exp.Dot, exp.Bracket, exp.Cast, exp.Collate)):
         return isinstance(paren.this, (exp.Column, exp.Anonymous, exp.Paren))
+    if isinstance(paren.parent, (exp.Any, exp.All)):
+        return False
     if isinstance(paren.this, exp.Subquery):
         return not isinstance(paren.parent, exp.In)
     return not isinstance(paren.this, (exp.Query, exp.Lambda, exp.Tuple, exp.Table))

@@ -41,6 +41,13 @@ LITERAL_FUNCTIONS = frozenset(("current_date", "current_path", "current_time", "
     ("current_user", "grouping__id", "localtime", "localtimestamp", "session_user", "user")
 )
 """Functions that are called without brackets where no column has their name (4.2, LiteralFunctionResolution.scala)."""
+_OPERANDS = frozenset(
+    (
+        *(TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.END),
+        *(TokenType.R_BRACKET, TokenType.NULL),
+    )
+)
+"""What may stand before DIV."""
 PREFIX = "hg_f_"
 _SYNTAX = """
     CAST TRY_CAST SAFE_CAST EXTRACT TRIM SUBSTR SUBSTRING POSITION OVERLAY CEIL FLOOR STRUCT CASE EXISTS ALL IN
@@ -62,7 +69,7 @@ def with_plain_functions(tokens: list[Token]) -> list[Token]:
         if after.token_type is not TokenType.L_PAREN or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             continue
         word = str(token.text).upper()
-        if word in _RENAMED and not (word == "FILTER" and _filters(tokens, index)):
+        if word in _RENAMED and not _is_operator(tokens, index, word):
             name = f"{PREFIX}{word.lower()}"
             found[index] = Token(TokenType.VAR, name, token.line, token.col, token.start, token.end, [])
     return found
@@ -73,11 +80,12 @@ def plain_function_name(name: str) -> str:
     return name.lower().removeprefix(PREFIX)
 
 
-def _filters(tokens: list[Token], index: int) -> bool:
-    """Return whether FILTER here is the clause of an aggregate."""
-    return (
-        index > 0
-        and tokens[index - 1].token_type is TokenType.R_PAREN
-        and index + 2 < len(tokens)
-        and tokens[index + 2].token_type is TokenType.WHERE
-    )
+def _is_operator(tokens: list[Token], index: int, word: str) -> bool:
+    """Return whether FILTER is the clause of an aggregate, ANY and SOME that of LIKE, DIV an operator."""
+    before = tokens[index - 1].token_type if index else None
+    if word == "FILTER":
+        after = tokens[index + 2].token_type if index + 2 < len(tokens) else None
+        return before is TokenType.R_PAREN and after is TokenType.WHERE
+    if word in ("ANY", "SOME"):
+        return before in (TokenType.LIKE, TokenType.ILIKE)
+    return word == "DIV" and before in _OPERANDS

@@ -10,8 +10,10 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from core.sql.parsing.from_clause import shape_from_clauses
 from core.sql.parsing.function_names import with_plain_functions
+from core.sql.parsing.operator_precedence import with_precedence
 from core.sql.tokens.keyword_names import KEPT_FROM_NAMES
-from core.sql.tokens.lexer import SqlDiagnostic, end_of, word_of
+from core.sql.tokens.lexer import SqlDiagnostic, closing_bracket, end_of, word_of
+from core.sql.tokens.table_name_tokens import word_at
 from core.text.wording import did_you_mean
 
 _DIALECT = Spark()
@@ -44,15 +46,17 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
 
     `text` is the whole file, for places.
     """
-    start, queries = tokens[0].start if tokens else 0, 0
+    start, queries, views = tokens[0].start if tokens else 0, 0, False
     for token in tokens:
         kind = token.token_type
+        views = views or kind is TokenType.VIEW
         if kind is TokenType.PIPE_GT:
             raise SqlDiagnostic("the pipe syntax |> is not supported", "write SELECT … FROM … WHERE", token.start)
         if kind in _QUERIES:
             queries += 1
     try:
-        trees = _DIALECT.parser().parse(with_plain_functions(list(tokens)), text)
+        written = with_precedence(with_plain_functions(_with_named_views(tokens) if views else list(tokens)))
+        trees = _DIALECT.parser().parse(written, text)
     except RecursionError as error:
         raise too_deep(start) from error
     except ParseError as error:
@@ -82,6 +86,20 @@ def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
 def too_deep(offset: int) -> SqlDiagnostic:
     """Report that a text is nested beyond what can be read."""
     return SqlDiagnostic("the SQL is nested too deeply to be read safely", "move the inner parts to WITH", offset)
+
+
+def _with_named_views(tokens: Sequence[Token]) -> list[Token]:
+    """Write the AS that Spark does without before the columns of a LATERAL VIEW: `LATERAL VIEW explode(a) t c`."""
+    found = list(tokens)
+    for index in range(len(tokens) - 1, 0, -1):
+        if tokens[index].token_type is not TokenType.VIEW or tokens[index - 1].token_type is not TokenType.LATERAL:
+            continue
+        opened = next((at for at in range(index, len(tokens)) if tokens[at].token_type is TokenType.L_PAREN), 0)
+        behind = closing_bracket(tokens, opened) + 2 if opened else len(tokens)
+        pair = tokens[behind - 1 : behind + 1]
+        if len(pair) == 2 and all(each.token_type in (TokenType.VAR, TokenType.IDENTIFIER) for each in pair):
+            found.insert(behind, word_at(TokenType.ALIAS, "AS", pair[1]))
+    return found
 
 
 def _unreadable(error: ParseError, tokens: Sequence[Token], text: str, start: int) -> SqlDiagnostic:

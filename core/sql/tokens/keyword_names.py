@@ -40,7 +40,8 @@ class Tokenizer(Spark.Tokenizer):
     """sqlglot's tokenizer with the keywords of Spark's queries."""
 
     KEYWORDS: ClassVar = {
-        word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _NO_KEYWORDS.split()
+        **{word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word not in _NO_KEYWORDS.split()},
+        **{"!>": TokenType.LTE, "!<": TokenType.GTE},
     }
 
 
@@ -103,7 +104,7 @@ def _kind(tokens: Sequence[Token], index: int) -> TokenType | None:
 def _is_name(tokens: Sequence[Token], index: int) -> bool:
     word, before, after = tokens[index].text.upper(), _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word in _LITERALS:
-        listed = _kind(tokens, _opening(tokens, index) - 1) in (_T.USING, _T.EXCEPT)
+        listed = _kind(tokens, opening_bracket(tokens, index) - 1) in (_T.USING, _T.EXCEPT)
         starred = after is _T.DOT and _kind(tokens, index + 2) is _T.STAR
         return listed or starred or before is _T.DOT
     if _beside_dot(tokens, index):
@@ -157,7 +158,7 @@ def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
     after = _kind(tokens, index + 1)
     if word not in _FREE and after is not None and after not in _AFTER_ALIAS and after is not _T.L_PAREN:
         return False
-    opened = _opening(tokens, index)
+    opened = opening_bracket(tokens, index)
     if opened > 0 and str(tokens[opened - 1].text).upper() in ("CAST", "TRY_CAST"):
         return False
     starts = word in ("SELECT", "WITH", "VALUES", "FROM")
@@ -200,7 +201,7 @@ def _closes(tokens: Sequence[Token], index: int, word: str) -> bool:
     return word in ("WHEN", "THEN", "ELSE", "END") and _has_case(tokens, index)
 
 
-def _opening(tokens: Sequence[Token], index: int) -> int:
+def opening_bracket(tokens: Sequence[Token], index: int) -> int:
     """Return the index of the bracket around a token, -1 where there is none."""
     depth = 0
     for at in range(index - 1, -1, -1):

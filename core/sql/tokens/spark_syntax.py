@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import Token, TokenType
 
-from core.sql.tokens.keyword_names import STRICT
-from core.sql.tokens.lexer import PIECES, SqlDiagnostic, SqlText, end_of, is_word
+from core.sql.tokens.keyword_names import STRICT, opening_bracket
+from core.sql.tokens.lexer import PIECES, SqlDiagnostic, SqlText, closing_bracket, end_of, is_word, word_of
 from core.sql.tokens.other_dialects import FOREIGN, foreign_construct
 
 RESERVED = ("hg_w_", "hg_f_")
@@ -25,7 +25,7 @@ _VALUES = frozenset(
     )
 )
 """What may stand before the `[` of an index."""
-_WORDS = FOREIGN | {"IDENTIFIER", "APPLY"}
+_WORDS = FOREIGN | {"IDENTIFIER", "APPLY", "TO"}
 _UNFINISHED = frozenset(
     (
         *(TokenType.DIV, TokenType.PLUS, TokenType.DASH, TokenType.SLASH, TokenType.MOD, TokenType.EQ, TokenType.NEQ),
@@ -34,8 +34,10 @@ _UNFINISHED = frozenset(
     )
 )
 """What an operand must follow."""
+_UNITS = ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
 _COMBINING = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
 _COMPARING = ("=", "<", ">", "<=", ">=", "<>", "!=", "==", "<=>", "LIKE", "ILIKE")
+_NEGATED = (TokenType.IN, TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE, TokenType.BETWEEN)
 _OPENING = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.FROM)
 
 _COMMENTS = re.compile(r"--[^\r\n]*|/\*")
@@ -148,6 +150,9 @@ def _word(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     word = str(tokens[index].text).upper()
     if word not in _WORDS:
         return None
+    if word == "TO":
+        called = is_word(tokens[max(opening_bracket(tokens, index) - 1, 0)], "CEIL", "CEILING", "FLOOR")
+        return _refuse("CEIL and FLOOR take no TO", "write date_trunc('…', …)", tokens[index]) if called else None
     if word == "IDENTIFIER" and _kind(tokens, index + 1) is TokenType.L_PAREN:
         return _refuse("IDENTIFIER(…) hides a name", "write the name", tokens[index], "")
     if word == "APPLY" and index and is_word(tokens[index - 1], "CROSS", "OUTER"):
@@ -157,6 +162,8 @@ def _word(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 def _comma(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     after, before = _kind(tokens, index + 1), _kind(tokens, index - 1)
+    if after is TokenType.DOT and _kind(tokens, index + 2) is TokenType.NUMBER:
+        return None
     if after is None or after in _NOTHING_AFTER:
         return _refuse("nothing follows this comma", "remove it, or write what follows", tokens[index])
     if before in _NOTHING_BEFORE:
@@ -221,6 +228,8 @@ def _quantified(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if compares and _kind(tokens, index + 1) is TokenType.L_PAREN and _kind(tokens, index + 2) in _OPENING:
         word = str(tokens[index].text).upper()
         return _refuse(f"{word} with a query is not Spark SQL", "write IN, EXISTS, or max(…)", tokens[index])
+    if compares and _kind(tokens, index + 1) is TokenType.L_PAREN and _kind(tokens, index + 2) is TokenType.R_PAREN:
+        return _refuse("LIKE compares with no pattern", "list the patterns", tokens[index])
     return None
 
 
@@ -238,6 +247,13 @@ def _interval(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
         return _refuse(
             "INTERVAL takes a number or a string", "multiply an interval literal by the value", tokens[index]
         )
+    value = index + 2
+    if _kind(tokens, index + 1) is TokenType.L_PAREN:
+        value = closing_bracket(tokens, index + 1) + 1
+    computed = _kind(tokens, index + 1) in (TokenType.VAR, TokenType.L_PAREN) and value < len(tokens)
+    if computed and word_of(tokens[value]).removesuffix("S") in _UNITS:
+        remedy = "multiply an interval literal by the value"
+        return _refuse("INTERVAL takes a number or a string", remedy, tokens[index])
     if _kind(tokens, index + 1) is TokenType.STAR:
         return _refuse("nothing follows INTERVAL", "write INTERVAL 1 MINUTE", tokens[index])
     return None
@@ -246,6 +262,12 @@ def _interval(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 def _not(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if _kind(tokens, index + 1) is TokenType.NULL and _kind(tokens, index - 1) in _VALUES:
         return _refuse("IS is missing before NOT NULL", "write IS NOT NULL", tokens[index])
+    if str(tokens[index].text) == "!" and (
+        _kind(tokens, index - 1) is TokenType.IS or _kind(tokens, index + 1) in _NEGATED
+    ):
+        return _refuse("! is not NOT here", "write NOT", tokens[index])
+    if _kind(tokens, index - 1) in _UNFINISHED - {TokenType.AND, TokenType.OR, TokenType.NOT} | {TokenType.STAR}:
+        return _refuse("NOT behind an operator needs brackets", "write (NOT …)", tokens[index])
     return None
 
 
