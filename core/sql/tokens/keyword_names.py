@@ -31,7 +31,7 @@ _NO_ALIAS = "ANTI CROSS EXCEPT FULL INNER INTERSECT JOIN LATERAL LEFT MINUS NATU
 STRICT = frozenset(_NO_ALIAS.split())
 """Words that no table can have for an alias."""
 _FREE, _JOINING = frozenset(_ANYWHERE.split()), frozenset(_OPERATORS.split())
-KEPT_FROM_NAMES = _JOINING | frozenset(_CLAUSES.split())
+KEPT_FROM_NAMES = (_JOINING | frozenset(_CLAUSES.split())) - {"AND", "OR"}
 """Words that need backticks as a bare name in most places."""
 _WORDS = frozenset((*_FREE, *_JOINING, *_CLAUSES.split(), *_LITERALS))
 
@@ -126,8 +126,10 @@ def _is_name(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _begins(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether NOT negates what follows it, or SELECT begins a query."""
+    """Return whether NOT negates what follows it, SELECT begins a query, or AND and OR are written twice."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
+    if word in ("AND", "OR") and before in (_T.AND, _T.OR):
+        return True
     if word == "NOT":
         return after in _WORDS_BETWEEN
     queries = before in (_T.ALL, _T.DISTINCT, _T.UNION, _T.EXCEPT, _T.INTERSECT)
