@@ -15,8 +15,7 @@ from core.model.table_formats import table_format
 from core.model.wider_types import is_wider
 from core.project.model import Pool, Settings
 from core.project.revision import Revision
-from core.sql.stars import says_star
-from core.sql.statement import Column, ParsedStatement, TableRead
+from core.sql.statement import Column, ParsedStatement, TableRead, says_star
 
 RATE_LIMITS = frozenset(
     ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger", "maxcachedfiles")

@@ -29,7 +29,7 @@ from core.planning.requested_tables import (
     would_end,
 )
 from core.planning.wider_types import end_at_change, use_of_wider_types
-from core.sql.stars import says_star
+from core.sql.statement import says_star
 from core.text.sentence import Fact
 
 _SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}

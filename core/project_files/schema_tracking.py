@@ -9,7 +9,7 @@ from core.model.problems import Problem, Where
 from core.model.table_formats import table_format
 from core.project.model import Table
 from core.project_files.yaml_reader import read_yaml
-from core.sql.stars import says_star
+from core.sql.statement import says_star
 
 _WRONG = {
     "no stream": (

@@ -8,7 +8,7 @@ from core.model.names import TableName
 from core.sql.log_starts import LogStart
 from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clauses
 from core.sql.statement import TAKES_CHANGES, ParsedStatement, TableDdl, TableRead
-from core.sql.tokens.lexer import open_sql, tokens_of
+from core.sql.tokens.lexer import end_of, open_sql, tokens_of
 from core.text.escaping import quoted_name, quoted_string_literal
 
 
@@ -92,3 +92,37 @@ def _column(name: str, kind: str, comment: str, *, nullable: bool) -> str:
 
 def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"{quoted_string_literal(key)}={quoted_string_literal(value)}" for key, value in pairs)
+
+
+# Streams of Delta that keep the columns which they have read: Spark ends them once at each change of columns, and the
+# next start goes on over it, also over a rename or a drop; without such a log no start does (Delta 4.4.0).
+
+LOGS = "schemas"
+"""Folder of a checkpoint that holds one folder for each source: Spark takes none from elsewhere (Delta 4.4.0)."""
+_GOES_ON_OVER = ("allowSourceColumnRename", "allowSourceColumnDrop", "allowSourceColumnTypeChange")
+
+Options = tuple[tuple[str, str], ...]
+
+
+def tracking_options(checkpoint: str, ordinal: int) -> Options:
+    """Return the options with which a source of a query keeps its columns, and goes on over every change of them."""
+    log = ("schemaTrackingLocation", f"{checkpoint}/{LOGS}/{ordinal}")
+    return log, *((name, "always") for name in _GOES_ON_OVER)
+
+
+def with_stream_options(select: str, options: Mapping[int, Options]) -> str:
+    """Write options into the streams of a compiled SELECT, by ordinal in the order of its text, before their own."""
+    tokens = tokens_of(open_sql(select, ""))
+    streams = sorted((at, mark) for at, mark in extract_stream_clauses(tokens).by_start.items() if mark.streaming)
+    ends = {token.start: end_of(token) for token in tokens}
+    for ordinal, (at, mark) in reversed(list(enumerate(streams))):
+        if not (added := options.get(ordinal)):
+            continue
+        text = ", ".join(f"{quoted_string_literal(key)}={quoted_string_literal(value)}" for key, value in added)
+        if mark.options:
+            place = select.index("(", ends[at]) + 1
+            select = f"{select[:place]}{text}, {select[place:]}"
+        else:
+            place = select.index(")", ends[at]) + 1 if "(" in select[mark.begin : at] else ends[at]
+            select = f"{select[:place]} WITH ({text}){select[place:]}"
+    return select

@@ -148,6 +148,18 @@ class TableDdl:
         return self.location if absolute else f"{data}/{self.location}"
 
 
+_STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\*", re.I)
+"""In canonical SQL: no product, and no `count(*)`."""
+
+
+def says_star(parsed: ParsedStatement) -> bool:
+    """Return whether a statement takes columns that it does not name, at any level.
+
+    What a table that is read gets comes through such a star without a word in the text.
+    """
+    return _STAR.search(parsed.canonical) is not None
+
+
 def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
     """Return the line in the file, from 1, of an offset in `parsed.select`."""
     plain = text.removeprefix("\ufeff").replace("\r\n", "\n")

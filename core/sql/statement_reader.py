@@ -15,13 +15,12 @@ from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem, Severity
 from core.sql.comparison.canonical_parts import CanonicalParts, canonical_parts_of
 from core.sql.parsing.canonical_text import normalise, sql_of
-from core.sql.parsing.completeness import unread_tables
 from core.sql.parsing.from_clause import sources_in
 from core.sql.parsing.function_names import GENERATORS
 from core.sql.parsing.parser import parse_query, too_deep
 from core.sql.parsing.star_expansion import is_star
 from core.sql.parsing.stream_clauses import extract_stream_clauses
-from core.sql.parsing.table_names import NamedRead, TableNames, resolve_table_names
+from core.sql.parsing.table_names import NamedRead, TableNames, resolve_table_names, unread_tables
 from core.sql.statement import Column, ParsedStatement, TableRead, Verb, Watermark
 from core.sql.streaming.relation_properties import StreamFindings
 from core.sql.streaming.stateful_operators import relation_properties_of

@@ -50,7 +50,7 @@ KNOWN = {name.lower(): name for name in f"{_FILES} {_DELTA} {_KAFKA} {_OTHERS}".
 
 
 _TRACKING = frozenset(("schematrackinglocation", "schemalocation", "streamingsourcetrackingid"))
-"""Options that a start writes, for the checkpoint of its version (`core.sql.schema_tracking`)."""
+"""Options that a start writes, for the checkpoint of its version (`core.sql.compiler`)."""
 
 
 def unknown_option(name: str) -> str | None:

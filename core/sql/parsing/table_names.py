@@ -4,7 +4,7 @@ Spark's rules (4.2, run): the innermost CTE of a name wins, a CTE sees those bef
 case, `STREAM c` where c is a CTE silently reads the CTE.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -365,3 +365,23 @@ def _offset(node: Any) -> int:
     """Find the offset of the first name below a node, 0 when none has a place."""
     places = [each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta]
     return min(places, default=0)
+
+
+def unread_tables(sources: Iterable[Any], names: TableNames, marks: ExtractedClauses) -> Iterator[SqlDiagnostic]:
+    """Refuse each table that is neither read nor a part of WITH; `sources` are those of the tree, names resolved.
+
+    This does not depend on how names are resolved: it looks at the parser's tree and at the tokens in front of it.
+    """
+    named = {*marks.named, *marks.by_start}
+    # What the words do not show is SQL of another engine: `WHERE a = b, c` joins c for sqlglot.
+    lost = named ^ names.placed
+    for source in sources:
+        if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier) and not _is_read(source):
+            lost.add(int(source.this.meta.get("start", -1)))
+    for start in sorted(lost):
+        summary = "this part is not understood: it may read a table that Headgate does not see"
+        yield SqlDiagnostic(summary, "write the table in FROM or JOIN, or move this part to WITH", start)
+
+
+def _is_read(table: Any) -> bool:
+    return "entry" in table.meta or "cte" in table.meta or table.find_ancestor(exp.Hint) is not None

@@ -27,7 +27,7 @@ from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
 from core.ports.storage import CheckpointState
-from core.sql.schema_tracking import tracking_options, with_stream_options
+from core.sql.compiler import tracking_options, with_stream_options
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, streamed_reads, tracks_schemas, upsert_of, upserts
 from pipelines.agent.identity.registry_records import keep_record

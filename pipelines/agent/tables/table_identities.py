@@ -15,8 +15,7 @@ from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.ports.storage import TableFault, VersionFolders
-from core.sql.stars import says_star
-from core.sql.statement import TableRead
+from core.sql.statement import TableRead, says_star
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import (
     parsed_statement,

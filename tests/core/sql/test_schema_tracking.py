@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.sql.schema_tracking import tracking_options, with_stream_options
+from core.sql.compiler import tracking_options, with_stream_options
 from core.sql.statement_reader import read_any
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from core.model.problems import Severity
 from core.sql import statement_reader
-from core.sql.parsing import completeness
+from core.sql.parsing import table_names
 from core.sql.parsing.stream_clauses import ExtractedClauses
 from core.sql.statement_reader import read_any, read_statements
 
@@ -104,7 +104,7 @@ def test_what_the_parser_takes_for_a_table_and_nobody_reads_is_a_problem(monkeyp
 
 
 def test_a_name_that_the_parser_drops_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    select = completeness.exp.maybe_parse("SELECT 1 FROM x AS x", dialect="spark")
+    select = table_names.exp.maybe_parse("SELECT 1 FROM x AS x", dialect="spark")
     monkeypatch.setattr(statement_reader, "parse_query", lambda tokens, text: select)
     monkeypatch.setattr(
         statement_reader, "resolve_table_names", lambda query, marks, **_: statement_reader.TableNames(marks)
