@@ -4,6 +4,7 @@ import pytest
 
 from core.changes.kinds import ChangeKind
 from core.changes.revision_diff import revision_differences
+from core.model.evidence import Edit, EditKind
 from core.model.names import TableName as T
 from core.model.problems import Problem, Severity
 from core.project.model import Settings, Table
@@ -277,5 +278,5 @@ def test_a_table_that_begins_to_replace_rows_changes_what_its_child_takes() -> N
     assert before is not None
     old, new = revision_of(before.tables[T("c")]), revision_of(declared_child(child))
     assert list(revision_differences(old, new)) == [
-        (ChangeKind.SOURCE_REPLACED, "readChangeFeed of k: none → true"),
+        (ChangeKind.SOURCE_REPLACED, Edit(EditKind.READ_OPTION, after="true", of="readChangeFeed of k")),
     ]
