@@ -32,7 +32,7 @@ def record_row(one: Record, width: int, now: float) -> Line:
     cells = record_cells(one, moment(one.at, now))
     spans = [Span("  ")]
     for span, room in zip(cells, _widths(_columns(one), width), strict=True):
-        spans.append(Span(left(shorten(span.text, room - 1), room), span.tone))
+        spans.append(Span(left(shorten(span.text, room - (span is not cells[-1])), room), span.tone))
     return fit(tuple(spans), width)
 
 
