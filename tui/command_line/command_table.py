@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tui.command_line import arguments, plan_arguments
-from tui.command_line.argument_values import CommandParser
+from tui.command_line.arguments import CommandParser
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +152,9 @@ COMMAND_SPECS = (
                 arguments.health),
     CommandSpec("impact", LOOK, "Show what happens downstream if a table is rebuilt or dropped or loses a column.",
                 "headgate impact src_orders\nheadgate impact src_orders.status\n"
-                "headgate impact src_orders --children all --json", "impact:impact", arguments.impact),
+                "headgate impact src_orders --children all --json", "lineage:impact", arguments.impact),
     CommandSpec("wait", LOOK, "Wait until statements are in a state or have caught up.",
-                "headgate wait fct_orders --lag 0 --timeout 120\nheadgate wait --state running", "wait:wait",
+                "headgate wait fct_orders --lag 0 --timeout 120\nheadgate wait --state running", "ls:wait",
                 arguments.wait),
     CommandSpec("history", LOOK, "Tell what changed of a table: deploys, acts, failures, with plan and actor.",
                 "headgate history fct_orders\nheadgate history fct_orders -n 10 --json", "events_logs_audit:history",
@@ -178,8 +178,8 @@ COMMAND_SPECS = (
                 "headgate plan delete --pipeline fct_orders", "plan:plan", plan_arguments.plan,
                 subcommands=PLAN_SUBCOMMANDS),
     CommandSpec("export", CHANGE, "Export what is deployed, for planning elsewhere.",
-                "headgate export observed --env prod -o observed.yml\nheadgate export observed --json", "export:export",
-                arguments.export),
+                "headgate export observed --env prod -o observed.yml\nheadgate export observed --json",
+                "backup_restore:export", arguments.export),
     CommandSpec("sql", CHANGE, "Show what a statement reads, keeps as state and writes.",
                 "headgate sql dml.fct_orders.sql --spark\nheadgate sql - --json\nheadgate sql old.sql --reads stream",
                 "sql_diff:sql", arguments.sql),

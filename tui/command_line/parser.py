@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Collection
 
 from core.model.errors import UsageError
-from tui.command_line.argument_values import CommandParser
+from tui.command_line.arguments import CommandParser
 from tui.command_line.command_table import COMMAND_SPECS, SPEC_BY_NAME, CommandSpec, SubcommandSpec
 
 COLUMNS = 80

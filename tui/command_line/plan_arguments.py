@@ -4,11 +4,12 @@ import argparse
 from typing import Any
 
 from core.model.actions import strategy_lines
-from tui.command_line.argument_values import (
+from tui.command_line.arguments import (
+    SELECTORS,
     CommandParser,
+    confirm,
     count,
 )
-from tui.command_line.arguments import SELECTORS, confirm
 
 
 def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> None:

@@ -1,12 +1,15 @@
-"""The command `lineage`: a column's lineage as a tree, as data, as text that a viewer draws, or as a picture."""
+"""The commands `lineage`, as a tree, data, text that a viewer draws, or a picture, and `impact`: what a change does."""
 
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from core.model.errors import UsageError
+from tui.agent_client import agent_commands
 from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table
 from tui.presentation.reports.column_lineage import LineageTreeRow, gap_line, name_of, row_conditions, tree
+from tui.project_folder.parsing_performance import rare_garbage_collection
 from tui.project_folder.user_named_files import write_whole
 
 if TYPE_CHECKING:
@@ -116,3 +119,36 @@ def _cells(branch: LineageTreeRow) -> tuple[str, ...]:
     mark = f"{branch.note} " if branch.note in ("if", "via") else ""
     text = "(above)" if branch.note == "again" else branch.expression
     return ("  " * branch.depth + mark + branch.name, branch.type, branch.place, text)
+
+
+@rare_garbage_collection()
+def impact(context: CommandContext) -> int:
+    """Answer for a table, or for one of its columns; the answers are what plans of the same requests decide."""
+    from core.plan.request import parse_children
+    from tui.presentation.reports.impact import about, as_json, column_lines, lines
+    from tui.services import planner_input
+
+    args, voice = context.args, context.voice
+    said = planner_input.read_observed(args.observed, context.place.environment) if args.observed else None
+    known = said.known if said else context.operations.known()
+    if said:
+        place, projects = context.place, context.operations.projects
+        said.refuse_impossible(projects.read().project, place.environment, known.observed, projects.facts)
+    children = parse_children(args.children) if args.children is not None else ""
+    found = context.operations.impact(args.column, known, children=children)
+    commands = {
+        str(answer.event): agent_commands.plan_command(context.place, answer.request)
+        for answer in found.answers
+        if answer.request is not None
+    }
+    if voice.as_json:
+        context.document("headgate.impact/1", **as_json(found, commands))
+        return 0
+    width = shutil.get_terminal_size().columns
+    written = [about(found)]
+    for answer in found.answers:
+        written += ["", *lines(answer, found, width, commands.get(str(answer.event), ""))]
+    if found.columns:
+        written += ["", *column_lines(found.columns, width)]
+    voice.print(written)
+    return 0

@@ -18,8 +18,7 @@ from tui.presentation.interaction.keymap import KNOWN_KEYS, ConfirmationLevel, C
 from tui.presentation.screen_content import banner_footer, status_line
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.console_state import ConsoleState
-from tui.screens.question_box import QuestionBox
-from tui.screens.typed_line import TypedLine
+from tui.screens.typed_line import QuestionBox, TypedLine
 from tui.widgets.line_widgets import FixedLines, GrowingLines
 from tui.widgets.row_table import RowTable
 

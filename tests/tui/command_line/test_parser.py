@@ -10,7 +10,7 @@ import pytest
 from core.model.actions import STRATEGIES
 from core.model.errors import UsageError
 from tui.command_line import exit_codes
-from tui.command_line.argument_values import CommandParser
+from tui.command_line.arguments import CommandParser
 from tui.command_line.command_table import COMMAND_SPECS, CommandSpec, SubcommandSpec
 from tui.command_line.parser import COLUMNS, parse_line
 from tui.services.help_topics import help_topic, help_topics
