@@ -15,7 +15,8 @@ from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table
 from tui.presentation.reports.table_history import history_as_json, history_lines
-from tui.presentation.screen_content.audit_log_events import AUDIT, EVENTS, Columns, Record, record_cells
+from tui.presentation.screen_content.audit_log_events import AUDIT, EVENTS, Record, record_cells
+from tui.presentation.screen_content.statement_rows import TableColumn
 from tui.project_folder.environment_selection import has_ledger
 from tui.services.deployed_statements import history_of
 
@@ -164,10 +165,11 @@ def _is_another(path: str, file: TextIO) -> bool:
     return not os.path.samestat(now, os.fstat(file.fileno())) or now.st_size < file.tell()
 
 
-def _printed(columns: Columns, records: Sequence[Record]) -> list[str]:
+def _printed(columns: Sequence[TableColumn], records: Sequence[Record]) -> list[str]:
     """Write records in the console's columns, none of them cut, below their titles."""
-    rows = [[span.text for span in record_cells(one, _when(one.at))] for one in records]
-    return format_table([f"{title:<{cells}}" for title, cells in columns], rows)
+    cells = [record_cells(one, _when(one.at)) for one in records]
+    rows = [[each[column.id].text for column in columns] for each in cells]
+    return format_table([f"{column.title:<{column.width}}" for column in columns], rows)
 
 
 def _event_as_json(event: EventRow) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Audit, command log and events: what was done, by whom, and what happened; none can be changed here or anywhere."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from textual.widget import Widget
 
@@ -11,16 +10,15 @@ from state.row_types import CommandRow, EventRow
 from tui.presentation.screen_content.audit_log_events import (
     AUDIT,
     COMMANDS,
-    EVENTS,
-    Columns,
     Record,
     audit_text,
     command_text,
+    event_columns,
     event_text,
-    record_head,
     record_row,
 )
 from tui.presentation.screen_content.changes import rule
+from tui.presentation.screen_content.statement_rows import header
 from tui.presentation.styling.styled_text import Line, Tone
 from tui.screens.console_state import ConsoleState
 from tui.screens.table_screen import TableScreen
@@ -32,8 +30,6 @@ MOST_EVENTS = 500
 
 class RecordsScreen(TableScreen):
     """Rows that were written once, newest first, with the whole text of the chosen one below."""
-
-    columns: ClassVar[Columns]
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -80,9 +76,6 @@ class RecordsScreen(TableScreen):
     def picture(self, row: str, width: int) -> Line:
         return record_row(self.records[row], width, self.state.clock())
 
-    def head(self, width: int) -> Line:
-        return record_head(self.columns, width)
-
     def is_gone(self, row: str) -> bool:
         return row not in self.records
 
@@ -103,7 +96,9 @@ class AuditScreen(RecordsScreen):
     """The audit."""
 
     screen_name = "audit"
-    columns = AUDIT
+
+    def head(self, width: int) -> Line:
+        return header(AUDIT, width)
 
     def fetch(self) -> object:
         return self.state.backend.reader.audits()
@@ -116,7 +111,9 @@ class LogScreen(RecordsScreen):
     """The command log."""
 
     screen_name = "log"
-    columns = COMMANDS
+
+    def head(self, width: int) -> Line:
+        return header(COMMANDS, width)
 
     def fetch(self) -> object:
         return self.state.backend.reader.commands()
@@ -130,7 +127,9 @@ class EventsScreen(RecordsScreen):
     """What happened to statements, to the pool and in runs."""
 
     screen_name = "events"
-    columns = EVENTS
+
+    def head(self, width: int) -> Line:
+        return header(event_columns(width), width)
 
     def __init__(self, state: ConsoleState, *, tables: tuple[str, ...] = ()) -> None:
         super().__init__(state)

@@ -15,18 +15,18 @@ from tui.presentation.interaction.keymap import find_action
 from tui.presentation.screen_content.releases import pairs_lines
 from tui.presentation.screen_content.runs import (
     EFFECTS,
+    RUNS,
     columns,
     first_open,
     heading,
     run_row,
-    runs_columns,
     step_cells,
     step_detail,
     step_row,
     why_frozen,
     why_not_overruled,
 )
-from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.screen_content.statement_rows import RowContext, header
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.backend import RunView
 from tui.screens.colon_commands import plan_back
@@ -277,7 +277,7 @@ class RunsScreen(TableScreen):
         return row not in self.runs
 
     def head(self, width: int) -> Line:
-        return runs_columns(width)
+        return header(RUNS, width)
 
     def picture(self, row: str, width: int) -> Line:
         return run_row(self.runs[row], width, self.state.clock())

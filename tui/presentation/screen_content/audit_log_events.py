@@ -3,63 +3,71 @@
 The console lists them and the command line prints them in the same columns.
 """
 
+from dataclasses import replace
+
 from core.model.act_outcomes import NOT_DONE, CommandOutcome
 from core.model.events import EventKind
 from core.model.states import State
 from state.audit_log import op_words
 from state.row_types import AuditRow, CommandRow, EventRow
-from tui.presentation.styling.styled_text import Line, Span, Tone, fit, left, line, shorten, wrap
+from tui.presentation.screen_content.statement_rows import TableColumn, table_row
+from tui.presentation.styling.styled_text import Line, Span, Tone, fit, wrap
 from tui.presentation.styling.value_formatting import moment
 
 Record = AuditRow | CommandRow | EventRow
-Columns = tuple[tuple[str, int], ...]
-AUDIT: Columns = (("WHEN", 13), ("WHO", 12), ("DID", 11), ("TO", 0), ("PLAN", 6), ("TYPED", 14), ("OUTCOME", 12))
-COMMANDS: Columns = (("WHEN", 13), ("WHO", 12), ("OUTCOME", 10), ("TOOK", 8), ("COMMAND", 0))
-EVENTS: Columns = (("WHEN", 13), ("TABLE", 22), ("KIND", 10), ("WHAT", 0))
-"""Titles and cells of the columns; one without cells takes what is left."""
-WIDE, WIDE_TABLE = 120, 40
-"""From so many columns on, a table's name has as many cells as this."""
+_AT = TableColumn("at", "WHEN", 12)
+_WHO = TableColumn("who", "WHO", 11)
+_OUTCOME = TableColumn("outcome", "OUTCOME", 9)
+AUDIT = (
+    _AT,
+    _WHO,
+    TableColumn("act", "DID", 10),
+    TableColumn("subject", "TO", 0),
+    TableColumn("plan", "PLAN", 5),
+    TableColumn("typed", "TYPED", 13),
+    TableColumn("outcome", "OUTCOME", 11),
+)
+COMMANDS = (_AT, _WHO, _OUTCOME, TableColumn("took", "TOOK", 7), TableColumn("line", "COMMAND", 0))
+EVENTS = (_AT, TableColumn("table", "TABLE", 21), TableColumn("kind", "KIND", 9), TableColumn("what", "WHAT", 0))
+WIDE_EVENTS = (_AT, replace(EVENTS[1], width=39), *EVENTS[2:])
+"""From 120 columns on."""
 
 
-def record_head(columns: Columns, width: int) -> Line:
-    """Write the heading of a list of records."""
-    titles = (left(title, cells) for (title, _), cells in zip(columns, _widths(columns, width), strict=True))
-    return line(("  " + "".join(titles).rstrip(), Tone.DIM))
+def event_columns(width: int) -> tuple[TableColumn, ...]:
+    """Choose the columns of events for a width."""
+    return WIDE_EVENTS if width >= 120 else EVENTS
 
 
 def record_row(one: Record, width: int, now: float) -> Line:
     """Write one record in `width` cells."""
-    cells = record_cells(one, moment(one.at, now))
-    spans = [Span("  ")]
-    for span, room in zip(cells, _widths(_columns(one), width), strict=True):
-        spans.append(Span(left(shorten(span.text, room - (span is not cells[-1])), room), span.tone))
-    return fit(tuple(spans), width)
+    columns = AUDIT if isinstance(one, AuditRow) else COMMANDS if isinstance(one, CommandRow) else event_columns(width)
+    return fit(table_row(record_cells(one, moment(one.at, now)), columns, width), width)
 
 
-def _columns(one: Record) -> Columns:
-    return AUDIT if isinstance(one, AuditRow) else COMMANDS if isinstance(one, CommandRow) else EVENTS
-
-
-def _widths(columns: Columns, width: int) -> tuple[int, ...]:
-    cells = [WIDE_TABLE if title == "TABLE" and width >= WIDE else room for title, room in columns]
-    return tuple(room or max(width - 2 - sum(cells), 12) for room in cells)
-
-
-def record_cells(one: Record, when: str) -> tuple[Span, ...]:
-    """Return the cell of each column; `when` it was written, in words."""
-    at = Span(when, Tone.DIM)
+def record_cells(one: Record, when: str) -> dict[str, Span]:
+    """Return the cells of a record by column; `when` it was written, in words."""
+    at = {"at": Span(when, Tone.DIM)}
     match one:
         case AuditRow():
-            plan, typed = Span(one.plan_hash[:4], Tone.DIM), Span(one.confirmation, Tone.DIM)
-            act, outcome = Span(op_words(one.action), Tone.ACCENT), Span(one.outcome, outcome_tone(one.outcome))
-            return (at, Span(one.actor), act, Span(one.subject), plan, typed, outcome)
+            return at | {
+                "who": Span(one.actor),
+                "act": Span(op_words(one.action), Tone.ACCENT),
+                "subject": Span(one.subject),
+                "plan": Span(one.plan_hash[:4], Tone.DIM),
+                "typed": Span(one.confirmation, Tone.DIM),
+                "outcome": Span(one.outcome, outcome_tone(one.outcome)),
+            }
         case CommandRow():
             ms = one.took_ms
-            took = "" if ms is None else f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
-            outcome = Span(one.outcome, outcome_tone(one.outcome))
-            return (at, Span(one.actor), outcome, Span(took, Tone.DIM), Span(command_line(one)))
+            return at | {
+                "who": Span(one.actor),
+                "outcome": Span(one.outcome, outcome_tone(one.outcome)),
+                "took": Span("" if ms is None else f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s", Tone.DIM),
+                "line": Span(command_line(one)),
+            }
         case EventRow():
-            return (at, Span(one.about or "-"), Span(one.kind, Tone.DIM), Span(event_words(one), event_tone(one)))
+            what = Span(event_words(one), event_tone(one))
+            return at | {"table": Span(one.about or "-"), "kind": Span(one.kind, Tone.DIM), "what": what}
 
 
 def command_line(one: CommandRow) -> str:

@@ -15,7 +15,7 @@ from core.text.wording import counted, first_sentence
 from state.row_types import PlanRow
 from tui.presentation.reports.releases import gate_words, time_left_words
 from tui.presentation.screen_content.changes import rule
-from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.screen_content.statement_rows import RowContext, TableColumn, table_row
 from tui.presentation.styling.glyphs import Glyphs, bar
 from tui.presentation.styling.styled_text import Line, Span, Tone, fit, fold, left, line, right, shorten, wrap
 from tui.presentation.styling.value_formatting import long_duration, moment, took
@@ -179,39 +179,31 @@ def _evidence(values: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
     )[:12]
 
 
-def runs_columns(width: int) -> Line:
-    """Write the heading of the list of runs."""
-    return line(
-        (
-            "  "
-            + left("RUN", 12)
-            + left("PLAN", 8)
-            + left("STATE", 12)
-            + left("STEPS", 10)
-            + left("STARTED", 16)
-            + left("LASTED", 10)
-            + "BY",
-            Tone.DIM,
-        )
-    )
+RUNS = (
+    TableColumn("run", "RUN", 11),
+    TableColumn("plan", "PLAN", 7),
+    TableColumn("state", "STATE", 11),
+    TableColumn("steps", "STEPS", 9),
+    TableColumn("at", "STARTED", 15),
+    TableColumn("lasted", "LASTED", 9),
+    TableColumn("by", "BY", 0),
+)
+"""Columns of the list of runs."""
 
 
 def run_row(run: RunRow, width: int, now: float) -> Line:
     """Write one run of the list."""
     done = sum(1 for step in run.steps if step.state in FINISHED)
-    return fit(
-        (
-            Span("  "),
-            Span(left(run.id[:10], 12)),
-            Span(left(run.plan_hash[:4], 8), Tone.DIM),
-            Span(left("held" if is_held(run) else run.state, 12), RUN_TONES.get(run.state, Tone.PLAIN)),
-            Span(left(f"{done} of {len(run.steps)}", 10)),
-            Span(left(moment(run.started_at, now), 16), Tone.DIM),
-            Span(left(long_duration((run.ended_at or now) - run.started_at), 10), Tone.DIM),
-            Span(run.actor, Tone.DIM),
-        ),
-        width,
-    )
+    cells = {
+        "run": Span(run.id[:10]),
+        "plan": Span(run.plan_hash[:4], Tone.DIM),
+        "state": Span("held" if is_held(run) else run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
+        "steps": Span(f"{done} of {len(run.steps)}"),
+        "at": Span(moment(run.started_at, now), Tone.DIM),
+        "lasted": Span(long_duration((run.ended_at or now) - run.started_at), Tone.DIM),
+        "by": Span(run.actor, Tone.DIM),
+    }
+    return fit(table_row(cells, RUNS, width), width)
 
 
 def first_open(run: RunRow) -> StepRow | None:

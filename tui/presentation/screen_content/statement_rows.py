@@ -1,6 +1,6 @@
 """Rows of the tree and of the list of statements: columns by priority, one cell per column, right-aligned numbers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.model.states import Fault, State
@@ -50,6 +50,7 @@ OLD_S = 60.0
 """Age from which a measurement is no longer of now: every few seconds all statements are measured."""
 SORTS = ("name", "badness", "state", "behind", "lag", "trend", "errors", "age")
 NAME_MINIMUM = 24
+_BLANK = Span("")
 
 
 def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
@@ -109,33 +110,29 @@ def _tree_name(entry: TreeRow, glyphs: Glyphs) -> str:
 
 def _branch_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, view: LedgerView) -> Line:
     rollup = health_of(entry, view)
-    tone = Tone.TITLE if entry.kind == "product" else Tone.ACCENT
-    has_figures = rollup.statements and (entry.kind == "product" or entry.open is False)
-    cells: list[Span] = [Span("  ")]
+    count = f" ({len(entry.below)})" if entry.open is False else ""
+    dim = look.stale or rollup.state is State.RUNNING
+    cells = {
+        "name": Span(_tree_name(entry, look.glyphs) + count, Tone.TITLE if entry.kind == "product" else Tone.ACCENT),
+        "state": Span(rollup.word, Tone.DIM if dim else STATE_TONES[rollup.state]),
+    }
+    if rollup.statements and (entry.kind == "product" or entry.open is False):
+        trend = f"{look.glyphs.trends[rollup.trend]} {rollup.trend}"
+        cells["behind"] = Span(_behind_words(rollup.behind_s), Tone.DIM)
+        cells["lag"] = Span("" if rollup.lag_rows is None else short_number(rollup.lag_rows), Tone.DIM)
+        cells["trend"] = Span(trend, TREND_TONES[rollup.trend])
+    if entry.kind == "product" and rollup.errors:
+        cells["errors"] = Span(str(rollup.errors), Tone.DIM)
+    return table_row(cells, columns, width)
+
+
+def table_row(cells: Mapping[str, Span], columns: Sequence[TableColumn], width: int) -> Line:
+    """Lay out cells by the id of their column; one that is missing is blank."""
+    spans: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
-        match column.id:
-            case "name":
-                count = f" ({len(entry.below)})" if entry.open is False else ""
-                cells.append(Span(left(_tree_name(entry, look.glyphs) + count, room), tone))
-            case "state":
-                word_tone = STATE_TONES[rollup.state] if rollup.state is not State.RUNNING else Tone.DIM
-                cells.append(Span(left(rollup.word, room), word_tone if not look.stale else Tone.DIM))
-            case "behind" if has_figures:
-                cells.append(Span(right(_behind_words(rollup.behind_s), room), Tone.DIM))
-            case "lag" if has_figures:
-                cells.append(
-                    Span(right("" if rollup.lag_rows is None else short_number(rollup.lag_rows), room), Tone.DIM)
-                )
-            case "trend" if has_figures:
-                cells.append(
-                    Span(left(f"{look.glyphs.trends[rollup.trend]} {rollup.trend}", room), TREND_TONES[rollup.trend])
-                )
-            case "errors" if entry.kind == "product" and rollup.errors:
-                cells.append(Span(right(str(rollup.errors), room), Tone.DIM))
-            case _:
-                cells.append(Span(" " * room))
-        cells.append(Span(" "))
-    return tuple(cells)
+        text, tone = cells.get(column.id, _BLANK)
+        spans += (Span((right if column.numeric else left)(text, room), tone), Span(" "))
+    return tuple(spans)
 
 
 def _version_row(
@@ -145,27 +142,17 @@ def _version_row(
     assert entry.statement is not None
     newer = entry.version > entry.statement.version
     state = parse_state(row.state) if row else State.ABSENT
-    cells: list[Span] = [Span("  ")]
-    for column, room in zip(columns, widths(columns, width), strict=True):
-        match column.id:
-            case "name":
-                note = "coming" if newer else "kept for its readers"
-                cells.append(Span(left(f"{'  ' * entry.depth}  v{entry.version} {note}", room), Tone.DIM))
-            case "state":
-                cells.append(Span(left(f"{look.glyphs.states[state]} {state}", room), STATE_TONES[state]))
-            case "version":
-                cells.append(Span(right(f"v{entry.version}", room), Tone.DIM))
-            case "behind":
-                cells.append(Span(right(_behind_words(row.behind_s if row else None), room), Tone.DIM))
-            case "lag":
-                cells.append(Span(right(short_number(row.lag_rows if row else None), room), Tone.DIM))
-            case "trend":
-                trend = parse_trend(row.trend if row and row.trend else "unknown")
-                cells.append(Span(left(f"{look.glyphs.trends[trend]} {trend}", room), Tone.DIM))
-            case _:
-                cells.append(Span(" " * room))
-        cells.append(Span(" "))
-    return tuple(cells)
+    trend = parse_trend(row.trend if row and row.trend else "unknown")
+    note = "coming" if newer else "kept for its readers"
+    cells = {
+        "name": Span(f"{'  ' * entry.depth}  v{entry.version} {note}", Tone.DIM),
+        "state": Span(f"{look.glyphs.states[state]} {state}", STATE_TONES[state]),
+        "version": Span(f"v{entry.version}", Tone.DIM),
+        "behind": Span(_behind_words(row.behind_s if row else None), Tone.DIM),
+        "lag": Span(short_number(row.lag_rows if row else None), Tone.DIM),
+        "trend": Span(f"{look.glyphs.trends[trend]} {trend}", Tone.DIM),
+    }
+    return table_row(cells, columns, width)
 
 
 def statement_row(

@@ -132,7 +132,8 @@ def _head(statement: StatementView, look: RowContext) -> SheetFact:
         return SheetFact("table", (Span(statement.table, Tone.TITLE), words))
     since = f"{statement.state} {long_duration(look.now - statement.since)}"
     state = Span(f"{look.glyphs.states[statement.state]} {since}".strip(), STATE_TONES[statement.state])
-    wanted = Span(f"wanted {statement.line.wanted}", Tone.DIM)
+    is_as_wanted = statement.line.wanted == str(statement.state)
+    wanted = Span("" if is_as_wanted else f"wanted {statement.line.wanted}", Tone.DIM)
     restarts = Span(f"restarts {statement.line.restarts}", Tone.DIM)
     return SheetFact("table", (Span(f"{statement.table} v{statement.version}", Tone.TITLE), state, wanted, restarts))
 
