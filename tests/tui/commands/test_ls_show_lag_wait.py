@@ -308,7 +308,7 @@ def test_no_column_of_the_audit_runs_into_the_next(shop: Any, capsys: pytest.Cap
     assert exit_codes.run_command_line(["audit"]) == 0
     head, row = capsys.readouterr().out.splitlines()
     assert head.split() == ["WHEN", "WHO", "DID", "TO", "PLAN", "TYPED", "OUTCOME"]
-    assert "a-login-of-many-letters  stop         x  " in row and row.endswith(f"  {late}")
+    assert "a-login-of-many-letters  stop        x  " in row and row.endswith(f"  {late}")
 
 
 @pytest.mark.parametrize(

@@ -46,14 +46,17 @@ class SheetFact:
     name: str
     parts: tuple[Span, ...]
     """The most important first; a part is torn only where it is longer than a line."""
-    curve: tuple[float | None, ...] = ()
+    curve: tuple[float | None, ...] | None = None
     """Samples behind its first part, oldest first; a plain text has none."""
     curve_tone: Tone = Tone.ACCENT
+    path: str = ""
+    """Where it lies; the inspector has no room for it."""
 
 
 def sheet_text(facts: Iterable[SheetFact]) -> list[str]:
     """Write each fact as one line, however long."""
-    return [f"{fact.name:<{LABEL}}{'  '.join(filter(None, (part.text for part in fact.parts)))}" for fact in facts]
+    texts = ((fact.name, *(part.text for part in fact.parts), fact.path) for fact in facts)
+    return [f"{name:<{LABEL}}{'  '.join(filter(None, parts))}" for name, *parts in texts]
 
 
 def sheet_lines(facts: Iterable[SheetFact], look: RowContext, width: int) -> tuple[Line, ...]:
@@ -69,7 +72,8 @@ def sheet_lines(facts: Iterable[SheetFact], look: RowContext, width: int) -> tup
 
 def _rows(fact: SheetFact, look: RowContext, width: int) -> Iterator[Line]:
     parts = [part for part in fact.parts if part.text]
-    if fact.curve:
+    parts += [Span(fact.path, Tone.DIM)] if fact.path and width >= 60 else []
+    if fact.curve is not None:
         cells = max(CURVE, min(width - 52, LONGEST_CURVE))
         curve = Span(sparkline(fact.curve, cells, look.glyphs.levels), fact.curve_tone)
         parts[0] = Span(left(parts[0].text, max(8, width_of(parts[0].text))), parts[0].tone)
@@ -118,11 +122,13 @@ def statement_sheet(
         verdict, tone = advise(statement, known, view, look, by_key=by_key)
         facts.insert(1, SheetFact("VERDICT", (Span(verdict, tone),)))
         facts.insert(4, SheetFact("reads", _reads(statement, deployed)))
-        facts.append(SheetFact("writes", _writes(statement, deployed, look)))
-    facts += _holds(details, known, look.now) if deployed is not None else ()
-    if not statement.external:
+        folder = deployed.folder if deployed is not None else ""
+        facts.append(SheetFact("writes", _writes(statement, deployed, look), path=folder))
         facts += _measured(statement, known, details, look) if known is not None else ()
-        facts += _kept(deployed, details.versions) if deployed is not None else ()
+    # What is read after the list stands below it, so that nothing moves on the screen once it has been read.
+    facts += _holds(details, known, look.now) if deployed is not None else ()
+    if deployed is not None and not statement.external:
+        facts += _kept(deployed, details.versions)
     return tuple(fact for fact in facts if fact is not None and any(part.text for part in fact.parts))
 
 
@@ -163,7 +169,7 @@ def _writes(statement: StatementView, deployed: Deployment | None, look: RowCont
     # A keyed mode has the number of its writer.
     how = f"{deployed.format}, {'keyed' if deployed.mode.startswith('upsert') else deployed.mode}"
     clone = f"a clone of v{deployed.clone_of}" if deployed.clone_of else ""
-    return (name, Span(how, Tone.DIM), Span(clone), pointer, Span(deployed.folder, Tone.DIM))
+    return (name, Span(how, Tone.DIM), Span(clone), pointer)
 
 
 def _holds(details: StatementDetails, known: Measurement | None, now: float) -> Iterator[SheetFact]:
@@ -269,7 +275,7 @@ def _float(value: float | None) -> float | None:
 
 
 def _kept(deployed: Deployment, versions: Iterable[Deployment]) -> Iterator[SheetFact]:
-    yield SheetFact("checkpoint", (Span(f"id {deployed.checkpoint_id or '-'}"), Span(deployed.checkpoint, Tone.DIM)))
+    yield SheetFact("checkpoint", (Span(f"id {deployed.checkpoint_id or '-'}"),), path=deployed.checkpoint)
     if deployed.pool is not None:
         yield SheetFact("pool", (Span(deployed.pool.name), Span(spark_ui_words(deployed.pool), Tone.DIM)))
     yield SheetFact(

@@ -74,6 +74,7 @@ def test_inspector_console_and_terminal_have_the_same_facts(table: str) -> None:
         text = "".join("".join(map(plain, lines)).split())
         for fact in drawn:
             assert all("".join(part.text.split()) in text for part in fact.parts), fact.name
+            assert not fact.path or (fact.path in text) is (width >= 80)
     words = RowContext(WORDS_ALONE, NOW)
     printed = sheet_text(statement_sheet(view.statements[table], facts, view, words, by_key=False))
     assert [each[:12].strip() for each in printed] == names
