@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
-from core.observed.deployment import FormerVersion, ObservedDeployment, OpenTicket, OrphanVersion, ReplacedVersion
+from core.observed.deployment import ObservedDeployment, OpenTicket, OtherVersion
 from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Deployment
@@ -95,9 +95,9 @@ def _observe(
             if d.served_at is None and (not serving.active or d.version > serving.version)
         ),
         served_by=serving.served_by if serving.active else "",
-        former=next((_former(d) for d in others if serving.active and d.version == serving.served_before), None),
+        former=next((_other(d) for d in others if serving.active and d.version == serving.served_before), None),
         runs_on=tuple(
-            ReplacedVersion(d.version, d.bindings)
+            OtherVersion(d.version, bindings=d.bindings)
             for d in sorted(others, key=lambda d: -d.version)
             if d.served_at is not None and d.version != serving.served_before and d.wanted == WantedState.RUNNING
         ),
@@ -112,29 +112,27 @@ def _observe(
     )
 
 
-def _spare(d: Deployment) -> OrphanVersion:
+def _spare(d: Deployment) -> OtherVersion:
     """Return a version that never served; one that was made and never started has no query, whatever is wanted."""
-    begun = d.started_at is not None
-    running = begun and _in_service(d)
-    begins = (*d.begins_where, *filter(None, (d.begins_after, d.older_rows)))
-    return OrphanVersion(d.version, d.revision, d.bindings, running, d.checkpoint_ok, begun, begins)
+    begun, begins = d.started_at is not None, (*d.begins_where, *filter(None, (d.begins_after, d.older_rows)))
+    return replace(_other(d), running=begun and _in_service(d), begun=begun, begins_where=begins)
 
 
-def _former(d: Deployment) -> FormerVersion:
-    return FormerVersion(
-        d.version,
-        d.revision,
-        d.texts,
-        d.bindings,
-        _in_service(d),
-        d.checkpoint_ok,
-        d.trigger,
-        d.drop_after,
-        d.begins_where,
+def _other(d: Deployment) -> OtherVersion:
+    return OtherVersion(
+        version=d.version,
+        revision=d.revision,
+        bindings=d.bindings,
+        running=_in_service(d),
+        checkpoint_ok=d.checkpoint_ok,
+        begins_where=d.begins_where,
+        texts=d.texts,
+        trigger=d.trigger,
+        drop_after=d.drop_after,
     )
 
 
-def _in_trash(every: list[Deployment], now: float) -> FormerVersion | None:
+def _in_trash(every: list[Deployment], now: float) -> OtherVersion | None:
     """Return the version of a deleted table that served last of those whose files are kept; None where none has."""
     served = [d for d in every if d.served_at is not None and not d.external]
     kept = [d for d in served if d.trash and (d.drop_after or 0.0) > now]
@@ -142,7 +140,7 @@ def _in_trash(every: list[Deployment], now: float) -> FormerVersion | None:
     if last is None:
         return None
     later = tuple(sorted(d.version for d in served if (d.served_at or 0.0) > (last.served_at or 0.0)))
-    return replace(_former(last), outlived=later)
+    return replace(_other(last), outlived=later)
 
 
 def _in_service(deployment: Deployment) -> bool:

@@ -23,35 +23,24 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class OrphanVersion:
-    """A version that never served: its run ended before the pointer moved to it."""
+class OtherVersion:
+    """A version of a table beside the one that serves: it served before, or its run ended before the pointer moved."""
 
     version: int
-    revision: str
+    revision: str = ""
     bindings: tuple[Binding, ...] = ()
     running: bool = False
+    """Whether its query still runs."""
     checkpoint_ok: bool = True
     begun: bool = True
     """Whether its query was ever started: one that was not has read nothing and holds nothing."""
     begins_where: tuple[str, ...] = ()
-    """Conditions of its streams, or what it goes on from, where its rows are not all rows by its text."""
-
-
-@dataclass(frozen=True, slots=True)
-class FormerVersion:
-    """A version that has served and can serve again: the one before the current one, or one in the trash."""
-
-    version: int
-    revision: str
-    texts: RevisionTexts
-    bindings: tuple[Binding, ...] = ()
-    running: bool = False
-    """Whether it still goes on beside what replaced it."""
-    checkpoint_ok: bool = True
+    """Conditions of its streams; of one that never served also what it goes on from, if its text does not give all of
+    its rows."""
+    texts: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""
     drop_after: float | None = None
     """When its files go, epoch seconds; None where it is not in the trash."""
-    begins_where: tuple[str, ...] = ()
     outlived: tuple[int, ...] = ()
     """Of one in the trash, the versions that served after it and whose files are gone."""
 
@@ -65,14 +54,6 @@ class OpenTicket:
     """The version that it reads."""
     run: str
     """The run that replaced it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplacedVersion:
-    """A version that served before the former one and is kept running: until its time is over, or while it is read."""
-
-    version: int
-    bindings: tuple[Binding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +87,15 @@ class ObservedDeployment:
     """Other versions that are kept running, also where they have failed: something is bound to them, or waits."""
     kept: tuple[int, ...] = ()
     """Every other version that exists, running or not: a delete sets all of them aside."""
-    orphan_versions: tuple[OrphanVersion, ...] = ()
+    orphan_versions: tuple[OtherVersion, ...] = ()
     """Other versions that never served, newest first."""
     served_by: str = ""
     """The run that moved the pointer to `version`; empty where it is not known."""
-    former: FormerVersion | None = None
+    former: OtherVersion | None = None
     """What the pointer led to before; None where it was the first, or its files are gone."""
-    runs_on: tuple[ReplacedVersion, ...] = ()
-    """What served before `former` and is kept running, newest first."""
-    in_trash: FormerVersion | None = None
+    runs_on: tuple[OtherVersion, ...] = ()
+    """What served before `former` and is kept running, until its time is over or while it is read, newest first."""
+    in_trash: OtherVersion | None = None
     """Of a deleted table, the version that served last, while its files are kept."""
     tickets: tuple[OpenTicket, ...] = ()
     """Open ones on versions that were replaced, by reader."""

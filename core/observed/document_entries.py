@@ -7,14 +7,7 @@ from typing import Any
 from core.model.names import TableName
 from core.model.problems import Problem
 from core.model.states import State, WantedState
-from core.observed.deployment import (
-    Binding,
-    FormerVersion,
-    ObservedDeployment,
-    OpenTicket,
-    OrphanVersion,
-    ReplacedVersion,
-)
+from core.observed.deployment import Binding, ObservedDeployment, OpenTicket, OtherVersion
 from core.observed.entry_reader import EntryReader, read_name
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy, policy_from_json
@@ -61,11 +54,11 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         serial=given.whole("serial"),
         retained=given.wholes("retained"),
         kept=given.wholes("kept"),
-        orphan_versions=_orphan_versions(given),
+        orphan_versions=_versions(given, "spare", "orphan versions"),
         served_by=given.text("served_by"),
-        former=_former(given, "former"),
-        runs_on=_replaced(given),
-        in_trash=_former(given, "in_trash"),
+        former=_version(given.part("former", _ONE_VERSION)),
+        runs_on=_versions(given, "runs_on", "versions that were replaced and still run"),
+        in_trash=_version(given.part("in_trash", _ONE_VERSION)),
         tickets=_tickets(given),
         begun=given.flag("begun"),
         begins_where=given.texts("begins_where"),
@@ -84,10 +77,10 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
     if seen.deployed is not None:
         entry["deployed"] = _filled(seen.deployed)
     for key, version in (("former", seen.former), ("in_trash", seen.in_trash)):
-        entry[key] = _former_as_json(version) if version is not None else None
+        entry[key] = _version_as_json(version) if version is not None else None
     entry["bindings"] = [asdict(binding) for binding in seen.bindings]
-    entry["spare"] = [asdict(orphan) for orphan in seen.orphan_versions]
-    entry["runs_on"] = [asdict(version) for version in seen.runs_on]
+    entry["spare"] = [_version_as_json(orphan) for orphan in seen.orphan_versions]
+    entry["runs_on"] = [_version_as_json(version) for version in seen.runs_on]
     entry["begins_where"] = list(seen.begins_where)
     entry["tickets"] = [asdict(ticket) for ticket in seen.tickets]
     entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
@@ -199,8 +192,12 @@ def _bindings(given: EntryReader) -> tuple[Binding, ...]:
     return tuple(sorted(found, key=lambda b: (b.parent, b.version, not b.streamed)))
 
 
-def _versions(given: EntryReader, key: str, what: str, kind: type[Any]) -> tuple[EntryReader, ...]:
-    """Return a reader for each version of a list."""
+_ONE_VERSION = "a mapping with version and deployed"
+_NO_VERSION = OtherVersion(0)
+
+
+def _parts(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...]:
+    """Return a reader for each entry of a list, which names a version."""
     value = given.values.get(key)
     if value is None:
         return ()
@@ -208,10 +205,40 @@ def _versions(given: EntryReader, key: str, what: str, kind: type[Any]) -> tuple
         given.wrong(f"{key} must be a list of {what}", f"write {key}: [{{version: 2}}]")
         return ()
     label, problems = f"{given.label}: {key}", given.problems
-    parts = [EntryReader(given.subject, f"{label} {n}", each, problems) for n, each in enumerate(value, 1)]
-    for part in parts:
-        part.only(tuple(field.name for field in fields(kind)))
-    return tuple(parts)
+    return tuple(EntryReader(given.subject, f"{label} {n}", each, problems) for n, each in enumerate(value, 1))
+
+
+def _versions(given: EntryReader, key: str, what: str) -> tuple[OtherVersion, ...]:
+    """Read a list of versions, newest first."""
+    found = (_version(part) for part in _parts(given, key, what))
+    return tuple(sorted((one for one in found if one is not None), key=lambda one: -one.version))
+
+
+def _version(part: EntryReader | None) -> OtherVersion | None:
+    """Read one version; None where there is none."""
+    if part is None:
+        return None
+    part.only(("deployed", *(field.name for field in fields(OtherVersion) if field.name != "texts")))
+    return OtherVersion(
+        version=part.whole("version"),
+        revision=part.text("revision"),
+        bindings=_bindings(part),
+        running=part.flag("running", default=False),
+        checkpoint_ok=part.flag("checkpoint_ok"),
+        begun=part.flag("begun"),
+        begins_where=part.texts("begins_where"),
+        texts=_texts(part) or RevisionTexts(),
+        trigger=part.text("trigger"),
+        drop_after=part.number("drop_after", whole=False),
+        outlived=part.wholes("outlived"),
+    )
+
+
+def _version_as_json(version: OtherVersion) -> dict[str, Any]:
+    """Write what `_version` reads, without what is as usual."""
+    usual = {**asdict(_NO_VERSION), "texts": {}}
+    values = {**asdict(version), "texts": _filled(version.texts)}
+    return {"deployed" if key == "texts" else key: value for key, value in values.items() if value != usual[key]}
 
 
 def _clones(given: EntryReader) -> tuple[tuple[int, int], ...]:
@@ -225,55 +252,11 @@ def _clones(given: EntryReader) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((clone, base) for clone, base in pairs))
 
 
-def _replaced(given: EntryReader) -> tuple[ReplacedVersion, ...]:
-    parts = _versions(given, "runs_on", "versions that were replaced and still run", ReplacedVersion)
-    found = (ReplacedVersion(part.whole("version"), _bindings(part)) for part in parts)
-    return tuple(sorted(found, key=lambda replaced: -replaced.version))
-
-
-def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
-    found = (
-        OrphanVersion(
-            version=part.whole("version"),
-            revision=part.text("revision"),
-            bindings=_bindings(part),
-            running=part.flag("running", default=False),
-            checkpoint_ok=part.flag("checkpoint_ok"),
-            begun=part.flag("begun"),
-            begins_where=part.texts("begins_where"),
-        )
-        for part in _versions(given, "spare", "orphan versions", OrphanVersion)
-    )
-    return tuple(sorted(found, key=lambda orphan: -orphan.version))
-
-
 def _tickets(given: EntryReader) -> tuple[OpenTicket, ...]:
-    parts = _versions(given, "tickets", "open tickets, each on a version", OpenTicket)
+    parts = _parts(given, "tickets", "open tickets, each on a version")
+    for part in parts:
+        part.only(tuple(field.name for field in fields(OpenTicket)))
     return tuple(OpenTicket(part.text("reader"), part.whole("version"), part.text("run")) for part in parts)
-
-
-def _former(given: EntryReader, key: str) -> FormerVersion | None:
-    part = given.part(key, "a mapping with version and deployed")
-    if part is None:
-        return None
-    part.only(("deployed", *(field.name for field in fields(FormerVersion) if field.name != "texts")))
-    return FormerVersion(
-        version=part.whole("version"),
-        revision=part.text("revision"),
-        texts=_texts(part) or RevisionTexts(),
-        bindings=_bindings(part),
-        running=part.flag("running", default=False),
-        checkpoint_ok=part.flag("checkpoint_ok"),
-        trigger=part.text("trigger"),
-        drop_after=part.number("drop_after", whole=False),
-        begins_where=part.texts("begins_where"),
-        outlived=part.wholes("outlived"),
-    )
-
-
-def _former_as_json(version: FormerVersion) -> dict[str, Any]:
-    values = {key: value for key, value in asdict(version).items() if key != "texts"}
-    return {**values, "deployed": _filled(version.texts)}
 
 
 def _filled(texts: RevisionTexts) -> dict[str, str]:

@@ -11,7 +11,7 @@ from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import AT_REST
 from core.model.table_formats import table_format
-from core.observed.deployment import Binding, OrphanVersion
+from core.observed.deployment import Binding, OtherVersion
 from core.plan.model import PlanNode, Step
 from core.planning.context import ObservedTables, PlanningContext, TableBindings, by_parent
 from core.planning.decisions import DeployDecisions, DeployWalk, TableDecision
@@ -90,9 +90,9 @@ def _use_orphan_versions(
     scope: PlanScope,
     decisions: dict[TableName, TableDecision],
     versions: dict[TableName, int],
-) -> dict[TableName, OrphanVersion]:
+) -> dict[TableName, OtherVersion]:
     """Take for each rebuild the version that the failed run has made, where it is what this plan would make."""
-    used: dict[TableName, OrphanVersion] = {}
+    used: dict[TableName, OtherVersion] = {}
     rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.strategy == Strategy.EARLIEST]
     for table in upstream_first(context.declared, rebuilt):
         decision = decisions[table]
@@ -112,7 +112,7 @@ def _set_aside(
     context: PlanningContext,
     scope: PlanScope,
     found: DeployDecisions,
-    used: Mapping[TableName, OrphanVersion],
+    used: Mapping[TableName, OtherVersion],
     *,
     old: Sequence[RetiredVersion],
     versions: dict[TableName, int],
@@ -167,7 +167,7 @@ def _deploy_steps(
     context: PlanningContext,
     nodes: tuple[PlanNode, ...],
     old: Sequence[RetiredVersion],
-    used: Mapping[TableName, OrphanVersion],
+    used: Mapping[TableName, OtherVersion],
     aside: Sequence[RetiredVersion],
     *,
     hold: bool,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from core.model.names import TableName
-from core.observed.deployment import Binding, ObservedDeployment, OrphanVersion
+from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
 from core.planning.context import (
     DeclaredTables,
     ObservedTables,
@@ -162,7 +162,7 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
 
 def usable_orphan(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
-) -> OrphanVersion | None:
+) -> OtherVersion | None:
     """Find the newest orphan version that has the declared texts and reads exactly `reads`, all of them; else None."""
     wanted = sorted(reads, key=by_parent)
     revision = revisions.declared(table).hash
@@ -191,7 +191,7 @@ def upstream_first(declared: DeclaredTables, tables: Iterable[TableName]) -> lis
 def unused_orphans(
     context: PlanningContext,
     tables: Iterable[TableName],
-    used: Mapping[TableName, OrphanVersion],
+    used: Mapping[TableName, OtherVersion],
     fresh: Iterable[TableName],
     bindings_then: Mapping[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:

@@ -10,7 +10,7 @@ from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import State
-from core.observed.deployment import Binding, FormerVersion, ObservedDeployment
+from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
 from core.plan.model import LeftBehind, PlanNode, WayBack
 from core.planning.context import ObservedTables, PlanningContext
 from core.planning.decisions import PlanRemarks
@@ -27,7 +27,7 @@ BY_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
 class FormerVersions(PlanRemarks):
     """Versions that are to serve again, as they are being decided."""
 
-    by_table: dict[TableName, FormerVersion] = field(default_factory=dict)
+    by_table: dict[TableName, OtherVersion] = field(default_factory=dict)
     because_of: dict[TableName, TableName] = field(default_factory=dict)
     """For a table that comes along with its release: one that was named."""
 
@@ -223,7 +223,7 @@ def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reas
     return tuple(nodes)
 
 
-def _node(context: PlanningContext, table: TableName, former: FormerVersion, level: int) -> PlanNode:
+def _node(context: PlanningContext, table: TableName, former: OtherVersion, level: int) -> PlanNode:
     return replace(
         kept_node(context, table, level),
         strategy=Strategy.IN_PLACE,
@@ -238,7 +238,7 @@ def _node(context: PlanningContext, table: TableName, former: FormerVersion, lev
     )
 
 
-def _warn_of_outlived(table: TableName, former: FormerVersion, found: FormerVersions) -> None:
+def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersions) -> None:
     """Warn that what served last is gone: an older version comes back."""
     if former.outlived:
         gone = ", ".join(physical_name(table, version) for version in former.outlived)

@@ -6,7 +6,7 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import FORKS, Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
-from core.observed.deployment import FormerVersion, OrphanVersion
+from core.observed.deployment import OtherVersion
 from core.plan.model import PlanNode, Step
 from core.planning.retired_and_orphan_versions import RetiredVersion
 
@@ -54,7 +54,7 @@ class StepBuilder:
         node: PlanNode,
         *,
         needs_pointer: bool,
-        existing: OrphanVersion | FormerVersion | None = None,
+        existing: OtherVersion | None = None,
         pauses_readers: bool = False,
     ) -> None:
         """Add what one node needs before the swap; nodes come in topological order.
@@ -302,7 +302,7 @@ class StepBuilder:
         self._ready[node.table, node.version] = resume
         self._point(node, resume)
 
-    def _adopt(self, node: PlanNode, existing: OrphanVersion | FormerVersion) -> None:
+    def _adopt(self, node: PlanNode, existing: OtherVersion) -> None:
         """Go on with a version that a failed run has made from the same texts and parents, or one that served."""
         before = self._needs(node)
         if not existing.running:

@@ -15,7 +15,7 @@ from core.model.names import TableName as T
 from core.model.names import physical_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, ObservedDeployment, OrphanVersion
+from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import Plan
 from core.plan.request import NOW, PlanRequest, StrategyChoice
@@ -317,7 +317,7 @@ def _observe(
 def _leave_orphan_version(chance: random.Random, name: T, observed: dict[T, ObservedDeployment]) -> None:
     """Leave a version that a failed run has made and that never served."""
     seen = observed[name]
-    orphan = OrphanVersion(seen.highest_version + 1, seen.revision, seen.bindings, running=chance.random() < 0.7)
+    orphan = OtherVersion(seen.highest_version + 1, seen.revision, seen.bindings, running=chance.random() < 0.7)
     running = (orphan.version,) if orphan.running else ()
     observed[name] = replace(
         seen,

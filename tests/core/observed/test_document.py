@@ -16,9 +16,8 @@ from core.observed.deployment import (
     Binding,
     ObservedDeployment,
     OpenTicket,
-    OrphanVersion,
+    OtherVersion,
     PlannerInput,
-    ReplacedVersion,
 )
 from core.observed.document import planner_input_as_document, planner_input_from_text
 from core.observed.document_entries import FIELD_BY_KEY
@@ -73,12 +72,14 @@ BINDINGS = st.lists(st.builds(Binding, NAMES, NUMBERS, st.booleans()), max_size=
 )
 VERSIONS = st.lists(st.integers(1, 9), unique=True).map(lambda found: tuple(sorted(found)))
 SPARES = st.lists(
-    st.builds(OrphanVersion, st.integers(1, 9), TEXT, BINDINGS, st.booleans(), st.booleans(), st.booleans()),
+    st.builds(OtherVersion, st.integers(1, 9), TEXT, BINDINGS, st.booleans(), st.booleans(), st.booleans()),
     max_size=2, unique_by=lambda spare: spare.version,
 ).map(lambda found: tuple(sorted(found, key=lambda spare: -spare.version)))  # fmt: skip
 TICKETS = st.lists(st.builds(OpenTicket, st.just("BI"), st.integers(1, 9), TEXT), max_size=2).map(tuple)
 REPLACED = st.lists(
-    st.builds(ReplacedVersion, st.integers(1, 9), BINDINGS), max_size=2, unique_by=lambda replaced: replaced.version
+    st.builds(OtherVersion, st.integers(1, 9), bindings=BINDINGS),
+    max_size=2,
+    unique_by=lambda replaced: replaced.version,
 ).map(lambda found: tuple(sorted(found, key=lambda replaced: -replaced.version)))
 MAYBE = st.none() | NUMBERS
 REAL = st.none() | st.floats(0, 1e300, allow_nan=False)

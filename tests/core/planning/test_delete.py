@@ -8,7 +8,7 @@ import pytest
 
 from core.model.names import TableName
 from core.model.states import State
-from core.observed.deployment import ObservedDeployment, OrphanVersion
+from core.observed.deployment import ObservedDeployment, OtherVersion
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planning.context import PlanningContext, planning_context
@@ -190,7 +190,7 @@ def test_a_table_that_another_pointer_serves_is_refused() -> None:
 
 def test_older_versions_that_go_with_a_table_are_told() -> None:
     sink = deployed(
-        SHOP.tables[T("sink")], version=4, kept=(2, 3, 5), orphan_versions=(OrphanVersion(5, "r"),), bindings={"b": 1}
+        SHOP.tables[T("sink")], version=4, kept=(2, 3, 5), orphan_versions=(OtherVersion(5, "r"),), bindings={"b": 1}
     )
     found = delete("sink", observed=running(SHOP) | {T("sink"): sink})
     (words,) = said(found)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.model.names import TableName as T
-from core.observed.deployment import Binding, FormerVersion, ObservedDeployment
+from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
 from core.plan.model import Plan
 from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest
@@ -19,10 +19,10 @@ from tests.support.domain_builders import actions, deployed, plan, project, runn
 SHOP = project(src="", a="src", b="a", c="b", other="a")
 
 
-def former(name: str, version: int, **known: Any) -> FormerVersion:
+def former(name: str, version: int, **known: Any) -> OtherVersion:
     made = SHOP.tables[T(name)]
     bindings = deployed(made, bindings={"a": version, "b": version}).bindings
-    return FormerVersion(version, "old", revision_of(made).texts, bindings, **known)
+    return OtherVersion(version, "old", bindings, texts=revision_of(made).texts, **known)
 
 
 def released(**known: dict[str, Any]) -> dict[T, ObservedDeployment]:
