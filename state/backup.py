@@ -81,7 +81,14 @@ def restore(
                 epoch = restored.begin_epoch(above=_epoch_of(ledger))
                 restored.put_agent(None, None)
                 restored.add_event(
-                    EventRow(0, now, "", 0, EventKind.AGENT, Sentence(f"restored from {backup.name}, epoch {epoch}"))
+                    EventRow(
+                        0,
+                        now,
+                        table="",
+                        version=0,
+                        kind=EventKind.AGENT,
+                        summary=Sentence(f"restored from {backup.name}, epoch {epoch}"),
+                    )
                 )
                 restored.add_audit(AuditRow(0, now, actor, "restore", backup.name, outcome="done"))
             _sync(fresh)

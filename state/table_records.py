@@ -39,11 +39,11 @@ def read_table_records(reader: LedgerReader, table: TableName, limit: int) -> Ta
         return TableRecords(
             table,
             _newest_first(events),
-            runs,
-            plans,
-            _newest_first(upstream),
-            commands,
-            audits,
+            runs=runs,
+            plans=plans,
+            upstream=_newest_first(upstream),
+            commands=commands,
+            audits=audits,
         )
 
 

@@ -22,6 +22,13 @@ LONGER_FUNCTIONS: dict[str, int] = {}
 """`path:function` to its own bound, each with its reason beside it."""
 
 
+UNPACKED = 4
+"""Values that are told apart by their position alone."""
+
+BY_POSITION = ("core/plan/", "core/planning/", "core/project_files/", "core/sql/", "core/text/diff.py", "tui/")
+"""Where longer calls and unpackings are left, in tables of constructors and in the tokens and codec of SQL."""
+
+
 def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -53,6 +60,22 @@ def beyond_the_tripwires(path: Path) -> Iterator[str]:
             named = [a.arg for a in node.args.posonlyargs + node.args.args if a.arg not in ("self", "cls")]
             if len(named) > POSITIONAL:
                 yield f"{node.name} takes {len(named)} positional parameters"
+
+
+def test_values_are_told_apart_by_name() -> None:
+    paths = [path for path in FILES if not relative(path).startswith(BY_POSITION)]
+    assert [f"{relative(path)}:{fault}" for path in paths for fault in told_by_position(path)] == []
+
+
+def told_by_position(path: Path) -> Iterator[str]:
+    """Yield long unpackings and calls with many positional arguments, without deadline and function of a `call`."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Call) and not any(isinstance(argument, ast.Starred) for argument in node.args):
+            forwards = isinstance(node.func, ast.Attribute) and node.func.attr == "call"
+            if len(node.args) - (2 if forwards else 0) > POSITIONAL:
+                yield f"{node.lineno}: a call with {len(node.args)} positional arguments"
+        elif isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Store) and len(node.elts) > UNPACKED:
+            yield f"{node.lineno}: {len(node.elts)} values are unpacked by position"
 
 
 def test_files_leave_nothing_undone_and_silence_nothing_without_a_reason() -> None:

@@ -246,7 +246,15 @@ class LineNumbers:
 def _edge(each: LineageInput, target: ColumnOrigin, clause: str, lines: LineNumbers, offset: int) -> LineageEdge:
     line = lines.of(offset)
     return LineageEdge(
-        each.origin, target, each.kind, clause, each.expression, each.fields, each.through, lines.path, line
+        each.origin,
+        target,
+        kind=each.kind,
+        clause=clause,
+        expression=each.expression,
+        fields=each.fields,
+        through=each.through,
+        path=lines.path,
+        line=line,
     )
 
 

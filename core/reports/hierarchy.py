@@ -42,7 +42,9 @@ def hierarchy(
         beside = _beside(entry, direction)
         again = bool(beside) and (table in expanded or level > nearest[table])
         hides = not again and level == depth
-        rows.append(HierarchyRow(table, entry, level, streamed, again, len(beside) if hides else 0))
+        rows.append(
+            HierarchyRow(table, entry, depth=level, streamed=streamed, again=again, hidden=len(beside) if hides else 0)
+        )
         if not again:
             expanded.add(table)
         if not again and not hides:

@@ -164,7 +164,9 @@ def impact_of(
     )
     beside = column_uses_of_readers(tracer, root.table) if not root.column and root.table in project.tables else {}
     edited = tuple(sorted(name for name in asking.below.depth if _is_edited(context, name)))
-    return Impact(root, context.observed.is_external(root.table), deployed, found, beside, edited)
+    return Impact(
+        root, context.observed.is_external(root.table), deployed=deployed, answers=found, columns=beside, edited=edited
+    )
 
 
 def _children(words: str, project: Project, part: Project) -> str:

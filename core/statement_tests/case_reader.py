@@ -100,7 +100,15 @@ def _read_case(file: _CaseFile, unit: list[Table]) -> StatementCase | None:
             )  # fmt: skip
     tolerance = top.number("tolerance", 1e-9, most=1)
     name = posixpath.basename(file.path).removesuffix(".yml")
-    return StatementCase(name, file.path, table.name, parts, expected, tuple(map(str.lower, key)), tolerance)
+    return StatementCase(
+        name,
+        file.path,
+        table=table.name,
+        parts=parts,
+        expected=expected,
+        key=tuple(map(str.lower, key)),
+        tolerance=tolerance,
+    )
 
 
 def _table(file: _CaseFile, unit: list[Table]) -> Table | None:

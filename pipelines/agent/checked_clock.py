@@ -70,7 +70,9 @@ def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[Clo
     if abs(jump) > JUMP_S and (_is_same(before, up) or not 0 < jump < OFF_S):
         debt_s, hold_s = max(0.0, debt_s + jump), FORGETS_S
     moved_s = jump if abs(jump) >= SET_S else 0.0
-    return ClockCheck(wall, up.boot, up.seconds, debt_s, hold_s, before.moved_s + moved_s), moved_s
+    return ClockCheck(
+        wall, up.boot, uptime_s=up.seconds, debt_s=debt_s, hold_s=hold_s, moved_s=before.moved_s + moved_s
+    ), moved_s
 
 
 def forgetting_time(check: ClockCheck | None, wall: float, kept_s: float) -> float:

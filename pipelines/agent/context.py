@@ -153,7 +153,16 @@ class AgentContext:
     ) -> None:
         """Record what happened, to a version (table, version) or to the environment, where one has done it by a run."""
         now, (table, version) = self.clock(), about
-        event = EventRow(0, now, table, version, kind, Sentence(summary), str(detail or ""), fingerprint)
+        event = EventRow(
+            0,
+            now,
+            table=table,
+            version=version,
+            kind=kind,
+            summary=Sentence(summary),
+            detail=str(detail or ""),
+            fingerprint=fingerprint,
+        )
         self.ledger.add_event(replace(event, cause=EventCause.RUN, by=run) if run else event)
 
     def state_event(
@@ -169,8 +178,9 @@ class AgentContext:
         change = StateChange(deployment.state, after, cause, by)
         self.ledger.add_event(
             EventRow(
-                0, self.clock(), deployment.table, deployment.version, EventKind.STATE, change.sentence,
-                str(detail or ""), before=change.before, state=after, cause=cause, by=by,
+                0, self.clock(), table=deployment.table, version=deployment.version, kind=EventKind.STATE,
+                summary=change.sentence, detail=str(detail or ""), before=change.before, state=after, cause=cause,
+                by=by,
             )
         )  # fmt: skip
 

@@ -322,7 +322,16 @@ class DeltaLog:
         at = actions.at if actions.at is not None else found.earliest or 0.0
         what = (actions.operation or "a commit") if actions.took_out else ""
         rows = actions.changed_rows if what else found.rows
-        return Commit(version, at, found.files, found.bytes, rows, what, bool(actions.removed), actions.schema)
+        return Commit(
+            version,
+            at,
+            files=found.files,
+            bytes=found.bytes,
+            rows=rows,
+            took_out=what,
+            replaced=bool(actions.removed),
+            schema=actions.schema,
+        )
 
     def _there(self, version: int) -> Actions:
         found = self.read(version)

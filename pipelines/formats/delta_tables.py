@@ -126,7 +126,7 @@ class DeltaTables:
                 log = self._log(folder)
                 waits = self._backlog(log, offset)
             except (NoDeltaLog, OtherTable, CommitsGone):
-                return SourceLag(table, 0, 0, None, False, None, missing=True)
+                return SourceLag(table, 0, bytes=0, rows=None, exact=False, oldest_s=None, missing=True)
             produced, rows = log.produced.rows, waits.waiting.rows
             return SourceLag(
                 table=table,

@@ -88,7 +88,14 @@ def _judge(path: str, environ: Mapping[str, str], *, bundled: bool = False) -> J
         wrong = f"Java {version} at {path} is too old for Spark 4"
     elif VECTOR_MODULE not in modules:
         wrong = f"Java {version} at {path} lacks the module {VECTOR_MODULE}"
-    return JavaCheck(path, home, version, wrong or f"Java {version} at {path}", _INSTALL if wrong else "", bundled)
+    return JavaCheck(
+        path,
+        home,
+        version=version,
+        summary=wrong or f"Java {version} at {path}",
+        remedy=_INSTALL if wrong else "",
+        bundled=bundled,
+    )
 
 
 def _output(command: list[str], environ: Mapping[str, str]) -> str:

@@ -169,8 +169,8 @@ class TableRows:
         return TableRows(
             estimated_rows(rows, size, all_bytes),
             not files or size == all_bytes,
-            done == len(files),
-            done, _digest(files[:done]), rows, size,
+            whole=done == len(files),
+            _files=done, _digest=_digest(files[:done]), _footer_rows=rows, _footer_bytes=size,
         )  # fmt: skip
 
 

@@ -117,7 +117,9 @@ class EnvironmentIdentity:
             return difference(self._next, found)
         if not (doubt := difference(self._next, replace(found, machine=self._next.machine))):
             moved = f"moved from machine {found.machine} to {self._next.machine}, as the policy allows"
-            self._ledger.add_event(EventRow(0, self._clock(), "", 0, EventKind.WORLD, Sentence(moved)))
+            self._ledger.add_event(
+                EventRow(0, self._clock(), table="", version=0, kind=EventKind.WORLD, summary=Sentence(moved))
+            )
         return doubt
 
     def _count_on(self, found: EnvironmentMark | None) -> None:
@@ -137,11 +139,11 @@ class EnvironmentIdentity:
             event = EventRow(
                 0,
                 self._clock(),
-                "",
-                0,
-                EventKind.WORLD,
-                Sentence(self._doubt),
-                "headgate adopt",
+                table="",
+                version=0,
+                kind=EventKind.WORLD,
+                summary=Sentence(self._doubt),
+                detail="headgate adopt",
                 fingerprint=self._doubt,
             )
             self._ledger.add_event(event)

@@ -97,7 +97,9 @@ class PoolEvents:
         return f"; {counted(many, 'statement')} {verb}" if many else ""
 
     def _add(self, what: str, detail: str) -> None:
-        self._untold.append(EventRow(0, self._clock(), "", 0, EventKind.POOL, Sentence(what), detail))
+        self._untold.append(
+            EventRow(0, self._clock(), table="", version=0, kind=EventKind.POOL, summary=Sentence(what), detail=detail)
+        )
 
     def _tell(self) -> None:
         while self._untold:

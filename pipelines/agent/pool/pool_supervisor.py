@@ -314,7 +314,16 @@ class PoolSupervisor:
             f"the pool closes sessions that are idle for {limit_s / 60:.0f} min, and stops every statement in them"
         )
         remedy = "set spark.connect.session.manager.defaultSessionTimeout=-1 on the server"
-        event = EventRow(0, time.time(), "", 0, EventKind.POOL, Sentence(summary), remedy, fingerprint="idle limit")
+        event = EventRow(
+            0,
+            time.time(),
+            table="",
+            version=0,
+            kind=EventKind.POOL,
+            summary=Sentence(summary),
+            detail=remedy,
+            fingerprint="idle limit",
+        )
         with suppress(LedgerUnavailable):
             self._ledger.add_event(event)
 

@@ -142,7 +142,18 @@ class CommandLog:
         line, detail = cut(request.get("line") or "", 2000), cut(said.detail, 500)
         plan_hash = cut(str((request.get("args") or {}).get("hash", "")), 64)
         self._record(
-            CommandRow(0, now, caller.name, act, subject, line, said.outcome, detail, now, took_ms),
+            CommandRow(
+                0,
+                now,
+                actor=caller.name,
+                op=act,
+                subject=subject,
+                line=line,
+                outcome=said.outcome,
+                detail=detail,
+                ended_at=now,
+                took_ms=took_ms,
+            ),
             said.parts,
             plan_hash=plan_hash,
             confirmation=cut(request.get("confirm") or "", 200),
@@ -158,7 +169,17 @@ class CommandLog:
             self._unwritten.popleft()
         for alike, count in self._repeated.take_over():
             subject = f"{alike.subject}: {count:,} more within a minute".removeprefix(": ")
-            self._record(CommandRow(0, self._world.clock(), alike.caller, alike.op, subject, "", alike.outcome))
+            self._record(
+                CommandRow(
+                    0,
+                    self._world.clock(),
+                    actor=alike.caller,
+                    op=alike.op,
+                    subject=subject,
+                    line="",
+                    outcome=alike.outcome,
+                )
+            )
 
     def _record(self, command: CommandRow, parts: tuple[tuple[str, CommandOutcome], ...] = (), **more: str) -> None:
         """Write a command and its entries of the audit; a ledger that is locked or full delays no stop by it."""

@@ -198,7 +198,16 @@ def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> N
 
 def _row(policy: Policy, status: str, now: float) -> PolicyRow:
     since = now if status == IN_FORCE else None
-    return PolicyRow(0, now, POLICY_COMMANDS, None, policy.digest, policy_as_json(policy), status, in_force_at=since)
+    return PolicyRow(
+        0,
+        now,
+        actor=POLICY_COMMANDS,
+        actor_uid=None,
+        digest=policy.digest,
+        body=policy_as_json(policy),
+        status=status,
+        in_force_at=since,
+    )
 
 
 def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...]) -> Policy:

@@ -236,7 +236,9 @@ class SubmittedPlans:
                 remedy="synchronize the clocks of both machines",
             )
         expires = made_at + self._expires_s
-        kept = self._world.ledger.plan(wanted) or PlanRow(wanted, "", "", made_at, expires, "open")
+        kept = self._world.ledger.plan(wanted) or PlanRow(
+            wanted, "", author="", created_at=made_at, expires_at=expires, status="open"
+        )
         refuse_closed(replace(kept, expires_at=expires), now=now)
         return float(made_at)
 
@@ -254,10 +256,10 @@ class SubmittedPlans:
         new = PlanRow(
             plan.hash,
             body,
-            caller.name,
-            made_at,
-            expires,
-            "open",
+            author=caller.name,
+            created_at=made_at,
+            expires_at=expires,
+            status="open",
             texts=texts,
             author_uid=caller.person,
             author_process_uid=caller.uid,
@@ -344,12 +346,12 @@ def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: i
     return RunRow(
         run_id,
         plan.hash,
-        caller.name,
-        "running",
-        now,
-        None,
-        steps,
-        plan.request.continues,
+        actor=caller.name,
+        state="running",
+        started_at=now,
+        ended_at=None,
+        steps=steps,
+        continues=plan.request.continues,
         serial=serial,
         predicted_low_s=plan.predicted_low_s,
         predicted_high_s=plan.predicted_high_s,

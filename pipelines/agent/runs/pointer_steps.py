@@ -223,7 +223,19 @@ def _tickets(run: RunContext, targets: Mapping[TableName, int], now: float) -> I
         measured = world.ledger.measurement(*before) if before is not None else None
         batch = measured.batch if measured is not None else None
         new = physical_name(table, targets[table])
-        return MigrationTicket(run.id, table, reader, product, owner, statement, old, new, batch, now, deadline)
+        return MigrationTicket(
+            run.id,
+            table,
+            reader=reader,
+            product=product,
+            owner=owner,
+            is_statement=statement,
+            old=old,
+            new=new,
+            cut_batch=batch,
+            cut_at=now,
+            deadline=deadline,
+        )
 
     for left in run.plan.left_behind:
         through = TableName(left.through)

@@ -59,7 +59,7 @@ def _has_ended_a_hold(before: Run, after: Run) -> bool:
 
 
 def _event(at: float, summary: str, detail: str) -> EventRow:
-    return EventRow(0, at, "", 0, EventKind.RUN, Sentence(summary), detail)
+    return EventRow(0, at, table="", version=0, kind=EventKind.RUN, summary=Sentence(summary), detail=detail)
 
 
 def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:

@@ -237,10 +237,10 @@ def _judged(
         step.table,
         [
             CheckResultRow(
-                run.id, step.table, n, at, old.version if old else 0, new.version,
-                pair.blue if pair else None, pair.green if pair else None,
-                result.check, result.verdict.value, result.summary, dict(result.counts),
-                tuple(dict(example) for example in result.examples),
+                run.id, step.table, n=n, at=at, old_version=old.version if old else 0, new_version=new.version,
+                old_batch=pair.blue if pair else None, new_batch=pair.green if pair else None,
+                check=result.check, verdict=result.verdict.value, summary=result.summary, counts=dict(result.counts),
+                examples=tuple(dict(example) for example in result.examples),
             )
             for n, result in enumerate(results, 1)
         ],

@@ -149,7 +149,9 @@ class VersionComparison:
         told = new_columns if expected.anything or expected.once else ()
         own = tuple(column for column in told if column[0].lower() not in equal | expected.volatile)
         lists, once = expected.sorted & equal, bool(expected.once)
-        rows = ComparedRows(views[0].name, views[1].name, both, equal, key, own, lists, once)
+        rows = ComparedRows(
+            views[0].name, views[1].name, columns=both, equal=equal, key=key, own=own, sorted=lists, once=once
+        )
         sides = self._run(profile_query(rows), views)
         counts = [int(side["rows"]) for side in sides] or [0]
         rows = replace(rows, one_in=sampling(min(counts), max(counts)))
