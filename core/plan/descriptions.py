@@ -219,8 +219,9 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
 
 
 def about(table: str, words: str) -> str:
-    """Return a sentence with the table that it is about in front, once."""
-    return f"{table}: {words}" if table and words.split(" ")[0] != table else words
+    """Return a sentence with the table that it is about in front, unless the sentence names it."""
+    named = table in (word.strip(".,:;()`") for word in words.split(" "))
+    return f"{table}: {words}" if table and not named else words
 
 
 def number_and_unit(text: str) -> str:
