@@ -23,7 +23,9 @@ _ANYWHERE = """
 """
 """Words that are names wherever their own syntax does not follow."""
 _OPERATORS = "COLLATE DIV ILIKE LIKE OVER REGEXP RLIKE"
-_CLAUSES = "ALL AND AS BETWEEN DISTINCT EXCEPT FROM HAVING IN INTERSECT JOIN MINUS NOT ON OR SELECT UNION WHERE WITH"
+_CLAUSES = """
+    ALL AND AS BETWEEN DISTINCT EXCEPT FROM HAVING IN INTERSECT IS JOIN MINUS NOT ON OR SELECT UNION WHERE WITH
+"""
 """Words that are names behind AS, beside a dot, and where what follows leaves nothing else."""
 _LITERALS = ("FALSE", "NULL", "TRUE")
 """Words that are names in USING, in EXCEPT and beside a dot."""
