@@ -12,6 +12,7 @@ from core.model.actions import Action, StepKind
 from core.model.errors import UsageError
 from core.model.evidence import evidence_from_json
 from core.model.names import TableName
+from core.model.reasons import Reason
 from core.observed.deployment import Binding
 from core.plan.descriptions import undo_command
 from core.plan.edit_words import evidence_as_json
@@ -24,6 +25,8 @@ from core.plan.model import (
     PlanNode,
     PlanRefusal,
     PlanWarning,
+    Retention,
+    RetentionKind,
     Step,
     StrategyOffer,
     WayBack,
@@ -127,10 +130,9 @@ def plan_hash(plan: Plan) -> str:
     left behind, and whether Spark, which never makes a change milder, was asked. The kind of a change is in it by its
     code alone (`row`): its name says no more.
     """
-    denied = {guard.summary for guard in plan.guards if guard.verdict == "deny"}
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
     body["request"] = json.loads(canonical_text(request_as_json(plan.request)))
-    body["refusals"] = [refusal for refusal in plan.refusals if refusal.summary not in denied]
+    body["refusals"] = [refusal for refusal in plan.refusals if not refusal.guard]
     body["left_behind"] = [left for left in plan.left_behind if left.depth == 1]
     body["preconditions"] = {
         table: {name: is_there(value) if name == "state" else value for name, value in sorted(values.items())}
@@ -164,6 +166,7 @@ _PREDICTED = ("predicted_low_s", "predicted_high_s")
 _LEFT_OUT = {
     Plan: ("hash", "undo", *_PREDICTED),
     Guard: ("summary", "remedy"),
+    PlanRefusal: ("guard",),
     PlanNode: ("change", "evidence", "replay_rows", "replay_bytes", "eta_s", "retention", "undo", *_PREDICTED),
     Step: _PREDICTED,
     StrategyOffer: ("replay_rows", "replay_bytes", "eta_s", "disk_bytes"),
@@ -181,9 +184,11 @@ def _flat(value: Any) -> dict[str, Any]:
 
 def _node_as_json(node: PlanNode) -> dict[str, Any]:
     data = _flat(node)
+    data["reason_words"] = str(node.reason.words)
     data["evidence"] = [evidence_as_json(seen) for seen in node.evidence]
     data["bindings"] = [_flat(binding) for binding in node.bindings]
     data["offers"] = [{**_flat(offer), "executable": offer.executable} for offer in node.offers]
+    data["retention"] = _flat(node.retention) if node.retention is not None else None
     data["texts"], data["old"] = _flat(node.texts), _flat(node.old)
     return data
 
@@ -217,6 +222,7 @@ _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
         Guard,
         PlanRefusal,
         PlanWarning,
+        Retention,
         WayBack,
     )
 }
@@ -245,9 +251,15 @@ def _node_from_json(data: Mapping[str, Any]) -> PlanNode:
         {name: value for name, value in data.items() if name != "row"},
         change=ChangeKind(data["change"]) if data["change"] else None,
         action=Action(data["action"]),
+        reason=Reason(data["reason"]),
         evidence=tuple(map(evidence_from_json, data["evidence"])),
         bindings=tuple(_unflat(Binding, binding) for binding in data["bindings"]),
         offers=tuple(_unflat(StrategyOffer, offer) for offer in data["offers"]),
+        retention=_retention(data["retention"]) if data["retention"] else None,
         texts=_unflat(RevisionTexts, data["texts"]),
         old=_unflat(RevisionTexts, data["old"]),
     )
+
+
+def _retention(data: Mapping[str, Any]) -> Retention:
+    return Retention(RetentionKind(data["kind"]), int(data["files_gone"]), str(data["earliest"]))

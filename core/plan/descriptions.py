@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind, Strategy, typed_strategy
 from core.model.names import TableName, physical_name, query_name
-from core.model.reasons import Reason, because, reason_words
+from core.model.reasons import Reason
 from core.plan.edit_words import edit_of_rows, evidence_lines, evidence_words, own_edits
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer, WayBack
 from core.text.diff import unified_diff
@@ -67,7 +67,7 @@ def _change_words(node: PlanNode) -> str:
         own = f", {kind.definition.label}" if kind is not None and not kind.definition.follows_from_parent else ""
         return f"upstream re-created{own}"
     if node.reason in _CHANGE_BY_REASON:
-        return _CHANGE_BY_REASON[Reason(node.reason)]
+        return _CHANGE_BY_REASON[node.reason]
     if node.action is Action.DELETE:
         return "delete requested"
     if node.action in (Action.ROLLBACK, Action.UNDELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM):
@@ -93,7 +93,7 @@ def action_words(node: PlanNode) -> str:
         return f"undelete v{node.version}"
     if node.action is Action.RETIRE:
         return f"retire {', '.join(node.loses)}"
-    if (node.action is Action.START and not node.version) or node.reason == Reason.DECLARED_ANEW:
+    if (node.action is Action.START and not node.version) or node.reason is Reason.DECLARED_ANEW:
         return "register"
     if node.action is Action.START:
         return f"start v{node.version}"
@@ -108,7 +108,7 @@ def why_words(node: PlanNode) -> str:
         return f"{own}{'; ' if own else ''}{kind}; reads {', '.join(node.because_of)}"
     if node.evidence:
         return "; ".join(evidence_lines(node.evidence))
-    return reason_words(node.reason) + (f": {', '.join(node.because_of)}" if node.because_of else "")
+    return f"{node.reason.words}: {', '.join(node.because_of)}" if node.because_of else str(node.reason.words)
 
 
 def replay_words(node: PlanNode) -> str:
@@ -190,7 +190,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
         return (f"{table} is not in this plan",)
     lines = [
         f"{node.table}: {action_words(node)}",
-        f"  because {because(node.reason)}",
+        f"  because {node.reason.clause}",
     ]
     if node.because_of:
         lines.append(f"  because of {', '.join(node.because_of)}")

@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.model.actions import typed_strategy
-from core.model.reasons import reason_words
 from core.plan.codec import lasting_verdict, request_as_json
 from core.plan.descriptions import act_words, action_words, eta_words
 from core.plan.model import LeftBehind, OutsideReader, Plan, PlanNode, PlanRefusal, PlanWarning, Step
@@ -187,7 +186,7 @@ _PARTS: dict[str, Callable[[PlanNode], str]] = {
     "action": action_words,
     "change": lambda node: f"{node.change.definition.label} ({node.row})" if node.change is not None else "",
     "strategy": lambda node: typed_strategy(node.strategy),
-    "reason": lambda node: reason_words(node.reason),
+    "reason": lambda node: str(node.reason.words),
     "because_of": lambda node: ", ".join(node.because_of),
     "level": lambda node: str(node.level),
     "classified": lambda node: str(node.classified).lower(),

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, StepKind
 from core.model.evidence import Evidence
 from core.model.names import TableName
+from core.model.reasons import Reason
 from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
@@ -25,6 +27,25 @@ _NOTHING_FOR_SPARK = frozenset(
     }
 )  # fmt: skip
 """Actions without a text that is new or changed."""
+
+
+class RetentionKind(StrEnum):
+    """Whether what is read again is still there."""
+
+    OK = "ok"
+    SHORT = "short"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Whether what a statement reads again is still there, and what is known of what is gone."""
+
+    kind: RetentionKind
+    files_gone: int = 0
+    """Files that it has read and that no longer exist."""
+    earliest: str = ""
+    """Time of the earliest row that is left; empty where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +83,8 @@ class PlanNode:
     classified: bool
     strategy: str
     """A word of `Strategy`; empty where nothing is started."""
-    reason: str
-    """From the closed list of `core.model.reasons`; for people, never branched on."""
+    reason: Reason
+    """For people; executing never branches on it."""
     because_of: tuple[TableName, ...]
     level: int
     """Topological generation inside the plan, 0 first."""
@@ -74,7 +95,7 @@ class PlanNode:
     predicted_low_s: float | None = None
     """From the beginning of the run until its last step ends; None where nothing like it was measured."""
     predicted_high_s: float | None = None
-    retention: str | None = None
+    retention: Retention | None = None
     undo: str = ""
     """`plan`, `stop` or `none`, for the column UNDO; empty where nothing is to be undone. `Plan.undo` says all."""
     from_version: int = 0
@@ -201,6 +222,8 @@ class PlanRefusal:
     table: str
     summary: str
     remedy: str
+    guard: str = ""
+    """The guard that denies it; empty where it is refused for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +232,8 @@ class PlanWarning:
 
     table: str
     summary: str
+    multiplies_rows: bool = False
+    """Whether the same input may give more rows: these are read first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,9 +120,9 @@ class PlanRemarks:
         """Refuse the request because of a table."""
         self.refusals.append(PlanRefusal(table, summary, remedy))
 
-    def warn(self, table: TableName, summary: str) -> None:
+    def warn(self, table: TableName, summary: str, *, multiplies_rows: bool = False) -> None:
         """Add a warning about a table, for the reviewer."""
-        self.warnings.append(PlanWarning(table, summary))
+        self.warnings.append(PlanWarning(table, summary, multiplies_rows))
 
 
 @dataclass(slots=True)

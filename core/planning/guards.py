@@ -25,7 +25,7 @@ class GuardVerdicts:
     @property
     def refusals(self) -> tuple[PlanRefusal, ...]:
         """What is denied, with its way out."""
-        return tuple(PlanRefusal("", guard.summary, guard.remedy) for guard in self.guards if guard.verdict == DENY)
+        return tuple(PlanRefusal("", g.summary, g.remedy, g.name) for g in self.guards if g.verdict == DENY)
 
     @property
     def approvals(self) -> int:

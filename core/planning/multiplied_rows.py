@@ -7,9 +7,6 @@ from core.model.names import TableName
 from core.planning.decisions import DeployWalk
 from core.project.model import Table
 
-MULTIPLIES = ("may multiply rows", "adds rows")
-"""How these warnings begin; they are the first of a plan."""
-
 _NO_DUPLICATES = re.compile(
     r"\s*select\b.+?\bfrom\s+`?(?P<table>\w+)`?\s+group\s+by\s+(?P<keys>[\w`,\s]+?)\s+"
     r"having\s+count\s*\(\s*(?:\*|1)\s*\)\s*(?:>\s*1|>=\s*2|<>\s*1)\s*;?\s*",
@@ -31,11 +28,13 @@ def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
     from core.sql.comparison.row_multiplication import row_multipliers
 
     for found in row_multipliers(old, new, compared[1].parents):
-        words = f"{MULTIPLIES[found.certain]}: {found.edit}" + (f": {found.detail}" if found.detail else "")
+        does = "adds rows" if found.certain else "may multiply rows"
+        words = f"{does}: {found.edit}" + (f": {found.detail}" if found.detail else "")
         joined = walk.context.declared.tables.get(TableName(found.table))
         keys = tuple(_declared_keys(joined)) if joined is not None else ()
         if not any(key <= found.equated for key in keys):
-            walk.found.warn(table, f"{words}; {_what_decides(found.table, found.equated, keys) or found.outcome}")
+            outcome = _what_decides(found.table, found.equated, keys) or found.outcome
+            walk.found.warn(table, f"{words}; {outcome}", multiplies_rows=True)
 
 
 def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str], ...]) -> str:

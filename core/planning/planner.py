@@ -20,7 +20,6 @@ from core.planning.delete import delete_body
 from core.planning.deploy import deploy_body
 from core.planning.guards import judge_plan
 from core.planning.left_behind import outside_readers
-from core.planning.multiplied_rows import MULTIPLIES
 from core.planning.nodes import PlanBody
 from core.planning.retire import retire_body
 from core.planning.retired_and_orphan_versions import without_orphans
@@ -139,7 +138,7 @@ def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy:
         left_behind=behind,
         guards=verdicts.guards,
         refusals=refusals,
-        warnings=tuple(sorted(warnings, key=lambda w: (not w.summary.startswith(MULTIPLIES), w.table, w.summary))),
+        warnings=tuple(sorted(warnings, key=lambda w: (not w.multiplies_rows, w.table, w.summary))),
         approvals=verdicts.approvals if steps else 0,
         readers=outside_readers(context.declared, context.observed, draft.nodes),
         policy=policy.digest,

@@ -7,7 +7,7 @@ from functools import cached_property
 from core.model.actions import Action, StepKind, Strategy
 from core.model.names import TableName
 from core.observed.table_statistics import Headroom
-from core.plan.model import Guard, PlanNode, Step
+from core.plan.model import Guard, PlanNode, Retention, RetentionKind, Step
 from core.plan.request import EARLIEST, PlanRequest
 from core.planning.context import DeclaredTables, ObservedTables
 from core.policy.model import DISK_FACTOR, Policy
@@ -81,7 +81,7 @@ def _history(case: GuardInput) -> Guard:
     replayed = [node for node in case.nodes if node.action is Action.REBUILD]
     if not replayed:
         return Guard("history", OK, "nothing is replayed")
-    short = [f"{node.table}: {_words(node.retention)}" for node in case.nodes if _is_short(node.retention)]
+    short = [f"{node.table}: {_gone(found)}" for node in case.nodes if (found := node.retention) and _is_short(found)]
     if short and case.request.start == EARLIEST:
         return Guard("history", WARN, f"{'; '.join(short)}; the request accepts what is left")
     if short:
@@ -90,19 +90,21 @@ def _history(case: GuardInput) -> Guard:
     whole = [node for node in replayed if node.strategy in WHOLE_HISTORY]
     if not whole:
         return Guard("history", OK, "everything that is replayed is still available")
-    unknown = sum(node.retention != OK for node in whole)
+    unknown = sum(node.retention is None or node.retention.kind is not RetentionKind.OK for node in whole)
     words = f"{counted(unknown or len(whole), 'rebuild')} from the earliest row"
     if unknown:
         return Guard("history", UNKNOWN, f"{words}; how far back that reaches is unknown")
     return Guard("history", OK, f"{words}, and no input is missing")
 
 
-def _is_short(retention: str | None) -> bool:
-    return retention is not None and retention.startswith("short")
+def _is_short(retention: Retention) -> bool:
+    return retention.kind is RetentionKind.SHORT
 
 
-def _words(retention: str | None) -> str:
-    return (retention or "").partition(": ")[2]
+def _gone(retention: Retention) -> str:
+    since = f", earliest {retention.earliest}" if retention.earliest else ""
+    gone = retention.files_gone
+    return f"{counted(gone, 'file')} that it has read no longer {'exists' if gone == 1 else 'exist'}{since}"
 
 
 def _replay(case: GuardInput) -> Guard | None:

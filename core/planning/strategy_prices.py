@@ -14,7 +14,7 @@ from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.observed.log_history import LogHistory, history_of
 from core.observed.table_statistics import TableStatistics
-from core.plan.model import Plan, PlanNode, PlanWarning, StrategyOffer
+from core.plan.model import Plan, PlanNode, PlanWarning, Retention, RetentionKind, StrategyOffer
 from core.plan.request import NOW
 from core.planning.allowed_strategies import strategies_of
 from core.planning.context import PlanningContext
@@ -23,7 +23,6 @@ from core.planning.event_time import epoch_of
 from core.planning.log_starts import is_log_start, rows_from
 from core.planning.scope import PlanScope
 from core.sql.statement import TableRead
-from core.text.wording import counted
 
 _PRICED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 _WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED, Strategy.PARTIAL})
@@ -33,6 +32,7 @@ _COMPLETE = frozenset({Strategy.EARLIEST, Strategy.KEYED, Strategy.FORK})
 _READS_NOTHING = frozenset({Strategy.IN_PLACE, Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
 _NEW_ROWS_ONLY = frozenset({Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.IN_PLACE, Strategy.SEAM})
 _UNKNOWN = TableStatistics()
+_AVAILABLE, _UNCERTAIN = Retention(RetentionKind.OK), Retention(RetentionKind.UNKNOWN)
 
 _CUT = ("rows from before the place where it begins",)
 _LOSES: Mapping[str, tuple[str, ...]] = {
@@ -81,7 +81,7 @@ class PricedOffers:
     """What may be chosen for a statement, the chosen strategy first, and whether what that reads is still there."""
 
     offers: tuple[StrategyOffer, ...]
-    retention: str | None
+    retention: Retention | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +221,8 @@ class StrategyPrices:
             return state
         return _sum((statistics.bytes, state)) if strategy in (Strategy.EARLIEST, Strategy.PARTIAL) else None
 
-    def _retention(self, statement: _PricedStatement) -> str | None:
-        """Judge whether what it reads again is still there: ok, short or unknown, then words after a colon."""
+    def _retention(self, statement: _PricedStatement) -> Retention | None:
+        """Judge whether what it reads again is still there; None where it reads nothing again."""
         decision = statement.decision
         if decision.strategy in _READS_NOTHING:
             return None
@@ -230,19 +230,18 @@ class StrategyPrices:
             binding.parent for binding in statement.bindings if binding.streamed and not self._is_new(binding.parent)
         ]
         if decision.action is Action.START or not sources or (decision.strategy, decision.at) == (Strategy.SEEDED, NOW):
-            return "ok"
+            return _AVAILABLE
         if decision.strategy == Strategy.PARTIAL and is_log_start(decision.at):
-            return "ok" if all(self._history(source) is not None for source in sources) else "unknown"
+            return _AVAILABLE if all(self._history(source) is not None for source in sources) else _UNCERTAIN
         earliest = [self._context.observed.statistics(source).earliest for source in sources]
         begins = epoch_of(decision.at)
         if begins is not None and all(each is not None and each <= begins for each in earliest):
-            return "ok"
+            return _AVAILABLE
         gone = self._context.observed.statistics(statement.table).gone
         if not gone:
-            return "ok" if gone == 0 else "unknown"
+            return _AVAILABLE if gone == 0 else _UNCERTAIN
         known = [each for each in earliest if each is not None]
-        since = f", earliest {_day(max(known))}" if known else ""
-        return f"short: {counted(gone, 'file')} that it has read no longer {'exists' if gone == 1 else 'exist'}{since}"
+        return Retention(RetentionKind.SHORT, gone, _day(max(known)) if known else "")
 
     def _is_new(self, parent: TableName) -> bool:
         known = self._decisions.get(parent)

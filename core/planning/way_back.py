@@ -12,7 +12,7 @@ from core.model.reasons import STOPPED_MEANWHILE
 from core.model.states import State, WantedState
 from core.observed.deployment import ObservedDeployment
 from core.observed.step_durations import StepDurations
-from core.plan.model import UNDO_D, PlanNode, WayBack
+from core.plan.model import UNDO_D, PlanNode, RetentionKind, WayBack
 from core.plan.predictions import predict
 from core.plan.request import PlanRequest
 from core.planning.context import PlanningContext, planning_context
@@ -183,7 +183,7 @@ def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName])
             )
         case Action.REBUILD:
             why = _WHY_NOT_IN_PLACE.get(went.change, "") if went and went.change else ""
-            short = (node.retention or "").startswith("short")
+            short = node.retention is not None and node.retention.kind is RetentionKind.SHORT
             lost = "; what its inputs no longer hold is lost" if short else ""
             return f"rebuild{text} as a new version{why}{lost}"
         case _:

@@ -13,7 +13,6 @@ from core.lineage.column_usage import ColumnUse, column_uses_downstream, column_
 from core.model.actions import Action
 from core.model.errors import UsageError
 from core.model.names import TableName, physical_name
-from core.model.reasons import reason_words
 from core.model.states import State, stays_at_rest
 from core.observed.deployment import Binding, ObservedDeployment, PlannerInput
 from core.plan.model import OutsideReader, PlanRefusal
@@ -238,7 +237,7 @@ def _rebuilding(
         effects[left.table] = (ImpactEffect.LEFT_BEHIND, f"stays on {left.reads}")
     for table, decision in found.by_table.items():
         if decision.action in _EFFECTS:
-            effects[table] = (_EFFECTS[decision.action], reason_words(decision.reason))
+            effects[table] = (_EFFECTS[decision.action], str(decision.reason.words))
     effects |= {
         name: (effects[name][0], f"one statement set with {other}")
         for name, other in scope.because_of.items()

@@ -7,6 +7,7 @@ from typing import Any
 from core.model.actions import Action
 from core.model.events import EventCause, EventKind, StateChange
 from core.model.names import TableName
+from core.model.reasons import Reason
 from core.model.states import State
 from core.observed.deployment import Binding
 from core.observed.versions import Deployment, Measurement, StatementLine
@@ -68,7 +69,7 @@ def plan_of(table: TableName, *, steps: tuple[Step, ...] = (), **node: Any) -> P
     """Return a plan that acts on one table, `node` what it says of it."""
     every: dict[str, Any] = dict(
         table=table, product="p", layer="fact", stateful=False, action=Action.RESTART, change=None, evidence=(),
-        classified=True, strategy="", reason="", because_of=(), level=0, loses=(),
+        classified=True, strategy="", reason=Reason.UNCHANGED, because_of=(), level=0, loses=(),
     )  # fmt: skip
     digest = "7f3a" * 16
     request = PlanRequest(tables=(table,))

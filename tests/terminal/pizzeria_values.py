@@ -4,6 +4,7 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
 from core.model.evidence import Edit, EditKind, EditPlace
 from core.model.names import TableName
+from core.model.reasons import Reason
 from core.observed.deployment import Binding
 from core.observed.versions import Deployment, Measurement
 from core.plan.model import Guard, LeftBehind, Plan, PlanNode, Step, WayBack
@@ -133,7 +134,7 @@ def sample_plan(protected: bool = False) -> Plan:
     old = SQL.format("order_items", "src_orders")
     new = old.replace("status <> 'void'", "status <> 'void' AND vat IS NOT NULL")
 
-    def node(table: str, action: Action, reason: str, **more: object) -> PlanNode:
+    def node(table: str, action: Action, reason: Reason, **more: object) -> PlanNode:
         values: dict[str, object] = {
             "table": TableName(table),
             "product": "kitchen",
@@ -157,7 +158,7 @@ def sample_plan(protected: bool = False) -> Plan:
         node(
             "order_items",
             Action.REBUILD,
-            "filter before an aggregate",
+            Reason.STATE_CHANGED,
             version=2,
             predicted_low_s=40.0,
             predicted_high_s=90.0,
@@ -167,20 +168,20 @@ def sample_plan(protected: bool = False) -> Plan:
         node(
             "oven_load",
             Action.REBUILD,
-            "parent rebuilt, stateful",
+            Reason.STATE_CHANGED,
             from_version=4,
             version=5,
             predicted_low_s=40.0,
             predicted_high_s=95.0,
             because_of=(TableName("order_items"),),
         ),
-        node("menu_sales", Action.RECORD, "comment"),
-        node("till", Action.RESTART, "filter, stateless", predicted_low_s=2.0, predicted_high_s=9.0),
-        node("src_orders", Action.KEEP, "no change"),
+        node("menu_sales", Action.RECORD, Reason.SAME_MEANING),
+        node("till", Action.RESTART, Reason.IN_PLACE, predicted_low_s=2.0, predicted_high_s=9.0),
+        node("src_orders", Action.KEEP, Reason.UNCHANGED),
         node(
             "crm_orders",
             Action.DELETE,
-            "asked for",
+            Reason.DELETED,
             loses=("table crm_orders__v1, 18,220 rows", "its checkpoint"),
             undo="none",
         ),

@@ -13,7 +13,6 @@ from core.model.actions import Action
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName, query_name
 from core.model.problems import Problem, Severity, Where
-from core.model.reasons import reason_words
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.policy.freeze_windows import frozen_until
@@ -250,7 +249,7 @@ class ConsoleBackend:
                 new = node.texts
                 change, reason = (
                     change_words(node),
-                    "; ".join(evidence_lines(node.evidence)) or reason_words(node.reason),
+                    "; ".join(evidence_lines(node.evidence)) or str(node.reason.words),
                 )
             rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder))
         for name in found.deleted:

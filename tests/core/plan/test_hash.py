@@ -12,11 +12,23 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.evidence import Notice
 from core.model.names import TableName as T
+from core.model.reasons import Reason
 from core.observed.deployment import ObservedDeployment
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.plan.codec import plan_hash
 from core.plan.diff import compare_plans
-from core.plan.model import Guard, OutsideReader, Plan, PlanNode, PlanRefusal, PlanWarning, StrategyOffer, WayBack
+from core.plan.model import (
+    Guard,
+    OutsideReader,
+    Plan,
+    PlanNode,
+    PlanRefusal,
+    PlanWarning,
+    Retention,
+    RetentionKind,
+    StrategyOffer,
+    WayBack,
+)
 from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.planner import make_plan
@@ -80,7 +92,7 @@ MATTERS: dict[str, Edit] = {
     "the strategy": node(strategy="chain"),
     "whether it is classified": node(classified=False),
     "that Spark disagrees": node(confirmed_by_spark=False),
-    "the reason": node(reason="is not deployed yet"),
+    "the reason": node(reason=Reason.NEW),
     "what is lost": node(loses=("table data",)),
     "the version": node(version=9),
     "the revision": node(revision="other"),
@@ -120,7 +132,7 @@ DRIFTS: dict[str, Edit] = {
     "bytes to replay": node(replay_bytes=7),
     "its way back": node(undo="stop"),
     "the ways back": of_plan(undo=(WayBack("stop", (T("a"),), "stopped"),)),
-    "retention": node(retention="from 08-01"),
+    "retention": node(retention=Retention(RetentionKind.SHORT, 3)),
     "what was seen of it": node(evidence=(Notice.CONFIRMED.of(),)),
     "that Spark was asked": node(confirmed_by_spark=True),
     "the price of an offer": offer(replay_rows=None, eta_s=None, replay_bytes=None, disk_bytes=None),
@@ -144,7 +156,7 @@ def test_the_hash_leaves_out_what_drifts(edit: Edit) -> None:
 def test_a_refusal_by_a_guard_is_covered_by_its_verdict() -> None:
     def denied(words: str) -> Plan:
         return replace(
-            one(), guards=(Guard("disk", "deny", words),), refusals=(PlanRefusal("", words, "see the guard"),)
+            one(), guards=(Guard("disk", "deny", words),), refusals=(PlanRefusal("", words, "see the guard", "disk"),)
         )
 
     assert plan_hash(denied("39 of 40 GB")) == plan_hash(denied("40 of 40 GB"))

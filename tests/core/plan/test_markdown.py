@@ -86,7 +86,7 @@ def lost(what: str) -> Fact[Notice]:
 def test_a_row_of_hostile_words_is_still_one_row() -> None:
     hostile = "x | y ` z\n</details><img src=x> | "
     plan = replace(
-        named(everything()), nodes=(node("a", Action.RESTART, evidence=(lost(hostile),), reason=hostile),),
+        named(everything()), nodes=(node("a", Action.RESTART, evidence=(lost(hostile),)),),
         warnings=(PlanWarning("a", hostile),), guards=(Guard("disk", "warn", hostile),),
     )  # fmt: skip
     text = plan_as_markdown(plan)

@@ -13,7 +13,7 @@ from priced_project import node_of
 
 from core.model.actions import Action
 from core.model.names import TableName
-from core.model.reasons import LOST_CHECKPOINT, reason_words
+from core.model.reasons import LOST_CHECKPOINT
 from core.model.states import TableFaultKind
 from core.observed.deployment import ObservedDeployment
 from core.plan.descriptions import change_words
@@ -125,7 +125,7 @@ def test_what_is_lost_of_a_statement_is_told_where_that_is_known() -> None:
     (refusal,) = planned(made, before, "b").refusals
     assert refusal.summary == f"b cannot be started: {why}"
     node = node_of(planned(made, before, "b", rebuild=True), "b")
-    assert evidence_of(node) == (why,) and reason_words(node.reason) == "it cannot go on from its checkpoint"
+    assert evidence_of(node) == (why,) and node.reason.words == "it cannot go on from its checkpoint"
 
 
 def test_a_reader_that_ended_at_a_dropped_column_is_restarted_once_it_is_to_track_columns() -> None:

@@ -11,7 +11,7 @@ from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.observed.deployment import ObservedDeployment
 from core.observed.table_statistics import Headroom
-from core.plan.model import Guard, Plan, StrategyOffer
+from core.plan.model import Guard, Plan, Retention, RetentionKind, StrategyOffer
 from core.plan.request import PlanRequest
 from core.planning.context import planning_context
 from core.planning.guards import judge_plan
@@ -71,24 +71,25 @@ def test_without_figures_and_policy_verdicts_say_unknown_where_the_planner_canno
     }  # fmt: skip
 
 
-SHORT = "short: 7 files that it has read no longer exist, earliest 2026-08-01 00:00"
+KEPT, UNCERTAIN = Retention(RetentionKind.OK), Retention(RetentionKind.UNKNOWN)
+SHORT = Retention(RetentionKind.SHORT, 7, "2026-08-01 00:00")
 
 
 @pytest.mark.parametrize(
     ("retention", "start", "strategy", "verdict", "summary"),
     [
         (None, "", "earliest", "unknown", "1 rebuild from the earliest row; how far back that reaches is unknown"),
-        ("unknown", "", "earliest", "unknown", "1 rebuild from the earliest row"),
-        ("ok", "", "earliest", "ok", "1 rebuild from the earliest row, and no input is missing"),
+        (UNCERTAIN, "", "earliest", "unknown", "1 rebuild from the earliest row"),
+        (KEPT, "", "earliest", "ok", "1 rebuild from the earliest row, and no input is missing"),
         (SHORT, "", "earliest", "deny",
          "c: 7 files that it has read no longer exist, earliest 2026-08-01 00:00; a rebuild misses their rows"),
         (SHORT, "earliest", "earliest", "warn", "c: 7 files that it has read no longer exist"),
         (SHORT, "2026-07-01T00:00:00Z", "partial", "deny", "c: 7 files that it has read no longer exist"),
-        ("ok", "2026-08-01T00:00:00Z", "partial", "ok", "everything that is replayed is still available"),
+        (KEPT, "2026-08-01T00:00:00Z", "partial", "ok", "everything that is replayed is still available"),
         (None, "", "carry_over", "ok", "everything that is replayed is still available"),
     ],
 )  # fmt: skip
-def test_history(retention: str | None, start: str, strategy: str, verdict: str, summary: str) -> None:
+def test_history(retention: Retention | None, start: str, strategy: str, verdict: str, summary: str) -> None:
     nodes = {"c": {"retention": retention, "strategy": strategy}}
     found = judged(CHAIN, chain(), rebuild("c", start=start), nodes=nodes)["history"]
     assert (found.verdict, found.summary.startswith(summary)) == (verdict, True), found

@@ -8,7 +8,7 @@ from domain_builders import actions
 from core.model.names import TableName as T
 from core.observed.log_history import LogHistory
 from core.observed.table_statistics import TableStatistics
-from core.plan.model import Plan, PlanNode
+from core.plan.model import Plan, PlanNode, Retention, RetentionKind
 from core.plan.request import PlanRequest, StrategyChoice, parse_choice, parse_start
 from core.planning.planner import make_plan
 from tests.core.planning.test_allowed_strategies import on_delta, running
@@ -44,13 +44,16 @@ def test_a_version_begins_at_a_version_with_what_is_read_again_and_what_is_not()
     node = of_b(found)
     assert actions(found)["b"] == "rebuild" and node.begins_where == ("a WITH ('startingVersion'='25')",)
     assert evidence_of(node)[-1] == "starts with version 25 of a: rows from before it are not replayed"
-    assert (node.replay_rows, node.retention) == (sum(range(25, 31)), "ok")
+    assert (node.replay_rows, node.retention) == (sum(range(25, 31)), Retention(RetentionKind.OK))
     assert node.loses == ("rows from before the place where it begins",)
 
 
 def test_rows_that_the_log_does_not_tell_any_more_are_not_guessed() -> None:
-    assert of_b(begun("12")).replay_rows is None and of_b(begun("12")).retention == "ok"
-    assert (of_b(begun("12", None)).replay_rows, of_b(begun("12", None)).retention) == (None, "unknown")
+    assert of_b(begun("12")).replay_rows is None and of_b(begun("12")).retention == Retention(RetentionKind.OK)
+    assert (of_b(begun("12", None)).replay_rows, of_b(begun("12", None)).retention) == (
+        None,
+        Retention(RetentionKind.UNKNOWN),
+    )
 
 
 def test_what_is_missing_of_a_log_is_told_before_anything_begins() -> None:

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from core.model.errors import Refused
 from core.model.names import TableName as T
+from core.model.reasons import Reason
 from core.observed.step_durations import Seconds
 from core.observed.table_statistics import TableStatistics
 from core.plan.codec import plan_as_json, plan_from_json
 from core.plan.descriptions import eta_words
-from core.plan.model import StrategyOffer
+from core.plan.model import Retention, RetentionKind, StrategyOffer
 from core.plan.rendering import head_parts
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.planner import make_plan
@@ -60,7 +61,7 @@ def test_a_stateless_reader_of_what_is_rebuilt_may_keep_its_table_and_a_stateful
 def test_what_begins_may_begin_later() -> None:
     found = planned(declared(), "a", world={})
     assert list(offered(found, "a")) == ["first", "partial", "seeded"]
-    assert node_of(found, "a").retention == "ok" and node_of(found, "a").replay_rows is None
+    assert node_of(found, "a").retention == Retention(RetentionKind.OK) and node_of(found, "a").replay_rows is None
 
 
 def test_what_is_kept_recorded_or_resumed_has_no_offers() -> None:
@@ -115,7 +116,12 @@ def test_one_figure_that_is_not_known_makes_the_price_unknown(of: str, unknown: 
 def test_without_any_figure_nothing_is_known_and_nothing_is_guessed() -> None:
     world = {name: replace(seen, statistics=None) for name, seen in observed().items()}
     node = node_of(planned(declared(), "a", rebuild=True, world=world), "a")
-    assert (node.replay_rows, node.eta_s, node.replay_bytes, node.retention) == (None, None, None, "unknown")
+    assert (node.replay_rows, node.eta_s, node.replay_bytes, node.retention) == (
+        None,
+        None,
+        None,
+        Retention(RetentionKind.UNKNOWN),
+    )
 
 
 def test_the_state_of_a_stateful_statement_counts_as_space_and_is_asked_for() -> None:
@@ -139,7 +145,7 @@ def test_what_goes_on_from_a_checkpoint_reads_nothing_again() -> None:
 
 def test_history_that_is_gone_is_a_refusal_with_what_is_missing() -> None:
     found = planned(declared(), "a", rebuild=True, world=observed(a=measured("a", gone=3)))
-    assert node_of(found, "a").retention == "short: 3 files that it has read no longer exist, earliest 2026-01-01 00:00"
+    assert node_of(found, "a").retention == Retention(RetentionKind.SHORT, 3, "2026-01-01 00:00")
     assert found.refusals and found.empty and "3 files" in found.refusals[0].summary
 
 
@@ -152,11 +158,11 @@ def test_a_place_to_begin_takes_what_is_left(start: str) -> None:
 @pytest.mark.parametrize(
     ("at", "retention"),
     [
-        ("2026-01-01T00:00:00Z", "ok"),
-        ("2025-12-31T23:59:59Z", "short: 1 file that it has read no longer exists, earliest 2026-01-01 00:00"),
+        ("2026-01-01T00:00:00Z", Retention(RetentionKind.OK)),
+        ("2025-12-31T23:59:59Z", Retention(RetentionKind.SHORT, 1, "2026-01-01 00:00")),
     ],
 )
-def test_a_part_needs_only_what_comes_after_its_beginning(at: str, retention: str) -> None:
+def test_a_part_needs_only_what_comes_after_its_beginning(at: str, retention: Retention) -> None:
     world = observed(a=measured("a", gone=1))
     found = planned(declared(), "a", choose=f"a=partial@{at}", world=world)
     assert node_of(found, "a").retention == retention
@@ -168,7 +174,7 @@ def test_a_part_needs_only_what_comes_after_its_beginning(at: str, retention: st
 
 def test_readers_of_a_table_that_is_made_anew_find_everything_there() -> None:
     world = observed(b=measured("b", gone=5))
-    assert node_of(planned(declared(), "a", rebuild=True, world=world), "b").retention == "ok"
+    assert node_of(planned(declared(), "a", rebuild=True, world=world), "b").retention == Retention(RetentionKind.OK)
 
 
 # What no agent carries out yet
@@ -205,7 +211,7 @@ def test_a_keyed_table_is_written_again_in_place_and_stateful_readers_are_rebuil
     assert not_executable_yet(found) == () and node_of(found, "a").loses == (
         "rows as they are: each is written again under its key",
     )
-    assert node_of(found, "c").reason.startswith("a parent is written again")
+    assert node_of(found, "c").reason is Reason.PARENT_REWRITTEN
 
 
 @pytest.mark.parametrize(

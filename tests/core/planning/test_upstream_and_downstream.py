@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from core.model.names import TableName as T
+from core.model.reasons import Reason
 from core.observed.deployment import ObservedDeployment
 from core.observed.table_statistics import Headroom
 from core.plan.model import Plan
@@ -134,7 +135,7 @@ def test_a_pool_or_an_engine_that_changed_restarts_on_the_checkpoint() -> None:
     moved, risen = on(Pool("other")), on(Pool(), "4.2.0", now="4.3.0")
     assert [(n.row, n.action) for n in (moved.nodes[-1], risen.nodes[-1])] == [("12", "restart"), ("13", "restart")]
     assert steps(moved) == ["restart b@1"] == steps(risen)
-    assert risen.nodes[-1].reason == "is to run on another version of Spark"
+    assert risen.nodes[-1].reason is Reason.ENGINE_CHANGED
 
 
 def test_an_older_engine_rebuilds() -> None:

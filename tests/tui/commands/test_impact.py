@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from command_line import written
 
-from core.model.reasons import Reason, reason_words
+from core.model.reasons import Reason
 from core.project.revision import RevisionTexts
 from tui.command_line import exit_codes
 
@@ -50,7 +50,7 @@ def test_before_the_first_start_it_is_about_what_is_declared(folder: Path, capsy
         "table": "b", "product": "p", "layer": "fact", "owner": None, "depth": 1,
         "through": [{"table": "a", "streamed": True}], "streamed": True, "stateful": False,
         "keyed": False, "state": None,
-        "effect": "rebuilt", "why": reason_words(Reason.PARENT_REBUILT),
+        "effect": "rebuilt", "why": Reason.PARENT_REBUILT.words,
         "uses": None, "makes": [],
     }]  # fmt: skip
     assert found["columns"][1] == {"column": "kind", "readers": [{"table": "b", "uses": "dml.b.sql:1"}]}

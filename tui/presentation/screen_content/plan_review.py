@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import repeat
 
 from core.model.actions import Action
-from core.model.reasons import reason_words
 from core.plan.descriptions import GLYPH_BY_ACTION, act_words, lowered_words, offer_lines, spark_words
 from core.plan.edit_words import edit_of_rows, evidence_lines
 from core.plan.model import Guard, Plan, PlanNode, PlanWarning
@@ -168,7 +167,7 @@ def why(
     lines: list[Line] = [rule(f"why {node.table}", width, glyphs)]
     kind = edit_of_rows(node.evidence) or (node.change.definition.label if node.change is not None else "")
     cause = f" ({kind}, {node.row})" if node.change is not None else ""
-    lines.extend(wrap(f"{reason_words(node.reason)}{cause}", width - 4, Tone.PLAIN, "   "))
+    lines.extend(wrap(f"{node.reason.words}{cause}", width - 4, Tone.PLAIN, "   "))
     if node.loses:
         lines.extend(wrap(f"LOSES {', '.join(node.loses)}", width - 4, Tone.BAD, "   "))
     for warned in (each for each in warnings if each.table == node.table):

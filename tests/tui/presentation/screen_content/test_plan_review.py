@@ -53,7 +53,7 @@ def test_review_says_what_spark_makes_of_a_statement(confirmed: bool | None, wor
 def test_review_says_in_words_what_changed_with_the_code_beside_them() -> None:
     node = next(node for node in sample_plan().nodes if node.action is Action.REBUILD)
     told = " ".join(plain(line).strip() for line in why(node, 200, ASCII, full=False))
-    assert f"{node.reason} (state no longer fits, 6a)" in told
+    assert f"{node.reason.words} (state no longer fits, 6a)" in told
     assert "6a" not in plain(node_row(node, column_widths((node,), 100)))
     assert "()" not in " ".join(plain(line) for line in why(replace(node, change=None), 200, ASCII, full=False))
 
