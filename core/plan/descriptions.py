@@ -10,6 +10,7 @@ from core.model.reasons import Reason
 from core.plan.edit_words import edit_of_rows, evidence_lines, evidence_words, own_edits
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer, WayBack
 from core.text.diff import unified_diff
+from core.text.sentence import Sentence
 from core.text.units import duration_range, short_duration, short_number, short_size
 from core.text.wording import counted
 
@@ -154,7 +155,7 @@ def way_back_words(way: WayBack) -> str:
     if way.replay_rows != 0:
         return f"{way.words}; reads {number_and_unit(short_number(way.replay_rows))} rows again, ETA {range_words(way)}"
     eta = f", ETA {range_words(way)}" if way.predicted_high_s is not None else ""
-    return f"{way.words}; no row is read again{eta}" if way.act == "plan undo" else way.words
+    return f"{way.words}; no row is read again{eta}" if way.act == "plan undo" else str(way.words)
 
 
 def lowered_words(node: PlanNode) -> str:
@@ -218,8 +219,9 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
     return tuple(line.rstrip() for line in lines)
 
 
-def about(table: str, words: str) -> str:
+def about(table: str, summary: Sentence) -> str:
     """Return a sentence with the table that it is about in front, unless the sentence names it."""
+    words = str(summary)
     named = table in (word.strip(".,:;()`") for word in words.split(" "))
     return f"{table}: {words}" if table and not named else words
 
@@ -238,7 +240,7 @@ def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
     ]
     parts.append(f"disk {short_size(offer.disk_bytes)}")
     parts.append(f"loses {', '.join(offer.loses)}" if offer.loses else "loses nothing")
-    parts += [offer.note] if offer.note else []
+    parts += [str(offer.note)] if offer.note else []
     return f"{typed_strategy(offer.strategy)}{mark}: {'; '.join(parts)}"
 
 

@@ -171,7 +171,7 @@ def _reader(reader: OutsideReader) -> tuple[str, str]:
 
 
 def _said(one: PlanRefusal | PlanWarning) -> tuple[str, str]:
-    return one.table, one.summary
+    return one.table, str(one.summary)
 
 
 def _words(value: object) -> str:

@@ -12,6 +12,7 @@ from core.model.reasons import Reason
 from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
+from core.text.sentence import Sentence
 
 PLAN_FORMAT = "headgate.plan/1"
 PLANNER_VERSION = "9"
@@ -59,7 +60,7 @@ class StrategyOffer:
     disk_bytes: int | None = None
     """What it takes besides what is there already."""
     loses: tuple[str, ...] = ()
-    note: str = ""
+    note: Sentence | None = None
     """What to know before it is chosen."""
 
     @property
@@ -148,7 +149,7 @@ class Step:
     version: int
     after: tuple[int, ...]
     """Steps that must be done before; a failed one blocks this one."""
-    why: str
+    why: Sentence
     tables: tuple[TableName, ...] = ()
     """For a swap: every pointer of the release, sinks first; else empty."""
     predicted_low_s: float | None = None
@@ -164,16 +165,21 @@ class WayBack:
     """`plan undo` or `stop`, as typed behind `headgate`; empty where there is no way back."""
     tables: tuple[TableName, ...]
     """What it acts on, readers that come along included."""
-    words: str
+    words: Sentence
     """What the command does to them, or why there is none."""
     replay_rows: int | None = 0
     """Rows that are read again; None where that is not known."""
     eta_s: float | None = None
-    until: str = ""
+    until: Sentence | None = None
     """Its end, in words: `at any time`; empty where there is no way back."""
     predicted_low_s: float | None = None
     """What it takes as a whole, as a run's; None where that is not known."""
     predicted_high_s: float | None = None
+
+    @classmethod
+    def of(cls, act: str, tables: tuple[TableName, ...], words: str, *, until: str = "") -> "WayBack":
+        """Name an act and what it does; without rows that are read again."""
+        return cls(act, tables, Sentence(words), until=Sentence(until) if until else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +216,14 @@ class Guard:
 
     name: str
     verdict: str
-    summary: str
-    remedy: str = ""
+    summary: Sentence
+    remedy: Sentence | None = None
     """What to do about a denial."""
+
+    @classmethod
+    def of(cls, name: str, verdict: str, summary: str, remedy: str = "") -> "Guard":
+        """Judge."""
+        return cls(name, verdict, Sentence(summary), Sentence(remedy) if remedy else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +231,15 @@ class PlanRefusal:
     """Why the request cannot be done at all."""
 
     table: str
-    summary: str
-    remedy: str
+    summary: Sentence
+    remedy: Sentence
     guard: str = ""
     """The guard that denies it; empty where it is refused for itself."""
+
+    @classmethod
+    def of(cls, table: str, summary: str, remedy: str) -> "PlanRefusal":
+        """Refuse a request for itself."""
+        return cls(table, Sentence(summary), Sentence(remedy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +247,14 @@ class PlanWarning:
     """Something the reviewer should know of a table."""
 
     table: str
-    summary: str
+    summary: Sentence
     multiplies_rows: bool = False
     """Whether the same input may give more rows: these are read first."""
+
+    @classmethod
+    def of(cls, table: str, summary: str, *, multiplies_rows: bool = False) -> "PlanWarning":
+        """Warn of a table."""
+        return cls(table, Sentence(summary), multiplies_rows)
 
 
 @dataclass(frozen=True, slots=True)

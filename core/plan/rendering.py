@@ -84,7 +84,7 @@ def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> 
 def plan_sections(plan: Plan) -> dict[str, tuple[str, ...]]:
     """Return what a plan says beside its rows, by title; what has nothing to say is left out."""
     sections = {
-        "REFUSED": tuple(f"{about(r.table, r.summary)}. {_sentence(r.remedy)}" for r in plan.refusals),
+        "REFUSED": tuple(f"{about(r.table, r.summary)}. {_sentence(str(r.remedy))}" for r in plan.refusals),
         "LEFT BEHIND": tuple(map(_left_behind, plan.left_behind)),
         "READERS": reader_sentences(plan),
         "LOSES": loss_sentences(plan),

@@ -118,11 +118,11 @@ class PlanRemarks:
 
     def refuse(self, table: TableName, summary: str, remedy: str) -> None:
         """Refuse the request because of a table."""
-        self.refusals.append(PlanRefusal(table, summary, remedy))
+        self.refusals.append(PlanRefusal.of(table, summary, remedy))
 
     def warn(self, table: TableName, summary: str, *, multiplies_rows: bool = False) -> None:
         """Add a warning about a table, for the reviewer."""
-        self.warnings.append(PlanWarning(table, summary, multiplies_rows))
+        self.warnings.append(PlanWarning.of(table, summary, multiplies_rows=multiplies_rows))
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from core.planning.context import DeclaredTables, ObservedTables
 from core.planning.policy_guards import DENY, NEEDS_APPROVAL, OK, WARN, GuardInput, policy_guards
 from core.policy.model import Policy
 from core.project.model import Table
+from core.text.sentence import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,9 @@ class GuardVerdicts:
     @property
     def refusals(self) -> tuple[PlanRefusal, ...]:
         """What is denied, with its way out."""
-        return tuple(PlanRefusal("", g.summary, g.remedy, g.name) for g in self.guards if g.verdict == DENY)
+        return tuple(
+            PlanRefusal("", g.summary, g.remedy or Sentence(""), g.name) for g in self.guards if g.verdict == DENY
+        )
 
     @property
     def approvals(self) -> int:
@@ -70,8 +73,8 @@ def _checkpoints(case: GuardInput) -> Guard:
     )
     if wrong:
         words = f"a new checkpoint on the existing table {', '.join(wrong)} would {_harm(case, wrong)}"
-        return Guard("checkpoint", DENY, words, "rebuild it into a new table: --rebuild")
-    return Guard("checkpoint", OK, "every new checkpoint has a new table")
+        return Guard.of("checkpoint", DENY, words, "rebuild it into a new table: --rebuild")
+    return Guard.of("checkpoint", OK, "every new checkpoint has a new table")
 
 
 def _harm(case: GuardInput, physical: list[str]) -> str:
@@ -92,8 +95,8 @@ def _views(case: GuardInput) -> Guard:
     )
     if wrong:
         words = f"a pointer cannot be streamed: {', '.join(wrong)}"
-        return Guard("views", DENY, words, "deploy the tables it reads in the same plan")
-    return Guard("views", OK, "every stream reads a table, not a view")
+        return Guard.of("views", DENY, words, "deploy the tables it reads in the same plan")
+    return Guard.of("views", OK, "every stream reads a table, not a view")
 
 
 def _readers(case: GuardInput) -> Guard:
@@ -105,8 +108,8 @@ def _readers(case: GuardInput) -> Guard:
     )
     if left:
         words = f"tables would be dropped while they are still read: {', '.join(left)}"
-        return Guard("readers", DENY, words, f"delete the readers as well: headgate plan delete {' '.join(left)} …")
-    return Guard("readers", OK, "no table is dropped while it is read")
+        return Guard.of("readers", DENY, words, f"delete the readers as well: headgate plan delete {' '.join(left)} …")
+    return Guard.of("readers", OK, "no table is dropped while it is read")
 
 
 def _rates(case: GuardInput) -> Guard:
@@ -121,12 +124,14 @@ def _rates(case: GuardInput) -> Guard:
     rebuilt = sorted(node.table for node in replayed)
     if rebuilt:
         words = f"{', '.join(rebuilt)}: with a rate limit below a watermark, a replay drops historical rows"
-        return Guard("rates", DENY, words, "remove the limit from its SQL, rebuild, and restore it with a later plan")
+        return Guard.of(
+            "rates", DENY, words, "remove the limit from its SQL, rebuild, and restore it with a later plan"
+        )
     if limited:
         names = ", ".join(sorted(node.table for node in limited))
         words = f"{names}: if its backlog is large, its rate limit below a watermark drops rows"
-        return Guard("rates", WARN, words)
-    return Guard("rates", OK, "no statement with a rate limit below a watermark is rebuilt")
+        return Guard.of("rates", WARN, words)
+    return Guard.of("rates", OK, "no statement with a rate limit below a watermark is rebuilt")
 
 
 _NO_REPLAY = FORKS | {Strategy.SEEDED}
@@ -146,7 +151,9 @@ def _in_place(case: GuardInput) -> Iterator[Guard]:
     wrong = sorted(node.table for node in case.nodes if _is_in_place(node) and case.protects(node.table))
     if wrong:
         words = f"{', '.join(wrong)} would be changed in place but is protected"
-        yield Guard("in place", DENY, words, "choose no strategy: by default the plan rebuilds beside the old version")
+        yield Guard.of(
+            "in place", DENY, words, "choose no strategy: by default the plan rebuilds beside the old version"
+        )
 
 
 def _is_in_place(node: PlanNode) -> bool:

@@ -1,7 +1,7 @@
 """Verdicts by what was measured and what the policy bounds; an unknown figure is never taken for a good one."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from core.model.actions import Action, StepKind, Strategy
@@ -80,21 +80,21 @@ def _history(case: GuardInput) -> Guard:
     """Compare what is read again with what is still there: a file that is gone takes its rows along."""
     replayed = [node for node in case.nodes if node.action is Action.REBUILD]
     if not replayed:
-        return Guard("history", OK, "nothing is replayed")
+        return Guard.of("history", OK, "nothing is replayed")
     short = [f"{node.table}: {_gone(found)}" for node in case.nodes if (found := node.retention) and _is_short(found)]
     if short and case.request.start == EARLIEST:
-        return Guard("history", WARN, f"{'; '.join(short)}; the request accepts what is left")
+        return Guard.of("history", WARN, f"{'; '.join(short)}; the request accepts what is left")
     if short:
         remedy = "restore the files, accept what is left with --from earliest, or start later with --from TIME"
-        return Guard("history", DENY, f"{'; '.join(short)}; a rebuild misses their rows", remedy)
+        return Guard.of("history", DENY, f"{'; '.join(short)}; a rebuild misses their rows", remedy)
     whole = [node for node in replayed if node.strategy in WHOLE_HISTORY]
     if not whole:
-        return Guard("history", OK, "everything that is replayed is still available")
+        return Guard.of("history", OK, "everything that is replayed is still available")
     unknown = sum(node.retention is None or node.retention.kind is not RetentionKind.OK for node in whole)
     words = f"{counted(unknown or len(whole), 'rebuild')} from the earliest row"
     if unknown:
-        return Guard("history", UNKNOWN, f"{words}; how far back that reaches is unknown")
-    return Guard("history", OK, f"{words}, and no input is missing")
+        return Guard.of("history", UNKNOWN, f"{words}; how far back that reaches is unknown")
+    return Guard.of("history", OK, f"{words}, and no input is missing")
 
 
 def _is_short(retention: Retention) -> bool:
@@ -113,7 +113,7 @@ def _replay(case: GuardInput) -> Guard | None:
         return None
     rows, unknown = _sum(case.replaying, lambda node: node.replay_rows)
     return _bounded(
-        Guard("replay", OK, _known(f"{short_number(rows)} rows", rows, unknown)),
+        Guard.of("replay", OK, _known(f"{short_number(rows)} rows", rows, unknown)),
         unknown=bool(unknown),
         exceeds=rows > most,
         bound=f"{short_number(most)} rows",
@@ -129,7 +129,7 @@ def _time(case: GuardInput) -> Guard | None:
     unknown = [node.table for node in case.replaying if node.eta_s is None]
     most = case.policy.max_replay_h * 3600
     return _bounded(
-        Guard("time", OK, _known(long_duration(seconds), seconds, unknown)),
+        Guard.of("time", OK, _known(long_duration(seconds), seconds, unknown)),
         unknown=bool(unknown),
         exceeds=seconds > most,
         bound=long_duration(most),
@@ -139,9 +139,9 @@ def _time(case: GuardInput) -> Guard | None:
 
 def _disk(case: GuardInput) -> Guard:
     if any(node.action is Action.OPTIMIZE for node in case.nodes):
-        return Guard("disk", OK, "small files are stored twice until a vacuum")
+        return Guard.of("disk", OK, "small files are stored twice until a vacuum")
     if not case.rebuilt:
-        return Guard("disk", OK, "no table is stored twice")
+        return Guard.of("disk", OK, "no table is stored twice")
     needed, unknown = _sum(case.rebuilt, _disk_bytes)
     factor, free = case.policy.disk_factor or DISK_FACTOR, case.headroom.disk_free
     words = f"{counted(len(case.rebuilt), 'table')} stored twice; "
@@ -149,7 +149,7 @@ def _disk(case: GuardInput) -> Guard:
     if needed:
         words += f"; {short_size(free)} free" if free is not None else "; free disk space is unknown"
     return _bounded(
-        Guard("disk", OK, words),
+        Guard.of("disk", OK, words),
         unknown=bool(unknown) or free is None,
         exceeds=free is not None and needed * factor > free,
         bound=f"{factor:g} times the estimate is free" if case.policy.disk_factor else None,
@@ -163,7 +163,7 @@ def _pool(case: GuardInput) -> Guard:
     begun = [node for node in case.nodes if node.version and _begins(node, case)]
     name = case.declared.environment.pool.name
     if not begun:
-        return Guard("pool", OK, f"no additional statements on {name}")
+        return Guard.of("pool", OK, f"no additional statements on {name}")
     more = f"{counted(len(begun), 'additional statement')} on {name}"
     both = " while both versions run" if case.rebuilt else ""
     words = more + both
@@ -171,15 +171,15 @@ def _pool(case: GuardInput) -> Guard:
     after = case.queries + len(begun)
     if most is not None and after > most:
         remedy = "plan fewer tables at once, or stop what is not needed"
-        return Guard("pool", DENY, f"{more} would bring it to {after}{both}; the policy allows {most}", remedy)
+        return Guard.of("pool", DENY, f"{more} would bring it to {after}{both}; the policy allows {most}", remedy)
     cores = case.headroom.cores
     if busy is None or cores is None or not case.running:
-        guard = Guard("pool", OK, words if most_busy is None else f"{words}; the pool's load is unknown")
+        guard = Guard.of("pool", OK, words if most_busy is None else f"{words}; the pool's load is unknown")
         return _bounded(guard, unknown=most_busy is not None, exceeds=False, bound=_percent(most_busy), remedy="")
     then = busy * after / case.queries
     load = f"{words}: load {busy * cores:.1f} → {then * cores:.1f} of {counted(cores, 'core')}"
     return _bounded(
-        Guard("pool", OK, load) if then <= 1 else Guard("pool", WARN, f"{load}, so batches wait for each other"),
+        Guard.of("pool", OK, load) if then <= 1 else Guard.of("pool", WARN, f"{load}, so batches wait for each other"),
         unknown=False,
         exceeds=most_busy is not None and 100 * then > most_busy,
         bound=f"{_percent(most_busy)} of them",
@@ -195,7 +195,7 @@ def _stopped(case: GuardInput) -> Guard | None:
     stopped = sum(node.action in ends and node.table in case.running for node in case.nodes)
     share = 100 * stopped / max(len(case.running), 1)
     return _bounded(
-        Guard("stopped", OK, f"{counted(stopped, 'running statement')} stopped or restarted"),
+        Guard.of("stopped", OK, f"{counted(stopped, 'running statement')} stopped or restarted"),
         unknown=False,
         exceeds=share > most,
         bound=_percent(most),
@@ -240,24 +240,24 @@ def _approval(case: GuardInput) -> Guard | None:
             why.append(f"more than {short_number(policy.approve_rows)} rows to replay")
         elif unknown:
             why.append("the number of rows it replays is unknown")
-    return Guard("approval", NEEDS_APPROVAL, f"another login must approve it: {'; '.join(why)}") if why else None
+    return Guard.of("approval", NEEDS_APPROVAL, f"another login must approve it: {'; '.join(why)}") if why else None
 
 
 def _freeze(case: GuardInput) -> Guard | None:
     """Name the windows; whether one holds is judged when the plan is applied."""
     windows = case.policy.freeze
-    return Guard("freeze", OK, f"no plan is applied during {', '.join(windows)} (UTC)") if windows else None
+    return Guard.of("freeze", OK, f"no plan is applied during {', '.join(windows)} (UTC)") if windows else None
 
 
 def _bounded(guard: Guard, *, unknown: bool, exceeds: bool, bound: str | None, remedy: str, denied: str = "") -> Guard:
     """Return the verdict of a figure under a bound; `bound` in words, None where the policy has none."""
     if exceeds:
-        return Guard(guard.name, DENY, f"{guard.summary}; {denied or f'the policy allows {bound}'}", remedy)
+        return Guard.of(guard.name, DENY, f"{guard.summary}; {denied or f'the policy allows {bound}'}", remedy)
     if unknown and bound is not None:
-        return Guard(
+        return Guard.of(
             guard.name, NEEDS_APPROVAL, f"{guard.summary}; the policy allows {bound}, so another login must approve it"
         )
-    return Guard(guard.name, UNKNOWN, guard.summary) if unknown else guard
+    return replace(guard, verdict=UNKNOWN) if unknown else guard
 
 
 def _begins(node: PlanNode, case: GuardInput) -> bool:

@@ -291,15 +291,15 @@ def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":
         when = purged_after(context.declared.environment)
-        return (WayBack("", tables, f"no command takes a retired version out of the trash; it is purged {when}"),)
+        return (WayBack.of("", tables, f"no command takes a retired version out of the trash; it is purged {when}"),)
     if verb in UPKEEP_WAYS:
-        return (WayBack("", tables, UPKEEP_WAYS[verb]),)
+        return (WayBack.of("", tables, UPKEEP_WAYS[verb]),)
     if verb == "undelete":
         return (_way_to_former("delete", tables, "they are in the trash again"),)
     if verb == "rollback" and all(map(_serves, seen.values())):
         return (_way_to_former(verb, tables, "what serves now goes on from its checkpoint and serves again"),)
     if verb == "rollback":
-        return (WayBack("", tables, "what serves now has failed, or has lost a checkpoint"),)
+        return (WayBack.of("", tables, "what serves now has failed, or has lost a checkpoint"),)
     back = {table: context.bindings.of(table) for table, now in seen.items() if _serves(now)}
 
     def stays(table: TableName, version: int) -> bool:
@@ -309,13 +309,16 @@ def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode
     while lacking := why_not_back(back, stays):
         back = {table: bindings for table, bindings in back.items() if table not in lacking}
     words = "files and checkpoint come out of the trash, and the statement goes on from there"
-    found = [_way_to_former("undelete", tuple(sorted(back)), words)] if back else []
     until = f"until the files are purged, {purged_after(context.declared.environment)}"
-    found = [replace(way, until=until) for way in found]
+    found = [WayBack.of("undelete", tuple(sorted(back)), words, until=until)] if back else []
     rest = tuple(table for table in tables if table not in back)
     return (
         *found,
-        *([WayBack("", rest, "it has failed or never served, or what it reads is not there any more")] if rest else ()),
+        *(
+            [WayBack.of("", rest, "it has failed or never served, or what it reads is not there any more")]
+            if rest
+            else ()
+        ),
     )
 
 
@@ -325,4 +328,4 @@ def _serves(seen: ObservedDeployment) -> bool:
 
 
 def _way_to_former(act: str, tables: tuple[TableName, ...], words: str) -> WayBack:
-    return WayBack(act, tables, words, until="until another plan changes these tables")
+    return WayBack.of(act, tables, words, until="until another plan changes these tables")

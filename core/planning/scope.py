@@ -84,7 +84,7 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
     excluded = frozenset(request.exclude)
     came_with = _statement_sets(found - excluded, context.declared) if request.verb == "deploy" else {}
     refusals += [
-        PlanRefusal(
+        PlanRefusal.of(
             name,
             f"{name} belongs to one statement set with {came_with[name]}",
             "exclude both or neither",
@@ -126,12 +126,12 @@ def request_mistakes(request: PlanRequest, project: Project, known: Collection[T
         if layer not in tuple(Layer):
             yield _unknown("layer", layer, tuple(Layer))
         elif layer not in layers:
-            yield PlanRefusal(
+            yield PlanRefusal.of(
                 layer, f"there is no table of layer {layer}", f"layers with tables: {', '.join(sorted(layers))}"
             )
     for folder in request.folders:
         if not any(_is_below(table, folder) for table in project.tables.values()):
-            yield PlanRefusal(
+            yield PlanRefusal.of(
                 folder, f"there is no table in {folder}", "name a folder below pipelines/ that contains tables"
             )
     yield from _contradictions(request)
@@ -140,12 +140,12 @@ def request_mistakes(request: PlanRequest, project: Project, known: Collection[T
 def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
     scopes = (request.tables, request.products, request.layers, request.folders, request.pipelines)
     if not (any(scopes) or request.everything or request.changed_since):
-        yield PlanRefusal("", "the request names no tables", "name tables, a product, or everything")
+        yield PlanRefusal.of("", "the request names no tables", "name tables, a product, or everything")
     wide = any(scopes[1:]) or request.everything or request.exclude
     if request.verb in BY_NAME and wide:
-        yield PlanRefusal("", f"{request.verb} takes tables by name", "name tables alone")
+        yield PlanRefusal.of("", f"{request.verb} takes tables by name", "name tables alone")
     if request.retain_h and request.verb != "vacuum":
-        yield PlanRefusal("", "--retain is only for a vacuum", "leave it out")
+        yield PlanRefusal.of("", "--retain is only for a vacuum", "leave it out")
     if request.verb != "deploy":
         only_deploys = {
             "--changed-since": request.changed_since,
@@ -157,14 +157,14 @@ def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
         }
         for option in (option for option, given in only_deploys.items() if given):
             verb = f"a {request.verb}" if request.verb in ("delete", "rollback") else request.verb
-            yield PlanRefusal("", f"{option} does not apply to {verb}", "leave it out")
+            yield PlanRefusal.of("", f"{option} does not apply to {verb}", "leave it out")
     elif request.pipelines:
         sinks = " ".join(request.pipelines)
-        yield PlanRefusal(
+        yield PlanRefusal.of(
             "", "--pipeline is only for a delete", f"deploy its sink: headgate plan {sinks} starts what it needs"
         )
     if request.rebuild and request.keep_table:
-        yield PlanRefusal(
+        yield PlanRefusal.of(
             "",
             "a rebuild creates a new table, but --keep-table keeps the existing one",
             "give either --rebuild or --keep-table",
@@ -224,9 +224,9 @@ def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningC
     near |= graph.ancestors(*near)
     for name in request.exclude:
         if name in request.tables:
-            yield PlanWarning(name, "is both named and excluded; it is left out")
+            yield PlanWarning.of(name, "is both named and excluded; it is left out")
         elif name not in near and (context.declared.tables.get(name) is not None or context.observed.is_deployed(name)):
-            yield PlanWarning(name, "is excluded, but nothing in the request involves it")
+            yield PlanWarning.of(name, "is excluded, but nothing in the request involves it")
 
 
 def _graph(context: PlanningContext) -> TableGraph:
@@ -248,9 +248,9 @@ def _warnings_of_gone(
             continue
         since = f"was declared at {request.changed_since} and no longer is"
         if observed.is_deployed(name) and not observed.is_external(name):
-            yield PlanWarning(name, f"{since}: to delete it, headgate plan delete {name}")
+            yield PlanWarning.of(name, f"{since}: to delete it, headgate plan delete {name}")
         else:
-            yield PlanWarning(name, f"{since}; it is not deployed")
+            yield PlanWarning.of(name, f"{since}; it is not deployed")
 
 
 def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[PlanWarning]:
@@ -259,16 +259,16 @@ def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[Pl
     for part, remedy in (("pool", RESTART), ("policy", "record it (headgate policy apply)"), ("place", RESTART)):
         keys = [key.partition(".")[2] for key in request.settings if key.startswith(f"{part}.")]
         if keys:
-            yield PlanWarning(MANIFEST, f"the {part} {since}: {', '.join(keys)}: not part of this plan: {remedy}")
+            yield PlanWarning.of(MANIFEST, f"the {part} {since}: {', '.join(keys)}: not part of this plan: {remedy}")
 
 
 def _warnings_of_undo(request: PlanRequest) -> Iterator[PlanWarning]:
     if request.undoes:
         before = f"planned with the texts from before plan {request.undoes[:12]}"
-        yield PlanWarning("", f"{before}: files that still hold newer ones bring them back with the next deploy")
+        yield PlanWarning.of("", f"{before}: files that still hold newer ones bring them back with the next deploy")
 
 
 def _unknown(kind: str, name: str, known: Collection[str]) -> PlanRefusal:
-    return PlanRefusal(
+    return PlanRefusal.of(
         name, f"there is no {kind} {name}", did_you_mean(name, known) or f"see the {kind}s with `headgate ls`"
     )

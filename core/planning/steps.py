@@ -9,6 +9,7 @@ from core.model.reasons import Reason
 from core.observed.deployment import OtherVersion
 from core.plan.model import PlanNode, Step
 from core.planning.retired_and_orphan_versions import RetiredVersion
+from core.text.sentence import Sentence
 
 Clones = tuple[tuple[int, int], ...]
 """Versions of a table, each with the one of which it is a clone."""
@@ -46,7 +47,7 @@ class StepBuilder:
     ) -> int:
         """Append one step and return its number."""
         n = len(self.all) + 1
-        self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, tables))
+        self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), Sentence(why), tables))
         return n
 
     def deploy(

@@ -23,6 +23,7 @@ from core.planning.event_time import epoch_of
 from core.planning.log_starts import is_log_start, rows_from
 from core.planning.scope import PlanScope
 from core.sql.statement import TableRead
+from core.text.sentence import Sentence
 
 _PRICED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 _WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED, Strategy.PARTIAL})
@@ -63,7 +64,7 @@ def refuse_not_executable(plan: Plan) -> None:
 def not_executable_warnings(nodes: Iterable[PlanNode]) -> tuple[PlanWarning, ...]:
     """Warn of what is planned and not carried out, for plans that nobody hands to an agent."""
     words = "is not executable yet: it is planned only, and an agent refuses it"
-    return tuple(PlanWarning(table, f"{what} {words}") for table, what in _not_executable(nodes))
+    return tuple(PlanWarning.of(table, f"{what} {words}") for table, what in _not_executable(nodes))
 
 
 def _not_executable(nodes: Iterable[PlanNode]) -> tuple[tuple[TableName, str], ...]:
@@ -160,7 +161,7 @@ class StrategyPrices:
             replay_bytes=size,
             disk_bytes=self._disk(statement, strategy),
             loses=loses,
-            note=note,
+            note=Sentence(note) if note else None,
         )
 
     def _loses(self, statement: _PricedStatement, strategy: str) -> tuple[str, ...]:

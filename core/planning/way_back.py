@@ -12,7 +12,7 @@ from core.model.reasons import STOPPED_MEANWHILE
 from core.model.states import State, WantedState
 from core.observed.deployment import ObservedDeployment
 from core.observed.step_durations import StepDurations
-from core.plan.model import UNDO_D, PlanNode, RetentionKind, WayBack
+from core.plan.model import UNDO_D, PlanNode, PlanRefusal, RetentionKind, WayBack
 from core.plan.predictions import predict
 from core.plan.request import PlanRequest
 from core.planning.context import PlanningContext, planning_context
@@ -81,7 +81,7 @@ def ways_back(
         if table not in covered and not (node.action is Action.RESUME and node not in edited_nodes((node,))):
             none.setdefault(_no_way_words(node, back), []).append(table)
     found += [way for way in back if way.act]
-    return (*found, *(WayBack("", tuple(tables), words) for words, tables in none.items()))
+    return (*found, *(WayBack.of("", tuple(tables), words) for words, tables in none.items()))
 
 
 def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[WayBack]) -> tuple[PlanNode, ...]:
@@ -96,7 +96,7 @@ def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[WayBack]) -> tuple
 
 def _stop(tables: Sequence[TableName], more: str) -> WayBack:
     words = f"stopped at once; table and checkpoint stay{more}"
-    return WayBack("stop", tuple(tables), words, until="at any time")
+    return WayBack.of("stop", tuple(tables), words, until="at any time")
 
 
 def _no_way_words(node: PlanNode, back: Sequence[WayBack]) -> str:
@@ -109,7 +109,7 @@ def _no_way_words(node: PlanNode, back: Sequence[WayBack]) -> str:
         more = _OLD_VERSION if node.action is Action.REBUILD else _OF_THE_ENVIRONMENT if outside else ""
         more = "rows under the same keys are overwritten" if node.strategy == Strategy.KEYED else more
         return f"{_SAME_TEXT}; {more}" if more else _SAME_TEXT
-    return next((way.words for way in back if not way.act), "nothing would change")
+    return next((str(way.words) for way in back if not way.act), "nothing would change")
 
 
 def _back(
@@ -127,11 +127,11 @@ def _back(
     tables = tuple(node.table for node in edited)
     project = _with_old_texts(context, edited)
     if project is None:
-        return (WayBack("", tables, "the deployed text cannot be read"),)
+        return (WayBack.of("", tables, "the deployed text cannot be read"),)
     world, asked = _afterwards(context, nodes, engine), undo_request(request, tables, "")
     planned, refused = _planned(context, project, world, asked, engine=engine, durations=durations)
-    if refused:
-        return (WayBack("", tables, f"planning the old text would be refused: {refused}"),)
+    if refused is not None:
+        return (WayBack.of("", tables, f"planning the old text would be refused: {refused.summary}"),)
     went, back_to_old = {node.table: node for node in nodes}, frozenset(tables)
     groups: dict[str, list[PlanNode]] = {}
     for node in planned:
@@ -141,7 +141,7 @@ def _back(
 
 
 def _way(words: str, nodes: Sequence[PlanNode]) -> WayBack:
-    return _priced(WayBack("plan undo", tuple(node.table for node in nodes), words, until=UNTIL), nodes)
+    return _priced(WayBack.of("plan undo", tuple(node.table for node in nodes), words, until=UNTIL), nodes)
 
 
 def _priced(way: WayBack, nodes: Sequence[PlanNode]) -> WayBack:
@@ -198,14 +198,14 @@ def _planned(
     *,
     engine: str,
     durations: StepDurations,
-) -> tuple[tuple[PlanNode, ...], str]:
-    """Return the nodes of a plan over another world, and why it would be refused; empty where it would not."""
+) -> tuple[tuple[PlanNode, ...], PlanRefusal | None]:
+    """Return the nodes of a plan over another world, and its first refusal; None where it is not refused."""
     other = planning_context(project, context.declared.environment, observed, ParseCache(), engine=engine, like=context)
     scope = resolve_scope(request, other)
     body = deploy_body(other, scope, with_steps=bool(durations))
     refusals = (*scope.refusals, *body.refusals)
     found = predict(body.nodes, body.steps, other.observed.statistics, durations)
-    return found.nodes, refusals[0].summary if refusals else ""
+    return found.nodes, refusals[0] if refusals else None
 
 
 def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Project | None:

@@ -158,7 +158,7 @@ def sample_plan(protected: bool = False) -> Plan:
         node(
             "order_items",
             Action.REBUILD,
-            Reason.STATE_CHANGED,
+            Reason.ASKED,
             version=2,
             predicted_low_s=40.0,
             predicted_high_s=90.0,
@@ -168,7 +168,7 @@ def sample_plan(protected: bool = False) -> Plan:
         node(
             "oven_load",
             Action.REBUILD,
-            Reason.STATE_CHANGED,
+            Reason.ASKED,
             from_version=4,
             version=5,
             predicted_low_s=40.0,

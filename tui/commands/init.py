@@ -211,7 +211,7 @@ def _refuse_impossible(context: CommandContext, table: TableName, written: dict[
         )
     plan = context.operations.compute_over(project, context.operations.known(), PlanRequest(tables=(table,)))
     if plan.refusals:
-        raise Refused(f"nothing was written: {plan.refusals[0].summary}", remedy=plan.refusals[0].remedy)
+        raise Refused(f"nothing was written: {plan.refusals[0].summary}", remedy=str(plan.refusals[0].remedy))
 
 
 def _statement_files(

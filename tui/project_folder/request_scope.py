@@ -115,10 +115,10 @@ def refuse_unknown(
     wrong = tuple(request_mistakes(normal_request(request), project, known))
     if wrong:
         told = [
-            f"{places[TableName(each.table)]}: {each.summary}" if each.table in places else each.summary
+            f"{places[TableName(each.table)]}: {each.summary}" if each.table in places else str(each.summary)
             for each in wrong
         ]
-        near = list(dict.fromkeys(each.remedy for each in wrong))
+        near = list(dict.fromkeys(str(each.remedy) for each in wrong))
         raise UsageError("; ".join(_few(told)), remedy="; ".join(_few(near)))
 
 

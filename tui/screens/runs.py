@@ -117,7 +117,7 @@ class RunScreen(SplitScreen):
             self.table.choose(str(step.n))
         chosen = next((step for step in run.steps if str(step.n) == self.table.cursor_id), None)
         if chosen is not None:
-            reason = next((one.why for one in planned if one.n == chosen.n), "")
+            reason = next((str(one.why) for one in planned if one.n == chosen.n), "")
             self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, RowContext(glyphs, now)))
 
     def _pairs(self, width: int) -> tuple[Line, ...]:

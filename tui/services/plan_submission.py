@@ -119,7 +119,7 @@ def raise_refusals(plan: Plan) -> None:
     if plan.refusals:
         first = plan.refusals[0]
         more = f", and {len(plan.refusals) - 1} more" if len(plan.refusals) > 1 else ""
-        raise Refused(f"{about(first.table, first.summary)}{more}", remedy=first.remedy)
+        raise Refused(f"{about(first.table, first.summary)}{more}", remedy=str(first.remedy))
 
 
 def with_nonce(request: PlanRequest, reader: "LedgerReader | None" = None) -> PlanRequest:

@@ -77,7 +77,7 @@ class SubmittedPlans:
             )
         if plan.refusals:
             first = plan.refusals[0]
-            raise Refused(about(first.table, first.summary), remedy=first.remedy)
+            raise Refused(about(first.table, first.summary), remedy=str(first.remedy))
         refuse_not_executable(plan)
         self._refuse_without_connector(project, plan)
         refuse_unlike_inputs(self._world, project, plan)

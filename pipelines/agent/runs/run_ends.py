@@ -139,7 +139,9 @@ def _step(row: RunRow, step: StepRow) -> Step:
     """Return a step as far as its row tells: a swap is of every table that was to catch up."""
     gates = {TableName(found.table) for found in row.steps if found.do == StepKind.CATCH_UP}
     tables = tuple(sorted({TableName(step.table), *gates})) if step.do == StepKind.SWAP else ()
-    return Step(step.n, StepKind(step.do), TableName(step.table), step.version, after=(), why="", tables=tables)
+    return Step(
+        step.n, StepKind(step.do), TableName(step.table), step.version, after=(), why=Sentence(""), tables=tables
+    )
 
 
 def _failed(world: AgentContext, row: RunRow, why: str) -> tuple[StepRow, ...]:

@@ -332,7 +332,7 @@ def test_whatever_is_offered_can_be_had(drawn: tuple[World, PlanRequest], chance
     found = world.plan(request)
     nodes = [node for node in found.nodes if node.offers and not found.refusals]
     for node in chance.sample(nodes, min(4, len(nodes))):
-        offer = chance.choice([each for each in node.offers if "partition" not in each.note])
+        offer = chance.choice([each for each in node.offers if "partition" not in str(each.note)])
         at = {"partial": "2026-01-02T00:00:00Z", "seeded": "now"}.get(offer.strategy, "")
         again = world.plan(replace(request, choices=(StrategyChoice(node.table, offer.strategy, at),)))
         event(offer.strategy)

@@ -145,6 +145,7 @@ def test_offline_it_is_planned_and_the_plan_says_so(
     assert {
         "table": "b",
         "summary": "carry_over is not executable yet: it is planned only, and an agent refuses it",
+        "multiplies_rows": False,
     } in (found["warnings"])
     (node,) = [node for node in found["nodes"] if node["table"] == "b"]
     assert {offer["strategy"]: offer["executable"] for offer in node["offers"]} == {

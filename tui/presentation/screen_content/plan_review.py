@@ -230,7 +230,7 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
                 left(act_words(step.do), 10),
                 f"{what}  ",
                 (f"{after}  " if after else "", Tone.DIM),
-                (step.why, Tone.DIM),
+                (str(step.why), Tone.DIM),
             )
         )
     return tuple(lines)
