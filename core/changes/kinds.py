@@ -9,7 +9,7 @@ from enum import StrEnum
 from core.model.actions import Action, Strategy
 from core.model.evidence import Notice
 from core.model.reasons import LOST_CHECKPOINT, Reason
-from core.text.sentence import FactKind
+from core.text.sentence import FactKind, Sentence
 
 
 class ChangeKind(StrEnum):
@@ -81,8 +81,10 @@ class ChangeKindDefinition:
     """What a plan says of it."""
     why: str
     """Why that is done, in one sentence for people."""
-    loses: str
-    """What the default action loses, in words for people."""
+    loses: Sentence | None = None
+    """What the default action loses; None where that is nothing."""
+    leaves: Sentence | None = None
+    """What becomes of rows that are there already, or of the way back, where nothing is lost by itself."""
     instead: tuple[Strategy, ...] = ()
     """What may be chosen in place of the default, where the statement allows it."""
     note: Notice | None = None
@@ -116,6 +118,12 @@ class ChangeKindDefinition:
         return self.action is Action.RECORD
 
     @property
+    def loss_words(self) -> Sentence:
+        """What the default action loses and leaves, in a line."""
+        lost = self.loses or "nothing"
+        return Sentence(f"{lost}; {self.leaves}" if self.leaves is not None else f"{lost}")
+
+    @property
     def why_not_from_checkpoint(self) -> CheckpointRefusal | None:
         """Return why no restart on the old checkpoint may take the place of a rebuild where this is found.
 
@@ -126,9 +134,8 @@ class ChangeKindDefinition:
         return self.breaks_checkpoint or (CheckpointRefusal.UNPROVEN if self.action is Action.REBUILD else None)
 
 
-_NOTHING = "nothing"
-_OLD_ROWS_STAY = "nothing; rows that are there already keep the meaning of the old text"
-_HISTORY = "nothing where the sources still hold their history; else the rows that they no longer hold"
+_OLD_ROWS_STAY = Sentence("rows that are there already keep the meaning of the old text")
+_HISTORY = Sentence("nothing where the sources still hold their history; else the rows that they no longer hold")
 
 _NEW_VERSION = (Strategy.EARLIEST, Strategy.PARTIAL, Strategy.SEEDED)
 """New versions that read again, from the beginning or from a place on."""
@@ -138,7 +145,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
     ChangeKindDefinition(
         kind=ChangeKind.NONE, code="0", label="none", severity=0, action=Action.KEEP, reason=Reason.UNCHANGED,
         why="texts, settings, pool and Spark are those that it was started with",
-        loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
+        instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
         follows_from_parent=True,
     ),
     ChangeKindDefinition(
@@ -152,25 +159,25 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         kind=ChangeKind.COMMENT_OR_FORMAT, code="1", label="comment or format", severity=20, action=Action.RECORD,
         reason=Reason.SAME_MEANING,
         why="Spark plans the same query; the new text is written down, and nothing restarts",
-        loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
+        instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.DESCRIPTION, code="2", label="settings outside Spark", severity=30, action=Action.RECORD,
         reason=Reason.DOCUMENTS, why="owner, tags, runbook and the like never reach Spark",
-        loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
+        instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.FILTER_OR_PROJECTION, code="3", label="filter or projection", severity=60,
         action=Action.RESTART, reason=Reason.IN_PLACE,
         why="without state a checkpoint holds offsets only, and they mean the same to the new text",
-        loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), leaves_seam=True,
+        leaves=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), leaves_seam=True,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.COLUMN_ADDED, code="4", label="column added", severity=105, action=Action.RESTART,
         reason=Reason.COLUMNS_ADDED,
         why="a nullable column at the end fits the old files, and no state knows it: the table is altered, then the "
         "query restarts",
-        loses="nothing; rows that are there already have NULL in the new column, which stays",
+        leaves=Sentence("rows that are there already have NULL in the new column, which stays"),
         instead=(*_NEW_VERSION, Strategy.CARRY_OVER), alters_table=True,
         breaks_checkpoint=CheckpointRefusal.COLUMNS_ADDED,
     ),
@@ -179,7 +186,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         reason=Reason.COLUMNS_WIDENED,
         why="a table on Delta takes a wider type in place, its old files are read as the new one, and no state holds "
         "it: the table is altered, then the query restarts",
-        loses="nothing; rows that are there already keep their values, and the column is not narrowed in place again",
+        leaves=Sentence("rows that are there already keep their values, and the column is not narrowed in place again"),
         instead=(*_NEW_VERSION, Strategy.FORK, Strategy.CARRY_OVER), leaves_seam=True, alters_table=True,
         breaks_checkpoint=CheckpointRefusal.COLUMNS_WIDENED,
     ),
@@ -209,13 +216,13 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
         kind=ChangeKind.CHANGE_AFTER_STATE, code="6c", label="output of the state", severity=80,
         action=Action.RESTART, reason=Reason.ABOVE_STATE,
         why="a filter (HAVING) or a value changed after all that keeps state, and the state stays as it is",
-        loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.FORK), leaves_seam=True, state_may_be_copied=True,
+        leaves=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.FORK), leaves_seam=True, state_may_be_copied=True,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.WATERMARK_DELAY, code="6d", label="watermark delay", severity=90, action=Action.RESTART,
         reason=Reason.DELAY_CHANGED,
         why="the state stays as it is; only when rows are given up changes, which must be acknowledged",
-        loses="nothing that is there; rows that come for windows that the old watermark closed are dropped",
+        loses=Sentence("nothing that is there; rows that come for windows that the old watermark closed are dropped"),
         instead=_NEW_VERSION, note=Notice.WINDOWS_STAY_CLOSED,
     ),
     ChangeKindDefinition(
@@ -258,34 +265,34 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
     ChangeKindDefinition(
         kind=ChangeKind.TRIGGER_OR_RATE, code="11a", label="pace or resources", severity=40, action=Action.RESTART,
         reason=Reason.PACE, why="trigger, rate limits, cores and memory change how fast rows are read, and no row",
-        loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), keeps_table_across_seam=True,
+        instead=(*_NEW_VERSION, Strategy.CARRY_OVER), keeps_table_across_seam=True,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.PINNED_CONFIGURATION, code="11b", label="pinned configuration", severity=10,
         action=Action.KEEP, reason=Reason.CONF_PINNED,
         why="the checkpoint keeps the value of its first start, and Spark silently ignores the new one",
-        loses=_NOTHING, instead=(Strategy.EARLIEST,), keeps_table_across_seam=True, is_of_the_environment=True,
+        instead=(Strategy.EARLIEST,), keeps_table_across_seam=True, is_of_the_environment=True,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.SCHEMA_TRACKING, code="11c", label="schema tracking", severity=45, action=Action.RESTART,
         reason=Reason.TRACKING,
         why="its offsets hold whether its streams keep the columns that they have read or not: Delta begins to keep "
         "them with the next start, and passes over what it has kept",
-        loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), keeps_table_across_seam=True,
+        instead=(*_NEW_VERSION, Strategy.CARRY_OVER), keeps_table_across_seam=True,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.POOL, code="12", label="another pool", severity=110, action=Action.RESTART,
         reason=Reason.POOL_CHANGED,
         why="the same checkpoint continues elsewhere, never in two places at once; such a plan is refused when it is "
         "applied, since agents do not move statements between pools yet",
-        loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), is_of_the_environment=True,
+        instead=(*_NEW_VERSION, Strategy.CARRY_OVER), is_of_the_environment=True,
         note=Notice.STOPPED_ON_OLD_POOL,
     ),
     ChangeKindDefinition(
         kind=ChangeKind.ENGINE, code="13", label="another Spark", severity=100, action=Action.RESTART,
         reason=Reason.ENGINE_CHANGED,
         why="a newer Spark reads the checkpoints of an older one; an older Spark counts as state that no longer fits",
-        loses="nothing; the way back to the older Spark may be closed",
+        leaves=Sentence("the way back to the older Spark may be closed"),
         instead=(*_NEW_VERSION, Strategy.FORK, Strategy.CARRY_OVER), is_of_the_environment=True,
         state_may_be_copied=True,
         note=Notice.BACK_UP_CHECKPOINT,
@@ -293,7 +300,7 @@ CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
     ChangeKindDefinition(
         kind=ChangeKind.STATIC_SIDE, code="14", label="static side", severity=50, action=Action.RESTART,
         reason=Reason.STATIC_CHANGED, why="a running query keeps the static side as it was when it started",
-        loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), leaves_seam=True,
+        leaves=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), leaves_seam=True,
         keeps_table_across_seam=True, follows_from_parent=True,
     ),
 )  # fmt: skip

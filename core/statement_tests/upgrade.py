@@ -15,11 +15,11 @@ from core.statement_tests.request import CaseOutcome, CaseResult, UpgradeVerdict
 
 _GOES_ON = (Action.KEEP, Action.RECORD, Action.START, Action.RESUME, Action.RESTART)
 
-_WORDS: Mapping[str, str] = {
-    UpgradeVerdict.SAFE: "safe in this case: the upgrade gives the same rows as the new text on everything",
-    UpgradeVerdict.SEAM: "not safe on the same checkpoint: rows written before it keep the old meaning",
-    UpgradeVerdict.MIXED: "not safe on the same checkpoint: what the old text left in it makes rows wrong",
-    UpgradeVerdict.REFUSED: "not safe on the same checkpoint: the new text does not go on from it",
+_SHOWN: Mapping[str, str] = {
+    UpgradeVerdict.SAFE: "the upgrade gives the same rows as the new text on everything",
+    UpgradeVerdict.SEAM: "rows written before it keep the old meaning",
+    UpgradeVerdict.MIXED: "what the old text left in it makes rows wrong",
+    UpgradeVerdict.REFUSED: "the new text does not go on from it",
 }
 
 
@@ -49,7 +49,7 @@ def shown_unsafe(result: CaseResult, change: Change) -> str:
     if result.outcome is CaseOutcome.SKIPPED or result.verdict in ("", UpgradeVerdict.SAFE):
         return ""
     unsafe = change.action in _GOES_ON and not _announced(result.verdict, change.kind)
-    return f"case {result.name}: {_WORDS[result.verdict].partition(': ')[2]}" if unsafe else ""
+    return f"case {result.name}: {_SHOWN[result.verdict]}" if unsafe else ""
 
 
 def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
@@ -58,14 +58,15 @@ def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
     planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", definition.why]
     if result.outcome is CaseOutcome.SKIPPED or not result.verdict:
         return tuple(planned)
-    words = [_WORDS[result.verdict], *planned]
+    safe = "safe in this case" if result.verdict == UpgradeVerdict.SAFE else "not safe on the same checkpoint"
+    words = [f"{safe}: {_SHOWN[result.verdict]}", *planned]
     goes_on = change.action in _GOES_ON
     if result.verdict == UpgradeVerdict.SAFE and not goes_on:
         words.append(
             "these rows show no difference; that does not prove that there is none, and the plan stays careful"
         )
     elif goes_on and _announced(result.verdict, change.kind):
-        words.append(f"the plan announces it: {definition.loses.removeprefix('nothing; ')}")
+        words.append(f"the plan announces it: {definition.leaves or definition.loses}")
     elif shown_unsafe(result, change):
         words.append(
             "PLAN AND TEST DISAGREE: the plan goes on from the checkpoint, and this case shows that it must not"
@@ -76,7 +77,8 @@ def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
 def _announced(verdict: str, kind: ChangeKind) -> bool:
     """Return whether a plan says itself that rows come out so."""
     late = kind is ChangeKind.WATERMARK_DELAY and verdict == UpgradeVerdict.MIXED
-    return late or (verdict == UpgradeVerdict.SEAM and kind.definition.loses != ChangeKind.NONE.definition.loses)
+    told = (kind.definition.loses, kind.definition.leaves) != (None, None)
+    return late or (verdict == UpgradeVerdict.SEAM and told)
 
 
 def _action(action: Action) -> str:

@@ -40,7 +40,7 @@ def test_codes_are_those_that_saved_plans_hold() -> None:
 
 @pytest.mark.parametrize("definition", CHANGE_KINDS, ids=IDS)
 def test_a_row_says_everything_in_words(definition: ChangeKindDefinition) -> None:
-    assert 0 < len(definition.label) <= LABEL and definition.why and definition.loses
+    assert 0 < len(definition.label) <= LABEL and definition.why and definition.loss_words
 
 
 def test_nothing_that_is_rebuilt_is_milder_than_what_keeps_its_table() -> None:

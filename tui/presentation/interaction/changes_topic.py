@@ -46,7 +46,7 @@ def _block(facts: ChangeKindDefinition) -> str:
 def _parts(facts: ChangeKindDefinition) -> Iterator[tuple[str, str]]:
     yield "by default", str(facts.action)
     yield "because", facts.why
-    yield "loses", facts.loses
+    yield "loses", str(facts.loss_words)
     yield "instead", _instead(facts) or "nothing"
     if facts.note is not None:
         yield "note", str(facts.note.of())

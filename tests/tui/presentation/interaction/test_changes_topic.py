@@ -19,8 +19,10 @@ def block(facts: ChangeKindDefinition) -> list[str]:
 def test_a_kind_says_what_is_done_why_what_is_lost_and_shows_an_edit(facts: ChangeKindDefinition) -> None:
     rows = block(facts)
     said = " ".join(" ".join(rows).split())
-    note = str(facts.note.of()) if facts.note is not None else ""
-    for words in (f"by default {facts.action} because {facts.why} loses {facts.loses} instead ", note):
+    for words in (
+        f"by default {facts.action} because {facts.why} loses {facts.loss_words} instead ",
+        *([facts.note.of().sentence] if facts.note else []),
+    ):
         assert words in said
     example = KIND_EXAMPLES.get(facts.kind)
     for line in example.lines if example is not None else ():
