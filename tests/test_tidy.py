@@ -129,7 +129,6 @@ READS = frozenset(
 
 READ_TEXTS = {
     "core/changes/checkpoint_compatibility.py": 1,
-    "core/planning/planner.py": 1,
     "core/run/release.py": 1,
     "core/validation/expectations.py": 1,
     "pipelines/spark/streaming_queries.py": 1,

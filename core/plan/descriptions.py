@@ -53,14 +53,15 @@ _NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 def change_words(node: PlanNode) -> str:
     """Return what changed, in a few words for the column CHANGE: first an edit that may change the number of rows."""
-    kind, rows = node.change, edit_of_rows(node.evidence)
-    words = _change_words(node)
+    kind, rows, special = node.change, edit_of_rows(node.evidence), _special_change(node)
+    words = special if special is not None else kind.definition.label if kind is not None else ""
     if not rows or node.confirmed_by_spark is False:
         return words
-    return rows if kind is ChangeKind.FILTER_OR_PROJECTION and words == kind.definition.label else f"{rows}, {words}"
+    return rows if kind is ChangeKind.FILTER_OR_PROJECTION and special is None else f"{rows}, {words}"
 
 
-def _change_words(node: PlanNode) -> str:
+def _special_change(node: PlanNode) -> str | None:
+    """Return what says more than the kind of change; None where that says all."""
     kind = node.change
     if node.confirmed_by_spark is False:
         return "Spark disagrees"
@@ -79,7 +80,7 @@ def _change_words(node: PlanNode) -> str:
         return "not known"
     if kind is ChangeKind.NONE and node.action in (Action.RESUME, Action.REBUILD):
         return "does not run" if node.action is Action.RESUME else "rebuild requested"
-    return kind.definition.label if kind is not None else ""
+    return None
 
 
 def action_words(node: PlanNode) -> str:

@@ -36,12 +36,8 @@ _UNKNOWN = TableStatistics()
 _AVAILABLE, _UNCERTAIN = Retention(RetentionKind.OK), Retention(RetentionKind.UNKNOWN)
 
 _CUT = ("rows from before the place where it begins",)
-_LOSES: Mapping[str, tuple[str, ...]] = {
-    Strategy.CARRY_OVER: _CUT,
-    Strategy.PARTIAL: _CUT,
-    Strategy.SEEDED: _CUT,
-    Strategy.KEYED: ("rows as they are: each is written again under its key",),
-}
+_REWRITTEN = ("rows as they are: each is written again under its key",)
+_BEGINS_LATER = frozenset({Strategy.CARRY_OVER, Strategy.PARTIAL, Strategy.SEEDED})
 
 
 def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
@@ -129,7 +125,7 @@ class StrategyPrices:
         offers = tuple(self._offer(statement, strategy, notes.get(strategy, "")) for strategy in words)
         if decision.action is not Action.RESTART:
             self._eta[table] = offers[0].eta_s
-        if decision.action is Action.REBUILD and offers[0].loses == _CUT:
+        if decision.action is Action.REBUILD and self._is_cut(bindings, decision.strategy):
             self._cut.add(table)
         return PricedOffers(offers, self._retention(statement))
 
@@ -165,9 +161,15 @@ class StrategyPrices:
         )
 
     def _loses(self, statement: _PricedStatement, strategy: str) -> tuple[str, ...]:
-        if strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in statement.bindings):
+        if self._is_cut(statement.bindings, strategy):
             return _CUT
-        return _LOSES.get(strategy, ()) or self._lost_changes(statement, strategy)
+        return _REWRITTEN if strategy == Strategy.KEYED else self._lost_changes(statement, strategy)
+
+    def _is_cut(self, bindings: tuple[Binding, ...], strategy: str) -> bool:
+        """Return whether it begins at a place, itself or in what it reads from the earliest row."""
+        if strategy in _BEGINS_LATER:
+            return True
+        return strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in bindings)
 
     def _lost_changes(self, statement: _PricedStatement, strategy: str) -> tuple[str, ...]:
         """Return what a rebuild of a reader of changes cannot read again: its first batch is a table as it is then.

@@ -55,9 +55,9 @@ def totals_of(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
     before, after = _shown(old), _shown(new)
     keys = tuple(name for name, text in before.keys.items() if after.keys.get(name) == text)
     totals = tuple(
-        CommonTotal(words, one[0], after.totals[words][0], (one[1], after.totals[words][1]))
-        for words, one in before.totals.items()
-        if words in after.totals and {one[1], after.totals[words][1]}.isdisjoint(keys)
+        CommonTotal(text, one[0], after.totals[text][0], (one[1], after.totals[text][1]))
+        for text, one in before.totals.items()
+        if text in after.totals and {one[1], after.totals[text][1]}.isdisjoint(keys)
     )
     return CommonTotals(keys, totals, _unless(old, new, texts))
 
