@@ -97,7 +97,7 @@ def compared(text: str, opinion: AnalysedStatement) -> Finding:
     kept = Counter(each.kind for each in opinion.operators)
     if len(differences) == 1 and ours != kept and not kept - ours:
         return Finding(STRICTER, f"more state: {differences[0]}")
-    return Finding(UNSAFE, "; ".join(differences))
+    return Finding(UNSAFE, "; ".join(map(str, differences)))
 
 
 def reason(finding: Finding) -> str:
