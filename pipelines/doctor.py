@@ -21,7 +21,7 @@ from core.model.table_formats import format_of_others, table_format
 from core.ports.storage import TableFault
 from core.project.connectors import Connector
 from core.project.manifest_head import MANIFEST_PATH
-from core.project_files.manifest import read_manifest
+from core.project_reader.manifest import read_manifest
 from core.sql.ddl_reader import read_ddl
 from core.text.wording import counted
 from pipelines.formats.external_tables import fault_of_declaration, fault_where_missing, missing_log

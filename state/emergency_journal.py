@@ -24,7 +24,7 @@ class JournalledStop:
     """An operator's stop of tables, or of versions that are named `orders@v2`."""
 
     serial: int
-    """As in `state.words.Word`."""
+    """As in `state.operator_commands.Word`."""
     actor: str
     at: float
     names: tuple[str, ...]

@@ -18,6 +18,7 @@ from core.model.errors import LedgerUnavailable, VersionMismatch
 from state.audit_log import AuditReads, AuditWrites
 from state.measurements import MeasurementReads, MeasurementWrites
 from state.migrations import APPLICATION_ID, FIRST_VERSION, SCHEMA_VERSION, migrate
+from state.operator_commands import WordWrites
 from state.plans import PlanReads, PlanWrites
 from state.recorded_policy import PolicyReads, PolicyWrites
 from state.registry import RegistryReads
@@ -27,7 +28,6 @@ from state.row_types import EnvironmentRow
 from state.runs import RunReads, RunWrites
 from state.sqlite_errors import RESTORE_REMEDY, sqlite_errors_translated
 from state.transactions import insert
-from state.words import WordWrites
 
 FILE_MODE = 0o640
 FOLDER_MODE = 0o2750

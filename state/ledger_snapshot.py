@@ -10,7 +10,7 @@ from core.model.names import TableName
 from core.observed.serving import heartbeat_age_s, is_stale, serving_version, serving_versions
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Deployment, Measurement, StatementLine
-from core.run.open_tickets import open_tickets
+from core.run.migration_tickets import open_tickets
 from core.run.records import MigrationTicket, RunRow
 from state.ledger import LedgerReader
 from state.row_types import CommandRow, EnvironmentRow, EventRow, SampleRow, StagedRow

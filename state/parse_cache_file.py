@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from importlib.util import find_spec
 from pathlib import Path
 
-from core.project_files.parse_cache import ParseCache
-from core.project_files.project_copy import ReadProject, digest_of, pack_project, unpack_project
+from core.project_reader.parse_cache import ParseCache
+from core.project_reader.project_copy import ReadProject, digest_of, pack_project, unpack_project
 
 READER_VERSIONS_KEPT = 3
 """Readers whose facts are kept side by side: two checkouts used in turns do not push each other out."""
@@ -178,7 +178,7 @@ def readers_version() -> str:
     return digest.hexdigest()[:16]
 
 
-_ROOMS = ("lineage", "model", "policy", "project", "project_files", "sql", "text")
+_ROOMS = ("lineage", "model", "policy", "project", "project_reader", "sql", "text")
 """Packages of core that reading a project loads, whole: what is read of a text depends on nothing else of ours."""
 
 

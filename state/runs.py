@@ -15,10 +15,10 @@ from core.run.records import CheckResultRow, MigrationTicket, RunRow, StepRow
 from core.run.state_machine import HEARD_IN, OperatorControl
 from state.audit_log import put_audit
 from state.measurements import put_event
+from state.operator_commands import NEWEST_SERIAL
 from state.row_mapping import Value, values_by_column
 from state.row_types import AuditRow, EventRow
 from state.transactions import LedgerReads, LedgerWrites, insert, upsert
-from state.words import NEWEST_SERIAL
 
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 """Digits of base 32 that nobody takes for one another."""
@@ -52,7 +52,7 @@ class RunWordRow:
     actor: str
     at: float
     statement_serial: int
-    """Serial, as in `state.words`, of the newest word on a statement when this one was accepted or said again.
+    """Serial (`state.operator_commands`) of the newest word on a statement when this one was accepted or said again.
 
     That word may not be in the ledger yet: a start waits for whoever holds its version.
     """

@@ -9,7 +9,7 @@ import pytest
 
 from core.lag.liveness import PATIENT_S, SILENT_S
 from core.model.states import Trend
-from core.planning.decisions import DownstreamOutcome
+from core.planner.decisions import DownstreamOutcome
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("core", "pipelines", "state", "tui")
@@ -22,7 +22,7 @@ def first_cells(path: Path) -> list[str]:
 
 
 def test_the_page_on_planning_has_every_outcome_in_order() -> None:
-    assert first_cells(ROOT / "core/planning/README.md") == [outcome.name for outcome in sorted(DownstreamOutcome)]
+    assert first_cells(ROOT / "core/planner/README.md") == [outcome.name for outcome in sorted(DownstreamOutcome)]
 
 
 def test_the_page_on_lag_has_every_trend() -> None:

@@ -25,7 +25,7 @@ LONGER_FUNCTIONS: dict[str, int] = {}
 UNPACKED = 4
 """Values that are told apart by their position alone."""
 
-BY_POSITION = ("core/plan/", "core/planning/", "core/project_files/", "core/sql/", "core/text/diff.py", "tui/")
+BY_POSITION = ("core/plan/", "core/planner/", "core/project_reader/", "core/sql/", "core/text/diff.py", "tui/")
 """Where longer calls and unpackings are left, in tables of constructors and in the tokens and codec of SQL."""
 
 
@@ -102,7 +102,7 @@ def test_files_ask_no_text_whether_it_is_of_digits() -> None:
 
 
 FACT_PACKAGES = (
-    "pipelines/", "state/", "tui/", "core/changes/", "core/lag/", "core/model/", "core/plan/", "core/planning/",
+    "pipelines/", "state/", "tui/", "core/changes/", "core/lag/", "core/model/", "core/plan/", "core/planner/",
     "core/run/", "core/sql/comparison/",
 )  # fmt: skip
 """Packages whose refusals are facts; to be all of them."""

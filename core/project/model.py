@@ -1,4 +1,4 @@
-"""What is declared: the project as frozen values, read from texts by `core.project_files`."""
+"""What is declared: the project as frozen values, read from texts by `core.project_reader`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -17,13 +17,13 @@ from core.model.states import State, stays_at_rest
 from core.observed.deployment import Binding, ObservedDeployment, PlannerInput
 from core.plan.model import OutsideReader, PlanRefusal
 from core.plan.request import CHILDREN, PlanRequest
-from core.planning.context import ObservedTables, PlanningContext, TableBindings, planning_context
-from core.planning.delete import decide_delete
-from core.planning.deploy import decide_deploy
-from core.planning.left_behind import outside_readers_of
-from core.planning.scope import normal_request, resolve_scope
+from core.planner.context import ObservedTables, PlanningContext, TableBindings, planning_context
+from core.planner.delete import decide_delete
+from core.planner.deploy import decide_deploy
+from core.planner.readers_left_behind import outside_readers_of
+from core.planner.scope import normal_request, resolve_scope
 from core.project.model import Project
-from core.project_files.parse_cache import ParseCache
+from core.project_reader.parse_cache import ParseCache
 from core.reports.impact_scope import DownstreamReach, affected_part, downstream_reach
 from core.reports.inventory import InventoryReading
 from core.sql.lineage.model import ColumnOrigin

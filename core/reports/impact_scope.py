@@ -12,7 +12,7 @@ from core.lineage.table_graph import distances, edges_of, reach
 from core.model.names import TableName, split_physical
 from core.model.states import State
 from core.observed.deployment import ObservedDeployment
-from core.planning.context import DeclaredTables, TableBindings
+from core.planner.context import DeclaredTables, TableBindings
 from core.project.model import Project
 from core.reports.inventory import InventoryReading
 

@@ -13,8 +13,8 @@ from core.observed.batch_time import slowest_part
 from core.observed.step_durations import Seconds
 from core.observed.versions import Deployment, Measurement
 from core.plan.model import Plan, PlanNode
+from core.run.migration_tickets import open_tickets
 from core.run.model import NOT_COMPARED, SATISFIED, RunState, StepState
-from core.run.open_tickets import open_tickets
 from core.run.records import MigrationTicket, RunRow, StepRow
 from core.run.stopped_tables import left_running, left_running_words
 from core.run.time_left import time_left

@@ -10,7 +10,7 @@ from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.model import Table
-from core.project_files.yaml_reader import YamlSection, YamlValue, read_yaml
+from core.project_reader.yaml_reader import YamlSection, YamlValue, read_yaml
 from core.sql.analysis_safety import unsafe_for_analysis
 from core.sql.statement import ParsedStatement
 from core.statement_tests.case import TESTS_FOLDER, Part, Row, StatementCase, TypedColumns

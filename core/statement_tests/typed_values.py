@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, InvalidOperation
 
-from core.project_files.yaml_reader import YamlValue, read_value
+from core.project_reader.yaml_reader import YamlValue, read_value
 from core.sql.tokens.data_types import element_type, fields_of, key_type
 
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}

@@ -19,7 +19,7 @@ from core.model.errors import HeadgateError, InvalidProject, Refused
 from core.model.problems import Problem
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Environment
-from core.project_files.manifest import Manifest, read_manifest
+from core.project_reader.manifest import Manifest, read_manifest
 from core.text.escaping import escape_control_characters, escape_surrogates
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout

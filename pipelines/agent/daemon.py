@@ -15,7 +15,7 @@ from core.model.states import ALIVE, State
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
-from core.project_files.manifest import Manifest
+from core.project_reader.manifest import Manifest
 from core.text.wording import without_numbers
 from pipelines.agent.checked_clock import forgetting_time
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection

@@ -139,7 +139,7 @@ def _settle(given: argparse.Namespace) -> dict[str, Any]:
 def _rounds(project: str | None) -> int:
     if project is None:
         return ROUNDS
-    from core.project_files.loader import (
+    from core.project_reader.loader import (
         read_project,  # Here, so that the generator does not hold the SQL parser for two hours.
     )
 

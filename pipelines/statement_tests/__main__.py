@@ -18,10 +18,10 @@ from core.model.errors import HeadgateError, PoolUnreachable
 from core.model.names import TableName
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Pool, Table
-from core.project_files.loader import read_tables
-from core.project_files.manifest import read_manifest
-from core.project_files.parse_cache import ParseCache
-from core.project_files.revision_reader import read_revision
+from core.project_reader.loader import read_tables
+from core.project_reader.manifest import read_manifest
+from core.project_reader.parse_cache import ParseCache
+from core.project_reader.revision_reader import read_revision
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases
 from core.statement_tests.case_writer import first_case, written_case

@@ -21,9 +21,9 @@ from core.lineage.table_graph import edges_of
 from core.plan.codec import plan_hash
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.project.model import Project
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 from state.ledger import LedgerReader
 from state.ledger_snapshot import SnapshotCache
 from tests.bench.generated_projects import project_texts, write
@@ -165,7 +165,7 @@ def violations(plan: Plan, project: Project) -> int:
 def _hash_under_seed(seed: int, folder: Path) -> str:
     script = (
         "from tests.bench.command_latency import _project; from tests.bench.generated_projects import project_texts;"
-        "from core.plan.request import PlanRequest; from core.planning.planner import make_plan;"
+        "from core.plan.request import PlanRequest; from core.planner.planner import make_plan;"
         "print(make_plan(_project(project_texts(3000)), 'dev', {}, PlanRequest(everything=True)).hash)"
     )
     environ = {**_environ(folder / "home-seeds"), "PYTHONHASHSEED": str(seed)}

@@ -18,7 +18,7 @@ import networkx
 from core.lineage.table_graph import cycles, edges_of, levels, table_graph
 from core.model.names import TableName
 from core.project.model import Project
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 from tests.bench.generated_projects import project_texts
 
 SIZES = (3_000, 10_000)

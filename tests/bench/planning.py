@@ -16,9 +16,9 @@ from core.lineage.table_graph import edges_of
 from core.model.names import TableName
 from core.observed.deployment import ObservedDeployment
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.project.model import Project
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 from tests.bench.generated_projects import layered_texts, project_texts
 from tests.support.domain_builders import deployed
 from tui.project_folder.parsing_performance import rare_garbage_collection

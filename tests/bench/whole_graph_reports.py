@@ -22,8 +22,8 @@ from core.observed.deployment import PlannerInput
 from core.observed.serving import serving_versions
 from core.observed.versions import Deployment, Measurement
 from core.project.model import Project
-from core.project_files.loader import read_project
-from core.project_files.revision_reader import revision_of
+from core.project_reader.loader import read_project
+from core.project_reader.revision_reader import revision_of
 from core.reports.hierarchy import DOWNSTREAM, UPSTREAM, hierarchy
 from core.reports.impact import as_if_running, impact_of
 from core.reports.inventory import InventorySelection, inventory_of, select

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from core.project_files.loader import read_project
-from core.project_files.parse_cache import ParseCache
-from core.project_files.project_copy import ReadProject
+from core.project_reader.loader import read_project
+from core.project_reader.parse_cache import ParseCache
+from core.project_reader.project_copy import ReadProject
 from state.parse_cache_file import READER_VERSIONS_KEPT, ParseCacheFile, _sources, readers_version
 from tests.support.small_project import texts
 
@@ -134,7 +134,7 @@ def test_many_writers_at_once_leave_every_fact_whole(path: Path) -> None:
 
 _FILL = """
 import sys
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 from state.parse_cache_file import ParseCacheFile
 from tests.bench.generated_projects import project_texts
 print("ready", flush=True)
@@ -181,7 +181,7 @@ def test_what_another_program_wrote_is_not_believed_even_for_the_same_text(path:
 
 _LOADED = """
 import sys
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 from tests.support.small_project import texts
 assert read_project(texts())[0] is not None
 loaded = (module for name, module in sys.modules.items() if name.partition(".")[0] == "core")
@@ -195,7 +195,7 @@ def test_the_version_covers_every_module_of_core_that_reads_a_project() -> None:
     done = subprocess.run([sys.executable, "-c", _LOADED], cwd=root, capture_output=True, text=True, check=True)
     loaded = {Path(line).resolve() for line in done.stdout.splitlines()}
     names = {path.relative_to(root.resolve()).as_posix() for path in loaded}
-    assert {"core/project_files/loader.py", "core/sql/parsing/parser.py", "core/sql/tokens/lexer.py"} <= names
+    assert {"core/project_reader/loader.py", "core/sql/parsing/parser.py", "core/sql/tokens/lexer.py"} <= names
     assert loaded - {path.resolve() for path in _sources()} == set()
 
 

@@ -10,8 +10,8 @@ import pytest
 from core.model.names import TableName
 from core.observed.versions import Deployment, Measurement
 from state.ledger import Ledger, LedgerReader
+from state.operator_commands import Word
 from state.row_types import StagedRow
-from state.words import Word
 
 ORDERS, FACTS_TABLE = TableName("orders"), TableName("fct_orders")
 Made = Callable[..., Deployment]

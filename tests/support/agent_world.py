@@ -15,7 +15,7 @@ from pipelines.agent.statement_locks import Version
 from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
-from state.words import Word
+from state.operator_commands import Word
 
 
 @contextmanager

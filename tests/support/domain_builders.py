@@ -9,10 +9,10 @@ from core.observed.deployment import Binding, ObservedDeployment
 from core.plan.edit_words import evidence_words
 from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.project.model import Environment, Layer, Project, Script, Settings, Table
 from core.project.revision import RevisionTexts
-from core.project_files.revision_reader import revision_of
+from core.project_reader.revision_reader import revision_of
 from core.sql.statement import Column, Operator, ParsedStatement, TableDdl, TableRead
 
 T = TableName

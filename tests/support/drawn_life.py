@@ -31,7 +31,7 @@ from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import HeadgateError, LedgerUnavailable
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Environment
-from core.project_files.manifest import read_manifest
+from core.project_reader.manifest import read_manifest
 from pipelines.agent import daemon
 from pipelines.agent.checked_clock import Uptime
 from pipelines.agent.deployment_compiler import EnvironmentLayout

@@ -24,7 +24,7 @@ from core.plan.confirmation import (
 )
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from pipelines.agent.requests.socket_server import Caller
 from state.planner_input import observe
 

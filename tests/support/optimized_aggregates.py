@@ -14,7 +14,7 @@ from core.model.actions import Action
 from core.model.names import TableName
 from core.project.model import Settings
 from core.project.revision import RevisionTexts
-from core.project_files.revision_reader import read_revision
+from core.project_reader.revision_reader import read_revision
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session
 

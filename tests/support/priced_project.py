@@ -8,11 +8,11 @@ from core.observed.deployment import ObservedDeployment
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import Plan, PlanNode, StrategyOffer
 from core.plan.request import PlanRequest, StrategyChoice
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.project.model import Project
 from core.project.revision import RevisionTexts
-from core.project_files.loader import read_project
-from tests.core.project_files.test_loader import MANIFEST
+from core.project_reader.loader import read_project
+from tests.core.project_reader.test_loader import MANIFEST
 
 SRC = "CREATE TABLE src (id BIGINT, k STRING, v BIGINT, ts TIMESTAMP) USING json LOCATION 'in'"
 TEXTS = {

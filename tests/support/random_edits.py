@@ -20,7 +20,7 @@ from core.model.actions import Action
 from core.model.names import TableName
 from core.project.model import Settings
 from core.project.revision import Revision, RevisionTexts
-from core.project_files.revision_reader import read_revision
+from core.project_reader.revision_reader import read_revision
 from core.sql.statement_reader import read_statements
 
 Maker = Callable[[Random, Node], tuple[str, Node] | None]

@@ -19,12 +19,12 @@ from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import Plan
 from core.plan.request import NOW, PlanRequest, StrategyChoice
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.policy.model import Policy
 from core.project.model import Project, Table
 from core.project.revision import RevisionTexts
-from core.project_files.parse_cache import ParseCache
-from core.project_files.revision_reader import revision_of
+from core.project_reader.parse_cache import ParseCache
+from core.project_reader.revision_reader import revision_of
 from core.sql.statement import ParsedStatement, TableDdl, Watermark
 from tests.support.declared_edits import EDITS
 from tests.support.domain_builders import project, table

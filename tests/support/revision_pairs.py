@@ -10,8 +10,8 @@ from pathlib import Path
 from core.model.names import TableName
 from core.project.model import Pool, Settings
 from core.project.revision import Revision, RevisionTexts
-from core.project_files.loader import settings_as_text
-from core.project_files.revision_reader import read_revision
+from core.project_reader.loader import settings_as_text
+from core.project_reader.revision_reader import read_revision
 
 PLANS = Path(__file__).parents[1] / "fixtures" / "plans"
 WORDS = ("yml: ", "pool: ", "engine: ", "parent: ")

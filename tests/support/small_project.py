@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from core.project.model import Project
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 
 HEAD = """project: p
 id: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c

@@ -13,9 +13,9 @@ from core.observed.versions import Deployment
 from core.plan.codec import plan_as_json
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.policy.model import Policy
-from core.project_files.revision_reader import revision_of
+from core.project_reader.revision_reader import revision_of
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler

@@ -125,6 +125,6 @@ def plan_command(place: SelectedEnvironment, request: PlanRequest) -> str:
     if request.continues:
         return equivalent_command(place, "runs", "retry", request.continues)
     from core.plan.request import command_words
-    from core.planning.scope import normal_request
+    from core.planner.scope import normal_request
 
     return equivalent_command(place, *command_words(normal_request(request)))

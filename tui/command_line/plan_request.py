@@ -14,7 +14,7 @@ from tui.command_line.context import CommandContext
 from tui.project_folder import request_scope
 
 if TYPE_CHECKING:
-    from core.project_files.git_comparison import GitComparison
+    from core.project_reader.git_comparison import GitComparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class PlanArguments:
 def read_request(context: CommandContext, verb: str) -> PlanArguments:
     """Read the scope of a `deploy` or `delete` from the arguments, and whatever they name; raises UsageError."""
     from core.plan.request import parse_children, parse_choices, parse_layer, parse_start, parse_tables
-    from core.planning.scope import normal_request
+    from core.planner.scope import normal_request
 
     args = context.args
     _refuse_nothing(args, verb)

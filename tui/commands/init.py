@@ -199,7 +199,7 @@ def _refuse_impossible(context: CommandContext, table: TableName, written: dict[
 
     Nothing has been written then.
     """
-    from core.project_files.loader import read_project
+    from core.project_reader.loader import read_project
     from tui.project_folder.declaring_files import read_files
 
     project, problems = read_project({**read_files(context.place.folder).texts, **written})

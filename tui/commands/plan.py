@@ -61,7 +61,7 @@ def _plan(context: CommandContext) -> int:
     if not (said or has_ledger(context.place)):
         voice.say(f"{context.place.title} has never been started on this machine: planning as if nothing were deployed")
     if asked.since and args.observed:
-        from core.project_files.git_comparison import with_texts_of_commit
+        from core.project_reader.git_comparison import with_texts_of_commit
 
         known = replace(known, observed=with_texts_of_commit(asked.since, known.observed))
     refuse_unknown(declared.project, known.observed, request, asked.places)

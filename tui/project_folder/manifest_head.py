@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import core.project_files
+import core.project_reader
 from core.ipc.environment_paths import manifest_cache_path
 from core.model.errors import InvalidProject, UsageError
 from core.project.manifest_head import ManifestHead
@@ -21,7 +21,7 @@ from core.project.manifest_head import ManifestHead
 PROJECT_FILE = "headgate.yml"
 
 _READERS = ("manifest.py", "yaml_reader.py")
-"""Modules of `core.project_files` that a head depends on."""
+"""Modules of `core.project_reader` that a head depends on."""
 
 
 def read_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead:
@@ -55,7 +55,7 @@ def last_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead 
 
 def _parse(folder: str, text: str) -> ManifestHead:
     from core.model.problems import Problem
-    from core.project_files.manifest import read_manifest_head
+    from core.project_reader.manifest import read_manifest_head
     from core.text.wording import counted
 
     problems: list[Problem] = []
@@ -109,7 +109,7 @@ def _hash(text: str) -> str:
 def _digest(text_hash: str, body: str) -> str:
     """Return one digest of readers, text and values; raises OSError where a reader's code is not there to be read."""
     digest = hashlib.sha256()
-    folder = Path(str(core.project_files.__file__)).parent
+    folder = Path(str(core.project_reader.__file__)).parent
     parts = (*(Path(folder, name).read_bytes() for name in _READERS), text_hash.encode(), body.encode())
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from core.project_files.parse_cache import ParseCache
+from core.project_reader.parse_cache import ParseCache
 from tui.project_folder.manifest_head import PROJECT_FILE
 
 if TYPE_CHECKING:
-    from core.project_files.columns_read import Reading
+    from core.project_reader.columns_read import Reading
 
 _SELDOM = (200_000, 20, 1_000)
 """Thresholds of the garbage collector, which walks a project's values again and again with the usual ones."""
@@ -49,7 +49,7 @@ def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
     """
     if len(texts) < MANY or (os.cpu_count() or 1) < 2:
         return
-    from core.project_files.manifest import read_manifest
+    from core.project_reader.manifest import read_manifest
 
     streams = read_manifest(texts.get(PROJECT_FILE), []).defaults.every_table_streams
     statements, ddl = [], []

@@ -17,9 +17,9 @@ from tui.project_folder.manifest_head import PROJECT_FILE
 if TYPE_CHECKING:
     from core.model.problems import Problem
     from core.project.model import Project
-    from core.project_files.git_comparison import GitComparison
-    from core.project_files.parse_cache import ParseCache
-    from core.project_files.project_copy import ReadProject
+    from core.project_reader.git_comparison import GitComparison
+    from core.project_reader.parse_cache import ParseCache
+    from core.project_reader.project_copy import ReadProject
     from state.parse_cache_file import ParseCacheFile
 
 
@@ -39,7 +39,7 @@ def parse(
     place: SelectedEnvironment, texts: Mapping[str, str], facts: "ParseCache | None" = None
 ) -> "tuple[Project, tuple[Problem, ...]]":
     """Read the texts as a Project, with its warnings; raises InvalidProject with all Problems."""
-    from core.project_files.loader import read_project
+    from core.project_reader.loader import read_project
     from core.text.wording import counted
 
     _refuse_without_tables(place)
@@ -156,7 +156,7 @@ class ProjectReader:
 
     def since(self, reference: str) -> "GitComparison":
         """Compare the files with those of a git commit; raises UsageError for a reference that is none."""
-        from core.project_files.git_comparison import compare_with_commit
+        from core.project_reader.git_comparison import compare_with_commit
         from tui.project_folder.git_objects import texts_differing_from
 
         declared = self.read()

@@ -109,7 +109,7 @@ def refuse_unknown(
 ) -> None:
     """Raise UsageError with all that a request names and nothing has, each with the nearest name and its place."""
     from core.model.states import State
-    from core.planning.scope import normal_request, request_mistakes
+    from core.planner.scope import normal_request, request_mistakes
 
     known = {*project.tables, *(t for t, seen in observed.items() if seen.state != State.ABSENT or seen.in_trash)}
     wrong = tuple(request_mistakes(normal_request(request), project, known))

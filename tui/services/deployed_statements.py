@@ -136,7 +136,7 @@ def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> Pr
     A table that was deleted is no difference while its files still say what they said then.
     """
     from core.project.revision import revision_hash
-    from core.project_files.revision_reader import revision_of
+    from core.project_reader.revision_reader import revision_of
 
     every = [d for d in deployments if not d.external]
     deployed = {d.table: d for d in every if d.active and d.drop_after is None}

@@ -157,7 +157,7 @@ def check_project(folder: str) -> DoctorCheck:
     """Check that headgate.yml is valid, whatever an earlier text of it said: each problem with its file and line."""
     from core.model.problems import Problem, in_reading_order
     from core.project.manifest_head import MANIFEST_PATH
-    from core.project_files.manifest import read_manifest
+    from core.project_reader.manifest import read_manifest
 
     path = Path(folder, MANIFEST_PATH)
     try:

@@ -120,7 +120,7 @@ class EnvironmentService:
         Runs are those of the ledger, or of what a document says was `observed`. Raises BadName, UsageError, and
         Refused for a run of which nothing serves any more.
         """
-        from core.planning.scope import normal_request
+        from core.planner.scope import normal_request
 
         tables: list[TableName] = []
         for word in words:

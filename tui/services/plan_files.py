@@ -59,7 +59,7 @@ def read(path: str, place: SelectedEnvironment) -> "SavedPlan":
 def hand_over(place: SelectedEnvironment, client: AgentClient, saved: "SavedPlan", *, line: str) -> SubmittedPlan:
     """Hand a saved plan over as it is; the agent plans again from its texts and refuses any difference."""
     from core.plan.codec import plan_as_json
-    from core.planning.strategy_prices import refuse_not_executable
+    from core.planner.strategy_costs import refuse_not_executable
 
     refuse_not_executable(saved.plan)
     body = plan_as_json(saved.plan)

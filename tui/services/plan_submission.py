@@ -36,7 +36,7 @@ from tui.services.planner_input import observe, planner_input, wait_until_statem
 if TYPE_CHECKING:
     from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
     from core.project.model import Project
-    from core.project_files.parse_cache import ParseCache
+    from core.project_reader.parse_cache import ParseCache
     from state.ledger import LedgerReader
     from state.row_types import PlanRow
     from tui.project_folder.project_reader import ProjectDeclaration
@@ -81,7 +81,7 @@ def compute(
 
     Raises InvalidProject where a statement that it starts reads a column that is not there.
     """
-    from core.planning.planner import make_plan
+    from core.planner.planner import make_plan
 
     plan = make_plan(
         project,
@@ -99,8 +99,8 @@ def compute(
 
 
 def _refuse_wrong_columns(plan: Plan, project: "Project", facts: "ParseCache | None") -> None:
-    from core.project_files.columns_read import wrong_columns
-    from core.project_files.parse_cache import ParseCache
+    from core.project_reader.columns_read import wrong_columns
+    from core.project_reader.parse_cache import ParseCache
     from tui.project_folder.parsing_performance import read_columns_in_two_processes
 
     started = [node.table for node in plan.nodes if node.action in _STARTS_TEXT]
@@ -129,7 +129,7 @@ def with_nonce(request: PlanRequest, reader: "LedgerReader | None" = None) -> Pl
     is continued makes the plan another one already, and leaves it the same when it is asked for twice.
     """
     from core.plan.codec import request_from_json
-    from core.planning.scope import normal_request
+    from core.planner.scope import normal_request
 
     if request.nonce or request.continues:
         return request
@@ -161,7 +161,7 @@ def submit(
     where that told something new.
     """
     from core.plan.codec import plan_as_json
-    from core.planning.strategy_prices import refuse_not_executable
+    from core.planner.strategy_costs import refuse_not_executable
 
     if agent_process.is_listening(client):
         wait_until_statements_observed(place, reader, _silent)
@@ -306,7 +306,7 @@ def _look_closer(
 
     Returns why some of Spark's are missing; empty where none is.
     """
-    from core.planning.planner import questions_of
+    from core.planner.planner import questions_of
 
     if replayed := _read_again(plan):
         _have_measured(client, replayed)

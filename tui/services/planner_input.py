@@ -16,7 +16,7 @@ from tui.project_folder.user_named_files import read_text
 
 if TYPE_CHECKING:
     from core.project.model import Project
-    from core.project_files.parse_cache import ParseCache
+    from core.project_reader.parse_cache import ParseCache
     from state.ledger import LedgerReader
 
 OBSERVED_S = 20.0
@@ -107,7 +107,7 @@ class ObservedDocument:
         `observed` is what the document says, with the texts that a git commit adds to it.
         """
         from core.observed.document import places_in_text
-        from core.planning.impossible_observations import impossible_observations, with_places
+        from core.planner.contradictory_observations import impossible_observations, with_places
 
         found = impossible_observations(project, project.environments[environment], observed, facts)
         if found:

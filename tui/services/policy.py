@@ -49,7 +49,7 @@ def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
 
     Only YAML is read: of the SQL files the names alone count, and a broken statement is in nobody's way.
     """
-    from core.project_files.manifest import declared_policy
+    from core.project_reader.manifest import declared_policy
 
     files = read_files(place.folder).texts
     texts = {path: "" if path.endswith(".sql") else text for path, text in files.items()}

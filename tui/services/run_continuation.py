@@ -62,7 +62,7 @@ def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
 
 def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTable, ...]:
     """List what was edited of the tables of failed and blocked steps, and of what they read inside the plan."""
-    from core.project_files.revision_reader import revision_of
+    from core.project_reader.revision_reader import revision_of
 
     found = []
     for node in plan.nodes:

@@ -21,8 +21,8 @@ from core.model.table_formats import table_format
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Project, Table
 from core.project.revision import RevisionTexts, revision_hash
-from core.project_files.paths import table_folder
-from core.project_files.revision_reader import read_revision, revision_of
+from core.project_reader.paths import table_folder
+from core.project_reader.revision_reader import read_revision, revision_of
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases, refuse_unsafe
 from core.statement_tests.case_writer import first_case_path

@@ -72,7 +72,7 @@ class _StatementAct(Protocol):
 
 
 class CommandHandler:
-    """Answers requests; the caller's name comes from the socket, the confirmation level from `core.planning.guards`."""
+    """Answers requests; the caller's name comes from the socket, the confirmation level from `core.planner.guards`."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from core.model.problems import Problem, Severity
 from core.plan.confirmation import Confirmation, confirmation_for_policy
 from core.policy.model import APPROVE, OPERATE, ROLES, VIEW, Policy, policy_as_json
 from core.project.manifest_head import MANIFEST_PATH
-from core.project_files.manifest import declared_policy, read_manifest
+from core.project_reader.manifest import declared_policy, read_manifest
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.socket_server import Caller
 from state.ledger import Ledger

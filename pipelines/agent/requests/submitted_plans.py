@@ -20,14 +20,14 @@ from core.plan.diff import compare_plans, difference_words
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest
-from core.plan.scope_words import scope_words
-from core.planning.planner import make_plan
-from core.planning.scope import normal_request
-from core.planning.strategy_prices import refuse_not_executable
+from core.plan.scope_summary import scope_words
+from core.planner.planner import make_plan
+from core.planner.scope import normal_request
+from core.planner.strategy_costs import refuse_not_executable
 from core.policy.model import Policy
 from core.project.model import Project
-from core.project_files.loader import read_project
-from core.project_files.parse_cache import ParseCache
+from core.project_reader.loader import read_project
+from core.project_reader.parse_cache import ParseCache
 from core.run.records import RunRow, StepRow
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext

@@ -19,8 +19,8 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import compile_deployment
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.statements.deployment_lifecycle import start
+from state.operator_commands import WordRow
 from state.plans import local_time
-from state.words import WordRow
 
 
 @dataclass(slots=True)

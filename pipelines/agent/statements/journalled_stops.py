@@ -8,7 +8,7 @@ from core.model.names import whole_number
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from state.emergency_journal import EmergencyJournal, JournalledStop
-from state.words import Word
+from state.operator_commands import Word
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from core.model.actions import Action
 from core.model.names import TableName
 from core.project.model import Settings
 from core.project.revision import RevisionTexts, removed_columns
-from core.project_files.revision_reader import read_revision, revision_of
+from core.project_reader.revision_reader import read_revision, revision_of
 from tests.support.domain_builders import evidence_of, table
 
 PAIRS = edits("changes.txt")

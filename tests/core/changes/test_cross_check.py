@@ -26,7 +26,7 @@ from core.plan.descriptions import node_why
 from core.plan.model import Plan, PlanNode
 from core.plan.rendering import plan_lines, spark_sentences
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan, questions_of
+from core.planner.planner import make_plan, questions_of
 from core.project.model import Project
 from core.sql.statement_reader import read_statements
 from tests.support.domain_builders import actions, deployed, evidence_of

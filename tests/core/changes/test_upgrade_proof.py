@@ -6,7 +6,7 @@ from core.changes.upgrade_proof import proof_key, with_upgrade_proof
 from core.model.actions import Action
 from core.model.evidence import Edit, EditKind
 from core.project.revision import Revision
-from core.project_files.revision_reader import revision_of
+from core.project_reader.revision_reader import revision_of
 from tests.support.domain_builders import evidence_of, project
 
 SHOP = project(src="", a="src", b="src")

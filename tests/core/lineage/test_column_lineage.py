@@ -8,7 +8,7 @@ from core.lineage.column_lineage import DOWNSTREAM, UPSTREAM, ColumnLineage, Lin
 from core.lineage.table_graph import table_graph
 from core.model.names import TableName as T
 from core.project.model import Project
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 from core.sql.lineage.model import ColumnOrigin, InputKind
 from tui.presentation.reports.column_lineage import tree
 

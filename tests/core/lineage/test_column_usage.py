@@ -5,7 +5,7 @@ import pytest
 from core.lineage.column_lineage import LineageTracer
 from core.lineage.column_usage import column_uses_downstream, column_uses_of_readers
 from core.model.names import TableName as T
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 from core.sql.lineage.model import ColumnOrigin, StatementLineage, UnresolvedName
 
 HEAD = "project: p\nid: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c\ndefault_env: dev\nenvironments: {dev: {}}\n"

@@ -4,7 +4,7 @@ import pytest
 
 from core.plan.confirmation import Confirmation, confirmation_for_act, confirmation_for_plan, confirmation_for_policy
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.policy.model import Policy
 from tests.support.domain_builders import plan, project, running, table
 

@@ -10,7 +10,7 @@ from core.model.names import TableName as T
 from core.plan.diff import compare_plans, difference_as_json, difference_lines, difference_words
 from core.plan.model import Guard, OutsideReader, Plan, PlanRefusal, PlanWarning
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from tests.core.plan.test_hash import DRIFTS, MATTERS, Edit, one
 from tests.core.plan.test_rendering import changed
 from tests.support.domain_builders import plan, project, running, table

@@ -31,7 +31,7 @@ from core.plan.model import (
 )
 from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest, StrategyChoice
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.project.model import Project
 from tests.support.domain_builders import deployed, plan, project, running, table
 from tests.support.random_worlds import World, cases, times

@@ -35,11 +35,11 @@ from core.plan.model import (
 )
 from core.plan.rendering import PlanStanding, plan_lines, plan_sections, request_words
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.project.model import Project, Settings
 from core.project.revision import RevisionTexts
-from core.project_files.loader import read_project
-from tests.core.project_files.test_loader import MANIFEST, ddl, texts
+from core.project_reader.loader import read_project
+from tests.core.project_reader.test_loader import MANIFEST, ddl, texts
 from tests.support.domain_builders import plan, project, running, table
 
 OLD = "SELECT id FROM STREAM src"

@@ -16,7 +16,7 @@ from core.plan.request import (
     parse_start,
     parse_tables,
 )
-from core.planning.scope import normal_request
+from core.planner.scope import normal_request
 from core.project.model import LAYER_FOLDERS, Layer
 
 T = TableName

@@ -12,9 +12,9 @@ from core.model.errors import UsageError
 from core.observed.deployment import PlannerInput
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.project.model import Project, Settings, Table
-from core.project_files.revision_reader import revision_of
+from core.project_reader.revision_reader import revision_of
 from core.reports.impact import Impact, ImpactAnswer, ImpactEffect, ImpactEvent, as_if_running, impact_of
 from core.sql.lineage.model import ColumnOrigin
 from tests.core.reports.test_inventory import sample

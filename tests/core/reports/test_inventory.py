@@ -9,7 +9,7 @@ import pytest
 from core.observed.deployment import Binding
 from core.observed.versions import StatementLine
 from core.project.model import Layer, Project
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 from core.reports.inventory import (
     InventoryEntry,
     InventoryReading,

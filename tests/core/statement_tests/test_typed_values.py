@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from core.project_files.yaml_reader import read_value
+from core.project_reader.yaml_reader import read_value
 from core.statement_tests.typed_values import (
     BadValue,
     can_be_written,

@@ -7,7 +7,7 @@ import small_project
 
 from core.model.names import TableName
 from core.project.revision import Revision
-from core.project_files.revision_reader import revision_of
+from core.project_reader.revision_reader import revision_of
 from core.statement_tests.case import Row, StatementCase
 from core.statement_tests.request import CaseOutcome, CaseResult, UpgradeVerdict
 from core.statement_tests.upgrade import planned_change, upgrade_words, verdict_of

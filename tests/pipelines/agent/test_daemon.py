@@ -16,14 +16,14 @@ from ledger_rows import deployment_row, environment_row
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.project.model import Environment
-from core.project_files.manifest import Manifest
+from core.project_reader.manifest import Manifest
 from pipelines.agent import daemon as agents
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage.data_folder_records import read_record
 from state.ledger import create_or_open
-from state.words import Word
+from state.operator_commands import Word
 
 
 class Keeper:

@@ -12,7 +12,7 @@ from core.model.errors import Refused, TryAgain
 from core.model.names import TableName as T
 from core.model.states import State, TableFaultKind
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.ports.storage import TableFault
 from pipelines.agent.context import AgentContext
 from pipelines.agent.pool.pool_catalog import register_together

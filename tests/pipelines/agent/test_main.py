@@ -16,7 +16,7 @@ from pipelines.agent.__main__ import LogLines
 from pipelines.agent.requests.policy_enforcement import record_first
 from state.ledger import LedgerReader, create_or_open
 from state.migrations import SCHEMA_VERSION
-from tests.core.project_files.test_loader import MANIFEST
+from tests.core.project_reader.test_loader import MANIFEST
 from tui.agent_client.agent_process import find_agent_process, is_listening
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import select_environment

@@ -10,7 +10,7 @@ from agent_world import read_before, stop_in_ledger
 from core.model.names import TableName as T
 from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from pipelines.agent.checked_clock import Uptime
 from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping import after_release

@@ -10,9 +10,9 @@ from core.model.names import TableName
 from core.observed.deployment import ObservedDeployment
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
-from core.project_files.loader import read_project
-from core.project_files.revision_reader import revision_of
+from core.planner.planner import make_plan
+from core.project_reader.loader import read_project
+from core.project_reader.revision_reader import revision_of
 from pipelines.demo.sample_changes import CHANGES, READERS, change_project
 from pipelines.demo.sample_copy import copy_sample
 

@@ -10,9 +10,9 @@ from core.model.actions import Action
 from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName
 from core.plan.request import PlanRequest, StrategyChoice
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.project.model import Project
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 from pipelines.demo import sample_copy
 from pipelines.demo.sample_copy import MARKER, PROGRAM, SELDOM, copy_sample, project_id
 from pipelines.demo.sample_reference_data import FEEDS, FOLDER

@@ -9,7 +9,7 @@ import pytest
 from expected_results import LATENESS_S_MAX, event_ms, expected_rows, landed_counts
 
 from core.model.errors import Refused, TryAgain
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 from pipelines.demo import window_settling
 from pipelines.demo.data_folder import DemoDataFolder, exclusive_lock, land, open_folder, read_generator_state
 from pipelines.demo.event_simulation import GeneratorState, simulate_second

@@ -11,7 +11,7 @@ import small_project
 
 from core.model.names import TableName
 from core.project.model import Table
-from core.project_files.loader import read_project
+from core.project_reader.loader import read_project
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases
 from core.statement_tests.request import CaseOutcome, UpgradeVerdict, settings_of_meaning

@@ -74,7 +74,7 @@ def test_what_reads_the_ledger_alone_loads_neither_parser_nor_graph_nor_screens(
 
 def test_a_plan_of_known_texts_loads_neither_parser_nor_ledger(folder: Path) -> None:
     modules = [loaded(["plan", "--all", "--offline"], folder) for _ in range(3)][-1]
-    assert "core.planning.planner" in modules
+    assert "core.planner.planner" in modules
     assert not modules & {"textual", "sqlglot", "networkx", "yaml", "state.ledger"}
 
 

@@ -122,7 +122,7 @@ def test_a_plan_is_handed_to_an_agent_with_the_texts_that_it_was_computed_from(
 @pytest.fixture
 def first_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that carries out nothing but a first start and a rebuild from the earliest row."""
-    for module in ("core.planning.strategy_prices", "core.plan.model"):
+    for module in ("core.planner.strategy_costs", "core.plan.model"):
         monkeypatch.setattr(f"{module}.EXECUTABLE", frozenset({"", "first", "earliest"}))
 
 

@@ -15,8 +15,8 @@ from core.model.names import TableName as T
 from core.policy.model import Policy, policy_as_json
 from core.project.model import Environment
 from core.project.revision import RevisionTexts, revision_hash
-from core.project_files.loader import read_project
-from core.project_files.revision_reader import revision_of
+from core.project_reader.loader import read_project
+from core.project_reader.revision_reader import revision_of
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector

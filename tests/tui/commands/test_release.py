@@ -13,7 +13,7 @@ from core.model.names import TableName as T
 from core.observed.deployment import Binding
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.run.records import MigrationTicket, StepRow
 from state.planner_input import observe
 from tui.command_line import exit_codes

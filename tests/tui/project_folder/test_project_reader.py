@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.model.errors import InvalidProject
-from core.project_files import loader
+from core.project_reader import loader
 from tests.tui.conftest import FILES
 from tui.command_line import exit_codes
 from tui.project_folder.environment_selection import select_environment

@@ -89,7 +89,7 @@ def test_an_environment_never_started_says_how_to_start_it(place: SelectedEnviro
 
 def test_drift_is_told_by_revision(folder: Path, place: SelectedEnvironment, ledger: Any, deployed: Any) -> None:
     from core.project.revision import revision_hash
-    from core.project_files.revision_reader import revision_of
+    from core.project_reader.revision_reader import revision_of
 
     operations = EnvironmentService(place, {})
     texts = revision_of(operations.project().tables[TableName("a")]).texts
@@ -108,7 +108,7 @@ def test_a_deleted_table_is_no_difference_until_its_files_say_something_else(
     folder: Path, place: SelectedEnvironment, ledger: Any, deployed: Any
 ) -> None:
     from core.project.revision import revision_hash
-    from core.project_files.revision_reader import revision_of
+    from core.project_reader.revision_reader import revision_of
 
     operations = EnvironmentService(place, {})
     texts = revision_of(operations.project().tables[TableName("b")]).texts

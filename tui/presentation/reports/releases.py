@@ -7,8 +7,8 @@ from typing import Any
 
 from core.model.states import State, Trend
 from core.observed.step_durations import Seconds
+from core.run.migration_tickets import overdue_tickets
 from core.run.model import StepState
-from core.run.open_tickets import overdue_tickets
 from core.run.records import MigrationTicket
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
 from core.run.stopped_tables import stopped_serving_words

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.run.open_tickets import overdue_tickets
+from core.run.migration_tickets import overdue_tickets
 from core.text.wording import counted
 from state.ledger_snapshot import LedgerSnapshot
 from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible

@@ -17,7 +17,7 @@ from ledger_rows import policy_row
 
 from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
 from core.policy.model import Policy
-from core.project_files.manifest import declared_policy
+from core.project_reader.manifest import declared_policy
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests import socket_server

@@ -17,7 +17,7 @@ from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
 from core.plan.codec import plan_as_json
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan, questions_of
+from core.planner.planner import make_plan, questions_of
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler

@@ -10,8 +10,8 @@ from submission_desk import BOB, LEE, NOW, REBUILD_A, Desk, T, move
 from core.model.errors import Stale
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
+from state.operator_commands import Word
 from state.registry import TableAct
-from state.words import Word
 
 DEPLOY_A = PlanRequest(tables=(T("a"),), nonce="n")
 BAD = small_project.texts(a="SELECT id, kind FROM STREAM landed WHERE id > 1")

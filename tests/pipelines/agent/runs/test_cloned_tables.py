@@ -11,7 +11,7 @@ from core.model.names import TableName as T
 from core.model.states import State
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.ports.storage import SeenLog
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext

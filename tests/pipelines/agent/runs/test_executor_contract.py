@@ -19,7 +19,7 @@ from core.model.names import TableName as T
 from core.model.states import State
 from core.plan.model import Plan, Step
 from core.plan.request import PlanRequest, StrategyChoice
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.run.state_machine import OperatorControl, RunEvidence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor

@@ -16,8 +16,8 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_ends
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statement_locks import StatementLocks
+from state.operator_commands import Word
 from state.registry import TableAct
-from state.words import Word
 from tests.pipelines.agent.runs.test_heard_words import REBUILD, UPPER, at, state_of, tell
 from tests.pipelines.agent.runs.test_run_driver import (
     deploy,

@@ -10,7 +10,7 @@ from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping.trash_purge import purge_trash
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor

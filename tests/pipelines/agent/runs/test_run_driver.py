@@ -20,7 +20,7 @@ from core.model.names import TableName
 from core.model.states import State, WantedState
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
+from core.planner.planner import make_plan
 from core.run.model import IllegalTransition
 from core.run.records import RunRow, StepRow
 from core.run.state_machine import GatePolled, OperatorControl

@@ -1,0 +1,118 @@
+"""Columns of a deployed table that take a wider type in place, and what that asks of those that read them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from core.changes.kinds import ChangeKind
+from core.lineage.column_usage import column_reference_lines
+from core.model.actions import Action
+from core.model.evidence import Notice
+from core.model.names import TableName
+from core.model.table_formats import table_format
+from core.model.wider_types import is_wider, rounds
+from core.planner.context import PlanningContext
+from core.planner.decisions import DeployWalk
+from core.project.model import Table
+from core.sql.statement import Column
+from core.text.sentence import Fact
+
+_COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class WiderType:
+    """A column with its old and its new type."""
+
+    column: str
+    was: str
+    now: str
+
+
+def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, ...]:
+    """Return the columns that a table's own change widens in place, in the order of its declaration."""
+    if context.changes.of(table).kind is not ChangeKind.COLUMN_WIDENED:
+        return ()
+    old = context.revisions.deployed(table)
+    assert old is not None, "what was widened has texts from before"
+    before = {column.name.lower(): column.type for column in old.ddl.columns}
+    now = context.revisions.declared(table).ddl.columns
+    pairs = ((column, before.get(column.name.lower(), column.type)) for column in now)
+    return tuple(WiderType(column.name, was, column.type) for column, was in pairs if was != column.type)
+
+
+def end_at_change(context: PlanningContext, table: TableName) -> Fact[Notice]:
+    """Return at which change of a table Spark ends those that stream it."""
+    widened = context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
+    return Notice.ENDS_AT_TYPE.of(parent=table) if widened else Notice.ENDS_AT_COLUMN.of(parent=table)
+
+
+def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
+    """Return where a reader takes in a column that takes a wider type; None where it does not.
+
+    What keeps state takes in whatever its text may name: a star below it is part of it.
+    """
+    reader = walk.context.declared.tables.get(child)
+    if reader is None or reader.parsed is None:
+        return None
+    star = "*" in _COUNT.sub("", reader.parsed.select)
+    for wider in wider_types(walk.context, parent):
+        if not star and not re.search(rf"\b{re.escape(wider.column)}\b", reader.parsed.select, re.I):
+            continue
+        place = column_reference_lines(wider.column, parent, reader, walk.context.declared.tables)
+        if place:
+            return Notice.READS_WIDENED_AT.of(parent=parent, column=wider.column, type=wider.now, place=place)
+        if reader.parsed.stateful:
+            return Notice.READS_WIDENED.of(parent=parent, column=wider.column, type=wider.now)
+    return None
+
+
+def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -> None:
+    """Refuse to widen what a reader's state, files or digits cannot take; warn of values that would end it."""
+    known = walk.found.by_table.get(reader)
+    begins = known is not None and known.action in (Action.START, Action.REBUILD)
+    declared = walk.context.declared.tables.get(reader)
+    use = None if begins else use_of_wider_types(walk, reader, table)
+    if use is None or declared is None or declared.parsed is None:
+        return
+    if declared.parsed.stateful:
+        remedy = f"take {reader} into the plan, which rebuilds it: --children all"
+        walk.found.refuse(table, f"{reader} {Notice.STATE_HOLDS_OLD_TYPE.of(use=use)}", remedy)
+        return
+    for wider, column in _narrower_columns(walk, declared, table):
+        into = f"writes {table}.{wider.column}, which becomes {wider.now}, into its column {column.name} {column.type}"
+        if not table_format(declared.parsed_ddl.format).widening_property:
+            why = "its files would be of two types, and could not be read together"
+        elif rounds(wider.now, column.type):
+            why = "Spark would round what it writes, and say nothing"
+        else:
+            walk.found.warn(reader, f"{into}: a value that does not fit there would end it")
+            continue
+        remedy = f"declare it as {wider.now} in the same plan, or cast to {column.type} in its SQL"
+        walk.found.refuse(table, f"{reader} {into}: {why}", remedy)
+
+
+def _narrower_columns(walk: DeployWalk, reader: Table, parent: TableName) -> Iterator[tuple[WiderType, Column]]:
+    """Return the columns of a reader that are made from one that takes a wider type, and hold a narrower one than that.
+
+    What its text casts to a type of its own stays what it is.
+    """
+    from core.sql.comparison.expression_types import expression_type
+    from core.sql.lineage.model import InputKind
+    from core.sql.lineage.statement_lineage import lineage_of
+
+    assert reader.parsed is not None, "only statements read"
+    tables = walk.context.declared.tables
+    found = lineage_of(reader.parsed, lambda name: tables[name].parsed_ddl.columns if name in tables else None)
+    columns = {column.name.lower(): column for column in reader.parsed_ddl.columns}
+    by_name = {wider.column.lower(): wider for wider in wider_types(walk.context, parent)}
+    for output in found.outputs:
+        values = {
+            each.origin.column.lower()
+            for each in output.inputs
+            if each.origin.table == parent and each.kind is InputKind.VALUE
+        }
+        column = columns.get(output.name)
+        for wider in (by_name[name] for name in sorted(values & by_name.keys())):
+            if column is not None and is_wider(wider.now, column.type) and not expression_type(output.expression):
+                yield wider, column

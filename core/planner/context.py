@@ -1,0 +1,403 @@
+"""What a plan is computed from, by subject: declared and observed tables, their revisions, changes and bindings.
+
+A function that needs one subject takes that one alone; each answer is computed once per table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+
+from core.changes.classification import Change, classify, unproven_change
+from core.changes.cross_check import cross_checked, question_of
+from core.changes.kinds import ChangeKind
+from core.changes.pinned_settings import recorded_pool
+from core.changes.spark_analysis import AnalysisQuestion, find_answer
+from core.changes.upgrade_proof import with_upgrade_proof
+from core.lineage.table_graph import TableGraph, edges_of, table_graph
+from core.model.actions import Action
+from core.model.evidence import Notice
+from core.model.names import TableName, physical_name
+from core.model.states import State, TableFaultKind
+from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.table_statistics import TableStatistics
+from core.project.model import Environment, Project, Table
+from core.project.revision import Revision, RevisionTexts, removed_columns
+from core.project_reader.parse_cache import ParseCache
+from core.project_reader.revision_reader import read_revision, revision_of
+
+
+class DeclaredTables:
+    """A project as it is declared for one environment."""
+
+    def __init__(self, project: Project, environment: Environment, like: "DeclaredTables | None" = None) -> None:
+        self.project = project
+        self.environment = environment
+        self._like = like
+        self.tables: Mapping[TableName, Table] = project.tables
+        """What is declared, by name; a table that is only deployed is not there."""
+
+    @cached_property
+    def graph(self) -> TableGraph:
+        """Who reads whom as declared; taken from tables `like` these where they read the same."""
+        same = self._like is not None and _read_the_same(self.tables, self._like.tables)
+        return self._like.graph if same and self._like is not None else table_graph(self.project)
+
+    def statement_set(self, name: TableName) -> tuple[TableName, ...]:
+        """Return the statement set of a declared table, itself among them, sorted; nothing for an external one."""
+        declared = self.tables.get(name)
+        return () if declared is None or declared.external else self._statement_sets[declared.folder]
+
+    @cached_property
+    def _statement_sets(self) -> dict[str, tuple[TableName, ...]]:
+        by_folder: dict[str, list[TableName]] = {}
+        for name, table in self.tables.items():
+            if not table.external:
+                by_folder.setdefault(table.folder, []).append(name)
+        return {folder: tuple(sorted(names)) for folder, names in by_folder.items()}
+
+
+def _read_the_same(tables: Mapping[TableName, Table], others: Mapping[TableName, Table]) -> bool:
+    return tables is others or (
+        tables.keys() == others.keys()
+        and all(table is others[name] or edges_of(table) == edges_of(others[name]) for name, table in tables.items())
+    )
+
+
+class ObservedTables:
+    """The deployments of one environment, beside what is declared for it."""
+
+    def __init__(self, declared: DeclaredTables, observed: Mapping[TableName, ObservedDeployment]) -> None:
+        self._declared = declared
+        self.deployments = {table: self._complete(table, observed[table]) for table in sorted(observed)}
+        """What was observed by table, sorted by name, versions filled in."""
+
+    def statistics(self, table: TableName) -> TableStatistics:
+        """Return what was measured of a table; empty where nothing was."""
+        return self.deployment(table).statistics or _NOT_MEASURED
+
+    def tables(self) -> tuple[TableName, ...]:
+        """Return every table that is declared or deployed, sorted."""
+        deployed = (table for table in self.deployments if self.is_deployed(table))
+        return tuple(sorted({*self._declared.tables, *deployed}))
+
+    def known(self) -> set[TableName]:
+        """Return every table that is declared or deployed, or that waits in the trash."""
+        return {*self.tables(), *(table for table, seen in self.deployments.items() if seen.in_trash is not None)}
+
+    def deployment(self, table: TableName) -> ObservedDeployment:
+        """Return what was observed, versions filled in; absent when it was not."""
+        return self.deployments.get(table, _ABSENT)
+
+    def runs_on(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
+        """Return the versions that were replaced and are kept running, failed ones too, with what they read."""
+        seen = self.deployment(table)
+        former = (seen.former,) if seen.former is not None and seen.former.version in seen.retained else ()
+        return tuple((version.version, version.bindings) for version in (*former, *seen.runs_on))
+
+    def is_deployed(self, table: TableName) -> bool:
+        """Return whether a version of it exists."""
+        return self.deployment(table).state != State.ABSENT
+
+    def is_running(self, table: TableName) -> bool:
+        """Return whether it really runs: degraded, pending and starting are not enough."""
+        return self.deployment(table).state == State.RUNNING
+
+    def is_external(self, table: TableName) -> bool:
+        """Return whether it is filled by others; a table that is no longer declared is judged by its version."""
+        declared = self._declared.tables.get(table)
+        if declared is not None:
+            return declared.external
+        return self.is_deployed(table) and self.deployment(table).version == 0
+
+    def next_version(self, table: TableName) -> int:
+        """Return the version that a start or rebuild makes; 0 for an external table."""
+        return 0 if self.is_external(table) else self.deployment(table).highest_version + 1
+
+    def serving_version(self, table: TableName) -> int:
+        """Return the version that serves now, or will serve first."""
+        seen = self.deployment(table)
+        return seen.version if seen.state != State.ABSENT else self.next_version(table)
+
+    def _complete(self, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
+        """Assume version 1, pointed at, where a document names only the state.
+
+        A column that was renamed or dropped behind a stream stops no text that tracks columns from now on.
+        """
+        declared = self._declared.tables.get(table)
+        tracks = declared is not None and declared.settings.schema_tracking
+        if tracks and seen.lost_kind == TableFaultKind.STREAM_COLUMNS_CHANGED:
+            seen = replace(seen, checkpoint_ok=True, lost="", lost_kind="")
+        if seen.state == State.ABSENT or (declared is not None and declared.external) or seen.version:
+            highest = max(seen.version, seen.highest_version)
+            return seen if seen.highest_version == highest else replace(seen, highest_version=highest)
+        if declared is None and seen.deployed is not None and not seen.deployed.dml.strip():
+            return seen
+        highest = max(1, seen.highest_version)
+        return replace(seen, version=1, highest_version=highest, pointer=seen.pointer or physical_name(table, 1))
+
+
+_ABSENT = ObservedDeployment()
+_NOT_MEASURED = TableStatistics()
+
+
+class TableRevisions:
+    """Texts of tables as revisions; `parse_cache` only saves time, and so do the revisions `like` these."""
+
+    def __init__(
+        self,
+        declared: DeclaredTables,
+        observed: ObservedTables,
+        parse_cache: ParseCache,
+        like: "TableRevisions | None" = None,
+    ) -> None:
+        self._declared_tables = declared
+        self._observed = observed
+        self._parse_cache = parse_cache
+        self._like = like
+        self._declared: dict[TableName, Revision] = {}
+        self._deployed: dict[TableName, Revision | None] = {}
+
+    def declared(self, table: TableName) -> Revision:
+        """Return the revision of a declared table."""
+        if table not in self._declared:
+            declared = self._declared_tables.tables[table]
+            known = self._like.declared(table) if self._like and self._like.is_of(declared) else None
+            self._declared[table] = known or revision_of(declared)
+        return self._declared[table]
+
+    def is_of(self, declared: Table) -> bool:
+        """Return whether this very table is declared here."""
+        return self._declared_tables.tables.get(declared.name) is declared
+
+    def deployed(self, table: TableName) -> Revision | None:
+        """Return the deployed revision, None where its texts are unknown or unreadable."""
+        if table not in self._deployed:
+            self._deployed[table] = self._read_deployed(table)
+        return self._deployed[table]
+
+    def of_texts(self, table: TableName, texts: RevisionTexts) -> Revision | None:
+        """Return the declared or the deployed revision of a table, whichever has these texts; None where none has."""
+        declared = table in self._declared_tables.tables
+        found = (self.declared(table) if declared else None, self.deployed(table))
+        return next((revision for revision in found if revision is not None and revision.texts == texts), None)
+
+    def _read_deployed(self, table: TableName) -> Revision | None:
+        texts, declared = self._observed.deployment(table).deployed, self._declared_tables.tables.get(table)
+        if texts is None:
+            return None
+        if declared is not None and texts == self.declared(table).texts:
+            return self.declared(table)
+        if self._like is not None and (known := self._like.of_texts(table, texts)) is not None:
+            return known
+        if declared is not None and not texts.ddl.strip():
+            texts = replace(texts, ddl=declared.ddl.text)
+        return read_revision(table, texts, self._declared_tables.project.defaults, self._parse_cache)
+
+
+class TableChanges:
+    """Changes of declared tables, each classified once.
+
+    `answers` are Spark's, packed, by the key of the question, and what upgrade tests have shown; `engine` is the pool's
+    version of Spark, empty where it is not known.
+    """
+
+    def __init__(
+        self,
+        declared: DeclaredTables,
+        observed: ObservedTables,
+        revisions: TableRevisions,
+        answers: Mapping[str, str],
+        engine: str,
+    ) -> None:
+        self._declared = declared
+        self._observed = observed
+        self._revisions = revisions
+        self._answers = answers
+        self._engine = engine
+        self._pool = recorded_pool(declared.environment.pool)
+        self._changes: dict[TableName, Change] = {}
+
+    def of(self, table: TableName) -> Change:
+        """Compare a declared table with its deployment; only for tables that are both."""
+        if table not in self._changes:
+            found = self._find(table)
+            if found.kind is not ChangeKind.NONE:
+                old, new = self._revisions.deployed(table), self._revisions.declared(table)
+                found = with_upgrade_proof(self._cross_checked(table, found), self._answers, old=old, new=new)
+            self._changes[table] = found
+        return self._changes[table]
+
+    def first_start(self, table: TableName) -> Change:
+        """Return what Spark has to say of a declared table that is to start for the first time."""
+        return self._cross_checked(table, Change(ChangeKind.NONE, Action.START))
+
+    def question(self, table: TableName) -> AnalysisQuestion | None:
+        """Return what Spark can be asked of a declared table: its new SQL, beside the deployed one if there is any."""
+        return question_of(
+            self._revisions.declared(table),
+            self._revisions.deployed(table) if self._observed.is_deployed(table) else None,
+            declared=self._declared_ddl,
+            deployed=self._deployed_ddl,
+        )
+
+    def compared(self, table: TableName) -> tuple[Revision, Revision] | None:
+        """Return the deployed and the declared revision with all that is known of both; None where one is not known."""
+        seen, old, new = (
+            self._observed.deployment(table),
+            self._revisions.deployed(table),
+            self._revisions.declared(table),
+        )
+        if old is None:
+            return None
+        if new.parsed is None:
+            return old, new
+        before, after = self._parents(old, deployed=True), self._parents(new, deployed=False)
+        return (
+            replace(old, parents=before, pool=seen.pool, engine=seen.engine),
+            replace(new, parents=after, pool=self._pool, engine=self._engine),
+        )
+
+    def removed_columns(self, table: TableName) -> tuple[str, ...]:
+        """Return the deployed columns that the declaration no longer has; nothing where the old texts are unknown."""
+        old = self._changed_from(table)
+        return removed_columns(old, self._revisions.declared(table)) if old is not None else ()
+
+    def added_columns(self, table: TableName) -> tuple[str, ...]:
+        """Return the declared columns that the deployed table does not have; nothing where its texts are unknown."""
+        old = self._changed_from(table)
+        return removed_columns(self._revisions.declared(table), old) if old is not None else ()
+
+    def _changed_from(self, table: TableName) -> Revision | None:
+        """Return the deployed revision of a table that changed; None where nothing did, or it is not known."""
+        if self._observed.deployment(table).deployed is None or self.of(table).kind is ChangeKind.NONE:
+            return None
+        return self._revisions.deployed(table)
+
+    def _find(self, table: TableName) -> Change:
+        seen, new = self._observed.deployment(table), self._revisions.declared(table)
+        if seen.deployed is None or seen.deployed == new.texts:
+            same = seen.deployed is not None or seen.revision in ("", "same") or seen.revision == new.hash
+            return self._elsewhere(seen, new) if same else unproven_change(Notice.TEXTS_UNKNOWN.of())
+        if new.parsed is not None and not seen.deployed.dml.strip() and seen.version:
+            return unproven_change(Notice.STATEMENT_UNKNOWN.of())
+        compared = self.compared(table)
+        return classify(*compared) if compared is not None else unproven_change(Notice.TEXTS_UNREADABLE.of())
+
+    def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
+        """Compare what the same texts run on; what is not known of it is no change."""
+        moved = (seen.pool is not None and seen.pool != self._pool) or (
+            seen.engine and self._engine and seen.engine != self._engine
+        )
+        if not moved or new.parsed is None:
+            return Change(ChangeKind.NONE, Action.KEEP)
+        return classify(
+            replace(new, pool=seen.pool, engine=seen.engine), replace(new, pool=self._pool, engine=self._engine)
+        )
+
+    def _parents(self, revision: Revision, *, deployed: bool) -> dict[TableName, tuple[str, ...]]:
+        """Return the columns of what a revision reads, as far as they are known: as deployed, or as declared."""
+        found = {}
+        for table in {read.table for read in revision.parsed.reads} if revision.parsed is not None else ():
+            known = deployed and self._observed.deployment(table).deployed is not None
+            old, declared = self._revisions.deployed(table) if known else None, self._declared.tables.get(table)
+            ddl = old.ddl if old is not None else declared.parsed_ddl if declared is not None else None
+            if ddl is not None:
+                found[table] = tuple(column.name.lower() for column in ddl.columns)
+        return found
+
+    def _cross_checked(self, table: TableName, change: Change) -> Change:
+        if not self._answers:
+            return change
+        answer = find_answer(self._answers, self.question(table))
+        return cross_checked(change, answer, new=self._revisions.declared(table), old=self._revisions.deployed(table))
+
+    def _declared_ddl(self, table: TableName) -> str:
+        declared = self._declared.tables.get(table)
+        return declared.ddl.text if declared is not None else ""
+
+    def _deployed_ddl(self, table: TableName) -> str:
+        texts = self._observed.deployment(table).deployed
+        return texts.ddl if texts is not None and texts.ddl.strip() else self._declared_ddl(table)
+
+
+class TableBindings:
+    """Bindings of deployments, and the same edges from their other end; linear in deployments and bindings."""
+
+    def __init__(
+        self, declared: DeclaredTables, observed: ObservedTables, revisions: TableRevisions, changes: TableChanges
+    ) -> None:
+        self._declared = declared
+        self._observed = observed
+        self._revisions = revisions
+        self._changes = changes
+        self._bindings = {table: self._find(table) for table in observed.deployments}
+        readers: dict[TableName, list[TableName]] = {}
+        for table, bindings in self._bindings.items():
+            for parent in dict.fromkeys(binding.parent for binding in bindings):
+                readers.setdefault(parent, []).append(table)
+        self._readers = {parent: tuple(found) for parent, found in readers.items()}
+
+    def of(self, table: TableName) -> tuple[Binding, ...]:
+        """Return what the serving version reads; without an observation of it, what its texts say."""
+        return self._bindings.get(table, ())
+
+    def readers(self, table: TableName) -> tuple[TableName, ...]:
+        """Return the deployments that are bound to any version of it, by name."""
+        return self._readers.get(table, ())
+
+    def bind(self, revision: Revision) -> tuple[Binding, ...]:
+        """Bind a revision's reads to the versions that serve now, or will serve first."""
+        reads = revision.parsed.reads if revision.parsed is not None else ()
+        found = {Binding(read.table, self._observed.serving_version(read.table), read.streaming) for read in reads}
+        return tuple(sorted(found, key=by_parent))
+
+    def _find(self, table: TableName) -> tuple[Binding, ...]:
+        seen, declared = self._observed.deployment(table), self._declared.tables.get(table) is not None
+        if seen.state == State.ABSENT or seen.bindings:
+            return tuple(sorted(seen.bindings, key=by_parent))
+        other_text = (
+            seen.deployed is not None and declared and not self._changes.of(table).kind.definition.same_statement
+        )
+        revision = self._revisions.deployed(table) if other_text or not declared else None
+        if revision is None and declared:
+            revision = self._revisions.declared(table)
+        return self.bind(revision) if revision is not None else ()
+
+
+def by_parent(binding: Binding) -> tuple[str, int, bool]:
+    """Return the key by which bindings are sorted."""
+    return (binding.parent, binding.version, not binding.streamed)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningContext:
+    """All that a plan of one environment is computed from; a function that needs one subject takes that one alone."""
+
+    declared: DeclaredTables
+    observed: ObservedTables
+    revisions: TableRevisions
+    changes: TableChanges
+    bindings: TableBindings
+
+
+def planning_context(
+    project: Project,
+    environment: Environment,
+    observed: Mapping[TableName, ObservedDeployment],
+    parse_cache: ParseCache,
+    answers: Mapping[str, str] = MappingProxyType({}),
+    *,
+    engine: str = "",
+    like: PlanningContext | None = None,
+) -> PlanningContext:
+    """Return a project and its deployments, ready to be asked; linear in tables and bindings.
+
+    `like` is another world with many of the same texts: what was read and found of them is not found again.
+    """
+    declared = DeclaredTables(project, environment, like.declared if like else None)
+    deployments = ObservedTables(declared, observed)
+    revisions = TableRevisions(declared, deployments, parse_cache, like.revisions if like else None)
+    changes = TableChanges(declared, deployments, revisions, answers, engine)
+    bindings = TableBindings(declared, deployments, revisions, changes)
+    return PlanningContext(declared, deployments, revisions, changes, bindings)

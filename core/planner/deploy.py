@@ -1,0 +1,271 @@
+"""What a deploy comes to before it is judged: decisions on all tables it meets, versions, bindings, nodes, steps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from core.changes.classification import Change
+from core.changes.kinds import ChangeKind
+from core.model.actions import Action, StepKind, Strategy
+from core.model.evidence import Notice
+from core.model.names import TableName, physical_name
+from core.model.reasons import Reason
+from core.model.states import AT_REST
+from core.model.table_formats import table_format
+from core.observed.deployment import Binding, OtherVersion
+from core.plan.model import PlanNode, Step
+from core.planner.context import ObservedTables, PlanningContext, TableBindings, by_parent
+from core.planner.decisions import DeployDecisions, DeployWalk, TableDecision
+from core.planner.operator_choices import apply_start, refuse_unmet_choices, with_chosen_strategy
+from core.planner.plan_nodes import PlanBody, changed_node, plan_levels
+from core.planner.plan_steps import StepBuilder
+from core.planner.readers_left_behind import find_left_behind
+from core.planner.requested_tables import decide_table
+from core.planner.retired_and_orphan_versions import (
+    RetiredVersion,
+    retired_versions,
+    unused_orphans,
+    upstream_first,
+    usable_orphan,
+)
+from core.planner.scope import PlanScope
+from core.planner.strategy_costs import StrategyPrices
+from core.planner.upstream_and_downstream import decide_downstream, decide_upstream
+from core.planner.warnings import add_warnings, warn_of_old_inputs
+from core.text.wording import reader_phrase
+
+
+def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool = True) -> PlanBody:
+    """Draft what a deploy does to every table it meets."""
+    found = decide_deploy(context, scope)
+    rebuilt = {t for t, d in found.by_table.items() if d.action is Action.REBUILD and d.makes_version}
+    versions = {
+        table: context.observed.next_version(table)
+        if decision.makes_version
+        else context.observed.deployment(table).version
+        for table, decision in found.by_table.items()
+    }
+    used = _use_orphan_versions(context, scope, found.by_table, versions) if scope.request.continues else {}
+    bindings = {table: _bindings_then(context, table, decision, versions) for table, decision in found.by_table.items()}
+    moves = rebuilt or any(
+        bindings[t] != context.bindings.of(t) for t, d in found.by_table.items() if d.change.kind is not ChangeKind.NONE
+    )
+    every = retired_versions(context.observed, context.bindings, rebuilt, frozenset(), bindings) if moves else ()
+    old = tuple(version for version in every if version.version != versions.get(version.table))
+    for version in old:
+        if version.readers:
+            # Of a table outside of the plan that is nobody's news, and must not make the plan another one.
+            if version.table in found.by_table:
+                found.warn(version.table, _kept_words(context.observed, version))
+        elif version.table not in found.by_table:
+            _keep(context, version.table, found.by_table, versions, bindings)
+    aside = _set_aside(context, scope, found, used, old=old, versions=versions, bindings=bindings)
+    levels = plan_levels(context.declared, bindings, versions, every_version=False)
+    prices = StrategyPrices(context, scope, found.by_table)
+    nodes = tuple(
+        changed_node(
+            context,
+            table,
+            found.by_table[table],
+            level=levels[table],
+            version=versions[table],
+            bindings=bindings[table],
+            priced=prices.of(table, bindings[table]),
+        )
+        for table in sorted(found.by_table, key=lambda table: (levels[table], table))
+    )
+    steps = _deploy_steps(context, nodes, old, used, aside, hold=scope.holds) if with_steps else []
+    if any(step.do is StepKind.HOLD for step in steps):
+        found.warn(TableName(""), HELD)
+    if any(step.do is StepKind.SOAK for step in steps):
+        minutes = context.declared.environment.soak_min
+        words = (
+            f"what is replaced runs on for {minutes:g} min beside what replaces it; a rollback takes seconds meanwhile"
+        )
+        found.warn(TableName(""), words)
+    return PlanBody(nodes, steps, found.left_behind, found.refusals, found.warnings)
+
+
+def _use_orphan_versions(
+    context: PlanningContext,
+    scope: PlanScope,
+    decisions: dict[TableName, TableDecision],
+    versions: dict[TableName, int],
+) -> dict[TableName, OtherVersion]:
+    """Take for each rebuild the version that the failed run has made, where it is what this plan would make."""
+    used: dict[TableName, OtherVersion] = {}
+    rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.strategy == Strategy.EARLIEST]
+    for table in upstream_first(context.declared, rebuilt):
+        decision = decisions[table]
+        orphan = usable_orphan(
+            context.observed, context.revisions, table, _bindings_then(context, table, decision, versions)
+        )
+        if orphan is not None:
+            used[table], versions[table] = orphan, orphan.version
+            version = physical_name(table, orphan.version)
+            seen = Notice.ORPHAN_EXISTS.of(version=version, run=scope.request.continues)
+            change = replace(decision.change, evidence=(*decision.change.evidence, seen))
+            decisions[table] = replace(decision, change=change)
+    return used
+
+
+def _set_aside(
+    context: PlanningContext,
+    scope: PlanScope,
+    found: DeployDecisions,
+    used: Mapping[TableName, OtherVersion],
+    *,
+    old: Sequence[RetiredVersion],
+    versions: dict[TableName, int],
+    bindings: dict[TableName, tuple[Binding, ...]],
+) -> tuple[RetiredVersion, ...]:
+    """Find the versions that never served and have no use any more; what someone reads stays, with what that reads."""
+    stays = {(version.table, version.version) for version in old if version.readers}
+    fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
+    tables = tuple(found.by_table) if scope.request.continues else fresh
+    aside = []
+    for version in unused_orphans(context, tables, used, fresh, bindings):
+        if version.readers:
+            found.warn(
+                version.table, f"v{version.version} is an orphan version and is kept: {reader_phrase(version.readers)}"
+            )
+        if version.readers or (version.table, version.version) in stays:
+            kept = (
+                s.bindings
+                for s in context.observed.deployment(version.table).orphan_versions
+                if s.version == version.version
+            )
+            stays |= {(binding.parent, binding.version) for bound in kept for binding in bound}
+            continue
+        aside.append(version)
+        found.warn(version.table, f"v{version.version} is an orphan version; it is stopped and moved to the trash")
+        if version.table not in found.by_table:
+            _keep(context, version.table, found.by_table, versions, bindings)
+    return tuple(aside)
+
+
+def _kept_words(observed: ObservedTables, old: RetiredVersion) -> str:
+    """Return who keeps an old version, and whether that gives them anything."""
+    seen, readers = observed.deployment(old.table), reader_phrase(old.readers)
+    if old.version == seen.version and seen.state in AT_REST:
+        return f"v{old.version} stays {seen.state} and gets no new rows: {readers}"
+    return f"v{old.version} keeps running: {readers}"
+
+
+def _keep(
+    context: PlanningContext,
+    table: TableName,
+    decisions: dict[TableName, TableDecision],
+    versions: dict[TableName, int],
+    bindings: dict[TableName, tuple[Binding, ...]],
+) -> None:
+    """Show a table of which nothing changes but that an old version of it ends."""
+    decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
+    versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
+
+
+def _deploy_steps(
+    context: PlanningContext,
+    nodes: tuple[PlanNode, ...],
+    old: Sequence[RetiredVersion],
+    used: Mapping[TableName, OtherVersion],
+    aside: Sequence[RetiredVersion],
+    *,
+    hold: bool,
+) -> list[Step]:
+    steps = StepBuilder()
+    unread, read = _read_until_the_swap(context.observed, context.bindings, aside)
+    children = context.declared.graph.children if aside else None
+    for version in unread:
+        steps.stop(version, children(version.table) if children else (), (), why=_UNUSED)
+    for node in nodes:
+        needs_pointer = node.version > 0 and not context.observed.deployment(node.table).pointer
+        ddl = context.declared.tables[node.table].parsed_ddl if node.table in context.declared.tables else None
+        pauses = ddl is not None and table_format(ddl.format).added_column_stops_readers
+        steps.deploy(node, needs_pointer=needs_pointer, existing=used.get(node.table), pauses_readers=pauses)
+    if context.declared.environment.validate:
+        steps.validate(nodes)
+    swap = steps.swap(nodes, hold=hold)
+    steps.seams(swap)
+    after = (swap,) if swap else ()
+    stops_aside = {(version.table, version.version) for version in aside}
+    for version in old:
+        if version.readers or (version.table, version.version) in stops_aside:
+            continue
+        if swap and context.declared.environment.soak_min:
+            steps.soak(version, swap)
+        else:
+            steps.stop(version, context.bindings.readers(version.table), after, why="its readers have moved")
+    for version in read:
+        steps.stop(version, children(version.table) if children else (), after, why=_UNUSED)
+    for version in aside:
+        steps.set_aside(version.table, version.version, swap)
+    return steps.all
+
+
+HELD = "before the swap the run waits for a word: headgate release swap RUN; the ETA leaves that wait out"
+_UNUSED = "it is an orphan version, and this plan does not use it"
+
+
+def _read_until_the_swap(
+    observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
+) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
+    """Part versions that never served in those that nothing reads, and those that a serving one does, at any depth."""
+    reads = {
+        (v.table, orphan.version): orphan.bindings
+        for v in aside
+        for orphan in observed.deployment(v.table).orphan_versions
+    }
+    readers = {reader for version in aside for reader in bindings.readers(version.table)}
+    waiting = [b for reader in sorted(readers) for b in bindings.of(reader) if observed.deployment(reader).begun]
+    read: set[tuple[TableName, int]] = set()
+    for binding in waiting:
+        key = (binding.parent, binding.version)
+        if key not in read:
+            read.add(key)
+            waiting.extend(reads.get(key, ()))
+    parts = {True: [v for v in aside if (v.table, v.version) in read]}
+    parts[False] = [v for v in aside if v not in parts[True]]
+    return tuple(parts[False]), tuple(parts[True])
+
+
+def _bindings_then(
+    context: PlanningContext, table: TableName, decision: TableDecision, versions: Mapping[TableName, int]
+) -> tuple[Binding, ...]:
+    """Return what a table reads after the plan: fresh versions the newest, others what they are bound to."""
+    if decision.action is Action.KEEP and not context.observed.is_deployed(table):
+        return ()
+    if decision.action in (Action.KEEP, Action.RESUME, Action.RECORD):
+        return context.bindings.of(table)
+    then = {_at(binding, versions) for binding in context.bindings.bind(context.revisions.declared(table))}
+    if decision.action is Action.RESTART and not decision.moves:
+        streamed = {b.parent: b.version for b in context.bindings.of(table) if b.streamed}
+        then = {replace(b, version=streamed.get(b.parent, b.version)) if b.streamed else b for b in then}
+    return tuple(sorted(then, key=by_parent))
+
+
+def _at(binding: Binding, versions: Mapping[TableName, int]) -> Binding:
+    """Return a binding at the version that its parent has then; most have it already."""
+    version = versions.get(binding.parent, binding.version)
+    return binding if version == binding.version else replace(binding, version=version)
+
+
+def decide_deploy(context: PlanningContext, scope: PlanScope) -> DeployDecisions:
+    """Decide what a deploy does to every table it meets."""
+    walk = DeployWalk(context, scope)
+    found = walk.found
+    for table in scope.requested:
+        came_with = scope.because_of.get(table)
+        decision = decide_table(walk, table, (came_with,) if came_with else ())
+        if decision is not None:
+            found.put(table, with_chosen_strategy(walk, table, decision))
+    decide_downstream(walk)
+    find_left_behind(walk)
+    for table in sorted(found.by_table):
+        decide_upstream(walk, table)
+    warn_of_old_inputs(walk)
+    apply_start(walk)
+    refuse_unmet_choices(walk)
+    found.settle()
+    for table in sorted(found.by_table):
+        add_warnings(walk, table)
+    return found

@@ -1,0 +1,277 @@
+"""What the operator chose: `--strategy`, `--from`, `--keep-table`; what cannot be had is refused with what can."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from core.changes.kinds import ChangeKind
+from core.model.actions import EXECUTABLE, Action, Strategy, typed_strategy
+from core.model.evidence import Evidence, Notice
+from core.model.names import TableName, whole_number
+from core.model.reasons import Reason
+from core.observed.log_history import history_of
+from core.plan.request import COMMITTED, EARLIEST, NOW, StrategyChoice
+from core.planner.allowed_strategies import (
+    REBUILDS,
+    forgotten_sequences,
+    not_chained,
+    not_in_place,
+    not_seamed,
+    strategies_of,
+    why_not,
+    why_not_in_place,
+)
+from core.planner.decisions import DeployWalk, TableDecision, recreated_parents
+from core.planner.event_time import event_time_of, is_time
+from core.planner.log_start_positions import is_log_start, log_starts, why_not_kept
+from core.planner.refusals import Refusal, StrategyRefusal
+from core.planner.requested_tables import rebuild_as_asked
+from core.planner.rewrite_in_place import keys_stay, not_keyed, rows_that_stay
+from core.planner.start_positions import not_partial
+from core.project.model import Table
+from core.text.escaping import quoted_name, quoted_string_literal
+from core.text.sentence import Fact
+
+
+def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
+    """Return the decision with the strategy that the request names for a table, where that may be had."""
+    choice = walk.choices.get(table)
+    if choice is None:
+        kept = walk.scope.request.keep_table and table in walk.scope.requested and decision.action is Action.REBUILD
+        return _restarted(walk, table, decision, Strategy.IN_PLACE) if kept else decision
+    if walk.context.observed.is_external(table):
+        return decision
+    if decision.action is Action.START:
+        return decision if choice.strategy == EARLIEST else _with(decision, choice)
+    if choice.strategy in (Strategy.IN_PLACE, Strategy.SEAM):
+        return _restarted(walk, table, decision, choice.strategy) if decision.action is Action.REBUILD else decision
+    if choice.strategy not in REBUILDS or not _may_make(walk, table, decision, choice.strategy):
+        return decision
+    if decision.action is not Action.REBUILD:
+        decision = rebuild_as_asked(walk, table, decision.change, decision.because_of)
+    if choice.strategy == Strategy.KEYED:
+        return _in_the_same_table(walk, table, decision, choice)
+    return decision if choice.strategy == EARLIEST else _with(decision, choice)
+
+
+def _in_the_same_table(
+    walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
+) -> TableDecision:
+    """Return a rebuild that is written into the table that is there, with what stays in it."""
+    declared = walk.context.declared.tables[table]
+    kept = replace(_with(decision, choice), keeps_rows=keys_stay(walk.context, declared))
+    return _seeing(kept, rows_that_stay(walk.context, declared))
+
+
+def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
+    return replace(decision, chosen_strategy=str(choice.strategy), at=choice.at, before_choice=decision)
+
+
+def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> TableDecision:
+    """Restart instead of a rebuild, where the table stays right in form."""
+    declared = walk.context.declared.tables.get(table)
+    if declared is None:
+        return decision
+    if strategy == Strategy.SEAM:
+        wrong: Refusal | None = not_seamed(walk.context.observed, walk.context.changes, declared, decision)
+    else:
+        wrong = not_in_place(walk.context.observed, walk.context.changes, walk.found.by_table, declared, decision)
+    if wrong is not None:
+        return decision
+    change = replace(decision.change, action=Action.RESTART)
+    return replace(
+        decision, action=Action.RESTART, change=change, chosen_strategy=str(strategy), before_choice=decision
+    )
+
+
+def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
+    """Return whether readers may rely on what the strategy makes; the others are judged once all is decided."""
+    declared = walk.context.declared.tables.get(table)
+    if declared is None:
+        return False
+    if strategy == Strategy.CHAIN:
+        return not_chained(walk.context, walk.scope, declared, decision, walk.found.by_table) is None
+    return strategy != Strategy.KEYED or not_keyed(walk.context, declared, decision, walk.found.by_table) is None
+
+
+def apply_start(walk: DeployWalk) -> None:
+    """Return what is asked for and begins to read the place of `--from`, and align every place to a window."""
+    start = walk.scope.request.start
+    _say_what_counts(walk, start)
+    for table in walk.scope.requested if start not in ("", EARLIEST) else ():
+        decision, declared = walk.found.by_table.get(table), walk.context.declared.tables.get(table)
+        if decision is None or declared is None or declared.external or table in walk.choices:
+            continue
+        if decision.action not in (Action.START, Action.REBUILD) or decision.before_choice is not None:
+            continue
+        streamed = {read.table for read in declared.parsed.reads if read.streaming} if declared.parsed else set()
+        if streamed == set(recreated_parents(declared, walk.found.by_table)):
+            # What it reads is begun there itself, or has nothing of before.
+            continue
+        strategy = Strategy.PARTIAL if is_time(start) or is_log_start(start) else Strategy.SEEDED
+        walk.found.put(table, _with(decision, StrategyChoice(table, strategy, start)))
+    for table, decision in walk.found.by_table.items():
+        if decision.chosen_strategy in (Strategy.PARTIAL, Strategy.SEEDED):
+            walk.found.put(table, _placed(walk, table, decision))
+
+
+def _say_what_counts(walk: DeployWalk, start: str) -> None:
+    """Warn where a table has a choice of its own, and `--from` says something else for all."""
+    for table, choice in walk.choices.items() if start else ():
+        decision = walk.found.by_table.get(table)
+        begins = decision is not None and decision.action in (Action.START, Action.REBUILD)
+        if begins and table in walk.scope.requested and start not in (choice.at, choice.strategy):
+            words = f"{table}={typed_strategy(choice.strategy)}" + (f"@{choice.at}" if choice.at else "")
+            walk.found.warn(table, f"--strategy {words} takes precedence over --from {start}")
+
+
+def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
+    """Return where a strategy begins: at the start of a window, with the filter that makes it so."""
+    declared = walk.context.declared.tables.get(table)
+    assert declared is not None
+    if decision.chosen_strategy == Strategy.SEEDED:
+        now = decision.at == NOW
+        return _begun(
+            decision, declared, (Notice.BEGINS_NOW.of() if now else Notice.BEGINS_AT_POSITION.of(at=decision.at))
+        )
+    if not_partial(walk.context.declared.tables, declared, decision.at):
+        return decision
+    if is_log_start(decision.at):
+        return _begun_in_log(decision, declared)
+    event = event_time_of(declared, walk.context.declared.tables)
+    if event is None or not is_time(decision.at):
+        column, _, value = decision.at.partition("=")
+        streamed = {read.table for read in declared.parsed.reads if read.streaming} if declared.parsed else set()
+        condition = f"{quoted_name(column)} >= {quoted_string_literal(value)}"
+        where = _conditions(dict.fromkeys(streamed, condition))
+        seen = Notice.BEGINS_AT_PARTITION.of(at=decision.at, where=" AND ".join(where))
+        return _seeing(replace(decision, begins_where=where), seen)
+    at = event.aligned(decision.at)
+    where = _conditions(event.conditions(at))
+    words = " AND ".join(where)
+    moved = Notice.BEGINS_AT_WINDOW.of(at=at, asked=decision.at, where=words)
+    seen = moved if at != decision.at else Notice.BEGINS_AT.of(at=at, where=words)
+    return _seeing(replace(decision, at=at, begins_where=where), seen)
+
+
+def _conditions(conditions: Mapping[TableName, str]) -> tuple[str, ...]:
+    """Return what a version streams of each table, where that is only what meets a condition."""
+    return tuple(f"{table}.{condition}" for table, condition in sorted(conditions.items()))
+
+
+def _begun(decision: TableDecision, declared: Table, begins: Fact[Notice]) -> TableDecision:
+    """Return a decision whose version reads what comes from a place on, of each key the newest where it upserts."""
+    return _seeing(decision, Notice.NEWEST_OF_KEY.of(begins=begins) if declared.settings.upserts else begins)
+
+
+def _begun_in_log(decision: TableDecision, declared: Table) -> TableDecision:
+    """Return a decision whose version streams what the logs of its sources have got from a place on."""
+    starts, at = log_starts(declared, decision.at), decision.at
+    tables = tuple(start.table for start in starts)
+    version = Notice.BEGINS_AT_VERSION.of(at=at, tables=tables)
+    commit = Notice.BEGINS_AT_COMMIT.of(at=at.removeprefix(COMMITTED), tables=tables)
+    begun = replace(decision, begins_where=tuple(map(str, starts)))
+    return _begun(begun, declared, version if whole_number(at) is not None else commit)
+
+
+def _seeing(decision: TableDecision, seen: Evidence) -> TableDecision:
+    return replace(decision, change=replace(decision.change, evidence=(*decision.change.evidence, seen)))
+
+
+def refuse_unmet_choices(walk: DeployWalk) -> None:
+    """Refuse each choice that cannot be had, with what can be had instead."""
+    for table, choice in sorted(walk.choices.items()):
+        decision = walk.found.by_table.get(table)
+        if decision is None:
+            words = f"a strategy is chosen for {table}, which this plan does not touch"
+            walk.found.refuse(table, words, "leave out this --strategy")
+            continue
+        _refuse_unmet(walk, table, decision, choice)
+    if walk.scope.request.start not in ("", EARLIEST):
+        for table in walk.scope.requested:
+            decision = walk.found.by_table.get(table)
+            if decision is not None and decision.chosen_strategy and table not in walk.choices:
+                _refuse_unmet(walk, table, decision, StrategyChoice(table, decision.chosen_strategy, decision.at))
+    if walk.scope.request.keep_table:
+        _refuse_other_tables(walk)
+    for table, decision in walk.found.by_table.items() if walk.scope.holds else ():
+        if decision.strategy == Strategy.KEYED:
+            _say_what_is_not_held(walk, table)
+
+
+def _say_what_is_not_held(walk: DeployWalk, table: TableName) -> None:
+    """Refuse to hold what is written again in place, where the operator asks for it; warn where the policy does."""
+    words = "cannot be held: it is written again in place, and its readers see each row at once"
+    if walk.scope.request.hold:
+        walk.found.refuse(table, f"{table} {words}", f"leave out --hold, or rebuild it: --strategy {table}=earliest")
+    else:
+        walk.found.warn(table, words)
+
+
+def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> None:
+    context = walk.context
+    had = strategies_of(context, walk.scope, walk.found.by_table, table)
+    wrong = _wrong_place(walk, table, decision, choice)
+    same = decision.strategy == choice.strategy or (choice.strategy == EARLIEST and decision.strategy == Strategy.FIRST)
+    if wrong is None and (not had or not same or (choice.strategy not in had and choice.strategy != EARLIEST)):
+        wrong = why_not(context, walk.scope, walk.found.by_table, table, choice.strategy)
+        wrong = wrong or StrategyRefusal.NOT_HERE.of()
+    if wrong is not None:
+        elsewhere = choice.strategy if choice.at and choice.strategy in (Strategy.PARTIAL, Strategy.SEEDED) else None
+        words = ", ".join(
+            typed_strategy(word) + (" at another place" if word == elsewhere else "")
+            for word in had
+            if word in EXECUTABLE
+        )
+        walk.found.refuse(
+            table,
+            f"{typed_strategy(choice.strategy)} cannot be used for {table}: {wrong}",
+            f"use {words}" if words else "leave out this --strategy",
+        )
+
+
+def _wrong_place(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> Refusal | None:
+    """Return why a strategy cannot begin at the place that is chosen with it; None where it can, or takes no place."""
+    declared, at = walk.context.declared.tables.get(table), choice.at
+    if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
+        wrong = not_partial(walk.context.declared.tables, declared, at)
+        return wrong or (_why_not_in_log(walk, declared, at) if is_log_start(at) else None)
+    if choice.strategy == Strategy.SEEDED and whole_number(at) is not None:
+        return StrategyRefusal.VERSION_IS_PARTIAL.of(at=at)
+    if choice.strategy == Strategy.SEEDED and at != NOW:
+        return StrategyRefusal.NEEDS_POSITION.of()
+    placed = choice.strategy in (Strategy.PARTIAL, Strategy.SEEDED)
+    return StrategyRefusal.NO_START_AT.of(at=at) if at and not placed else None
+
+
+def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
+    """Return why the logs of what a statement streams do not hold all from a place on, as far as they are known."""
+    if recreated := recreated_parents(declared, walk.found.by_table):
+        return StrategyRefusal.LOG_OF_NEW_VERSION.of(parents=recreated)
+    if forgets := forgotten_sequences(walk.context, declared):
+        return forgets
+    return why_not_kept(declared, at, lambda table: history_of(walk.context.observed.statistics(table).log))
+
+
+def _refuse_other_tables(walk: DeployWalk) -> None:
+    """Refuse what `--keep-table` rules out: to create, alter or swap a table."""
+    if walk.scope.request.rebuild:
+        walk.found.refuse(TableName(""), "--keep-table and --rebuild contradict each other", "give one of them")
+    for table, decision in walk.found.by_table.items():
+        if walk.context.observed.is_external(table):
+            continue
+        if decision.reason is Reason.PARENT_REBUILT:
+            # The parent is refused itself.
+            continue
+        if decision.makes_version and decision.action is Action.REBUILD:
+            why = why_not_in_place(walk.context.observed, walk.context.changes, table, decision)
+            walk.found.refuse(
+                table,
+                f"{table} cannot keep its table: {why or StrategyRefusal.NOT_HERE.of()}",
+                "leave out --keep-table",
+            )
+        elif decision.makes_version:
+            walk.found.refuse(table, f"{table} has no table to keep: it would be created", "leave out --keep-table")
+        elif decision.action is Action.RESTART and decision.change.kind.definition.alters_table:
+            widened = decision.change.kind is ChangeKind.COLUMN_WIDENED
+            what = "columns take a wider type" if widened else "columns are added"
+            walk.found.refuse(table, f"{table} cannot keep its table: {what}", "leave out --keep-table")

@@ -1,0 +1,147 @@
+"""(project, environment, observed, request) → Plan: pure; the same values give the same bytes in any process."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from core.changes.spark_analysis import AnalysisQuestion
+from core.model.errors import UsageError
+from core.model.names import TableName
+from core.observed.deployment import ObservedDeployment
+from core.observed.step_durations import StepDurations
+from core.observed.table_statistics import Headroom
+from core.plan.codec import plan_hash
+from core.plan.model import PLANNER_VERSION, Plan
+from core.plan.preconditions import preconditions
+from core.plan.predictions import predict
+from core.plan.request import PlanRequest
+from core.planner.context import PlanningContext, planning_context
+from core.planner.delete import delete_body
+from core.planner.deploy import deploy_body
+from core.planner.guards import judge_plan
+from core.planner.plan_nodes import PlanBody
+from core.planner.readers_left_behind import outside_readers
+from core.planner.retire_versions import retire_body
+from core.planner.retired_and_orphan_versions import without_orphans
+from core.planner.rollback import rollback_body, undelete_body
+from core.planner.scope import PlanScope, normal_request, resolve_scope
+from core.planner.strategy_costs import not_executable_warnings
+from core.planner.table_maintenance import upkeep_body
+from core.planner.undo_plan import ways_back, with_undo_words
+from core.policy.model import Policy
+from core.project.model import Project
+from core.project_reader.parse_cache import ParseCache
+from core.text.wording import did_you_mean
+
+
+def make_plan(
+    project: Project,
+    environment: str,
+    observed: Mapping[TableName, ObservedDeployment],
+    request: PlanRequest,
+    parse_cache: ParseCache | None = None,
+    *,
+    answers: Mapping[str, str] = MappingProxyType({}),
+    policy: Policy | None = None,
+    headroom: Headroom | None = None,
+    durations: StepDurations = MappingProxyType({}),
+) -> Plan:
+    """Plan a request; what cannot be done stands in `refusals`, and then there are no steps.
+
+    Raises UsageError for an environment that the project does not have. `parse_cache` only saves time: deployed texts
+    that it knows are not parsed again. `answers` are Spark's, packed, by the key of the question: observed values like
+    the others, which raise the severity of a change and never lower it. `policy` is the one in force, by default the
+    declared one; `headroom` is what was measured of disk and pool, `durations` of earlier steps. Linear in tables
+    and edges.
+    """
+    if environment not in project.environments:
+        raise UsageError(
+            f"there is no environment {environment}",
+            remedy=did_you_mean(environment, project.environments)
+            or f"environments: {', '.join(project.environments)}",
+        )
+    request = normal_request(request)
+    if request.continues:
+        observed = without_orphans(observed)
+    headroom = headroom or Headroom()
+    context = planning_context(
+        project,
+        project.environments[environment],
+        observed,
+        parse_cache or ParseCache(),
+        answers,
+        engine=headroom.engine,
+    )
+    declared = context.declared.environment.declared_policy(
+        t for t, found in project.tables.items() if found.settings.protect
+    )
+    policy = policy or declared
+    scope = replace(resolve_scope(request, context), holds=request.hold or policy.hold)
+    draft = _BODIES[request.verb](context, scope)
+    sealed = _sealed(context, scope, draft, policy, headroom)
+    return _predicted(context, sealed, headroom.engine, durations) if sealed.steps else sealed
+
+
+_BODIES: Mapping[str, Callable[[PlanningContext, PlanScope], PlanBody]] = {
+    "deploy": deploy_body,
+    "delete": delete_body,
+    "rollback": rollback_body,
+    "undelete": undelete_body,
+    "retire": retire_body,
+    "optimize": upkeep_body,
+    "vacuum": upkeep_body,
+}
+
+
+def questions_of(
+    plan: Plan,
+    project: Project,
+    observed: Mapping[TableName, ObservedDeployment],
+    parse_cache: ParseCache | None = None,
+) -> tuple[AnalysisQuestion, ...]:
+    """Return what Spark can be asked of the statements that a plan acts on, in the plan's order."""
+    context = planning_context(project, project.environments[plan.environment], observed, parse_cache or ParseCache())
+    found = (
+        context.changes.question(node.table) for node in plan.nodes if node.for_spark and node.table in project.tables
+    )
+    return tuple(question for question in found if question is not None)
+
+
+def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: StepDurations) -> Plan:
+    """Return a plan with how long it takes and with what undoes it, neither of which is in its hash."""
+    found = predict(plan.nodes, plan.steps, context.observed.statistics, durations)
+    ways = ways_back(context, plan.request, plan.nodes, engine=engine, durations=durations)
+    nodes = with_undo_words(found.nodes, ways)
+    low_s, high_s = (round(found.whole.low, 1), round(found.whole.high, 1)) if found.whole else (None, None)
+    return replace(plan, nodes=nodes, steps=found.steps, undo=ways, predicted_low_s=low_s, predicted_high_s=high_s)
+
+
+def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, headroom: Headroom) -> Plan:
+    verdicts = judge_plan(
+        context.declared, context.observed, scope.request, draft.nodes, draft.steps, policy=policy, headroom=headroom
+    )
+    found = {*scope.refusals, *draft.refusals, *verdicts.refusals}
+    refusals = tuple(sorted(found, key=lambda r: (r.table, r.summary)))
+    steps = () if refusals else tuple(draft.steps)
+    warnings = {*scope.warnings, *draft.warnings, *not_executable_warnings(draft.nodes)}
+    behind = tuple(sorted(set(draft.left_behind), key=lambda left: (left.table, left.reads)))
+    plan = Plan(
+        hash="",
+        project_id=context.declared.project.id,
+        environment=context.declared.environment.name,
+        protected=context.declared.environment.protected or policy.protected,
+        planner=PLANNER_VERSION,
+        request=scope.request,
+        nodes=draft.nodes,
+        order=tuple(dict.fromkeys(table for step in steps for table in (step.tables or (step.table,)))),
+        steps=steps,
+        left_behind=behind,
+        guards=verdicts.guards,
+        refusals=refusals,
+        warnings=tuple(sorted(warnings, key=lambda w: (not w.multiplies_rows, w.table, w.summary))),
+        approvals=verdicts.approvals if steps else 0,
+        readers=outside_readers(context.declared, context.observed, draft.nodes),
+        policy=policy.digest,
+        preconditions=preconditions(context.observed.deployments, context.bindings.readers, draft.nodes),
+    )
+    return replace(plan, hash=plan_hash(plan))

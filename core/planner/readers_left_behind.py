@@ -1,0 +1,103 @@
+"""Readers that a plan does not move: left behind on an old version, at every depth, or outside of the project."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from core.model.actions import Action
+from core.model.names import TableName, physical_name
+from core.plan.model import LeftBehind, OutsideReader, PlanNode
+from core.planner.context import DeclaredTables, ObservedTables
+from core.planner.decisions import DeployWalk, DownstreamOutcome, TableDecision
+
+_REPLACED = frozenset({DownstreamOutcome.CHAINED, DownstreamOutcome.CREATED})
+
+
+def find_left_behind(walk: DeployWalk) -> None:
+    """Name every reader that goes on reading what a version of yesterday gives, with the warnings that go with it."""
+    decisions = walk.found.by_table
+    level = [table for table in sorted(decisions) if decisions[table].outcome in _REPLACED]
+    done: set[TableName] = set()
+    depth = 1
+    while level:
+        following: dict[TableName, None] = {}
+        for parent in level:
+            for child in walk.context.bindings.readers(parent):
+                if child not in done and not _goes_along(walk, child, parent, depth):
+                    walk.found.left_behind.extend(_left(walk, child, parent, depth))
+                    following[child] = None
+                    if depth == 1:
+                        _warn(walk, child, parent)
+        done.update(following)
+        level = sorted(following)
+        depth += 1
+
+
+def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> bool:
+    """Return whether the plan moves a reader to the new version; further down,
+    whether it begins anything of it anew.
+    """
+    known = walk.found.by_table.get(child)
+    if known is None:
+        return False
+    return known.moves or (depth == 1 and _restarts_beside(walk, known, child, parent))
+
+
+def _restarts_beside(walk: DeployWalk, known: TableDecision, child: TableName, parent: TableName) -> bool:
+    """Return whether it is restarted and the parent is a static side of it, which is bound anew at each start."""
+    streams = any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child))
+    return known.action is Action.RESTART and not streams
+
+
+def _left(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> Iterator[LeftBehind]:
+    declared = walk.context.declared.tables.get(child)
+    versions = {b.version for b in walk.context.bindings.of(child) if b.parent == parent}
+    for version in sorted(versions):
+        yield LeftBehind(
+            child,
+            declared.product if declared else "",
+            physical_name(parent, version) if version else parent,
+            declared.settings.owner if declared else "",
+            parent,
+            depth,
+        )
+
+
+def _warn(walk: DeployWalk, child: TableName, parent: TableName) -> None:
+    if child in walk.scope.excluded:
+        walk.found.warn(child, f"is excluded and stays on the old version of {parent}")
+    elif walk.context.declared.tables.get(child) is None:
+        walk.found.warn(child, f"is no longer declared and stays on the old version of {parent}")
+
+
+def outside_readers(
+    declared: DeclaredTables, observed: ObservedTables, nodes: Sequence[PlanNode]
+) -> tuple[OutsideReader, ...]:
+    """Return the declared readers of what is rebuilt, written again, altered or deleted, by table and name."""
+    return outside_readers_of(declared, observed, {n.table: after for n in nodes if (after := _after(n)) is not None})
+
+
+def outside_readers_of(
+    declared: DeclaredTables, observed: ObservedTables, after_by_table: Mapping[TableName, str]
+) -> tuple[OutsideReader, ...]:
+    """Return the declared readers of tables with what each pointer will serve, by table and name."""
+    found = []
+    for table, after in after_by_table.items():
+        made = declared.tables.get(table)
+        before = _served_name(table, observed.deployment(table).version)
+        for name, owner in made.settings.outside_readers if made is not None else ():
+            found.append(OutsideReader(name, table, before, after, owner))
+    return tuple(sorted(found, key=lambda reader: (reader.table, reader.reader)))
+
+
+def _after(node: PlanNode) -> str | None:
+    """Return what its pointer serves after the plan, empty where it goes; None where nothing changes for a reader."""
+    if node.action is Action.DELETE:
+        return ""
+    if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE) or (
+        node.action is Action.RESTART and node.change is not None and node.change.definition.alters_table
+    ):
+        return _served_name(node.table, node.version)
+    return None
+
+
+def _served_name(table: TableName, version: int) -> str:
+    return physical_name(table, version) if version else table

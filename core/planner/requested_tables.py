@@ -1,0 +1,221 @@
+"""What one table asks for by itself: its own change, its state, its checkpoint, and what it is bound to."""
+
+from dataclasses import replace
+
+from core.changes.classification import Change
+from core.changes.kinds import ChangeKind
+from core.model.actions import Action
+from core.model.evidence import Notice
+from core.model.names import TableName, physical_name
+from core.model.reasons import Reason
+from core.model.states import ALIVE, State, WantedState
+from core.model.table_formats import table_format
+from core.observed.deployment import Binding, ObservedDeployment
+from core.plan.edit_words import evidence_words
+from core.planner.allowed_strategies import REBUILDS
+from core.planner.context import ObservedTables, PlanningContext, TableBindings
+from core.planner.decisions import DeployWalk, TableDecision
+
+
+def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
+    """Decide a table that is asked for, or whose own change is taken along; None where that is refused."""
+    context = walk.context
+    if context.declared.tables.get(table) is None:
+        walk.found.refuse(table, f"{table} is deployed but no longer declared", "restore its files, or delete it")
+        return None
+    if context.observed.is_external(table):
+        return decide_external(walk, table, because_of)
+    if not context.observed.is_deployed(table):
+        return TableDecision(Action.START, Reason.NEW, context.changes.first_start(table), because_of)
+    decision = replace(_of_deployed(walk, table), because_of=because_of)
+    if decision.action is Action.REBUILD and not decision.change.classified:
+        walk.found.warn(table, evidence_words(decision.change.evidence[0]))
+    return decision
+
+
+def may_start_anew(context: PlanningContext, table: TableName) -> bool:
+    """Return whether all there is of a declared table is a version of other texts that never ran and nobody reads."""
+    if context.observed.deployment(table).begun or not context.observed.is_deployed(table):
+        return False
+    return not context.bindings.readers(table) and context.changes.of(table).action in (Action.RESTART, Action.REBUILD)
+
+
+def is_in_catalog(observed: ObservedTables, bindings: TableBindings, table: TableName) -> bool:
+    """Return whether an external table is in the catalog: seen there, or some deployment reads it."""
+    return observed.is_deployed(table) or bool(bindings.readers(table))
+
+
+def start_anew(
+    observed: ObservedTables, table: TableName, reason: Reason, because_of: tuple[TableName, ...]
+) -> TableDecision:
+    """Start a table that has a version of other texts which never ran: there is nothing to keep of it."""
+    evidence = (Notice.NEVER_RAN.of(version=observed.deployment(table).version),)
+    return TableDecision(Action.START, reason, Change(ChangeKind.NONE, Action.START, evidence), because_of)
+
+
+def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
+    """Return whether an operator stopped it and the request does not name it: it is started only where it is read."""
+    seen = walk.context.observed.deployment(table)
+    return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
+
+
+def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
+    """Return whether a reader has a query that Spark ends once its parent, as it is declared, is altered.
+
+    An added column ends those that stream it, a wider type those of which it is a static side as well. What others
+    write they have altered before it is declared.
+    """
+    above = walk.context.declared.tables.get(parent)
+    if above is None or above.external or not table_format(above.parsed_ddl.format).added_column_stops_readers:
+        return False
+    widened = walk.context.changes.of(parent).kind is ChangeKind.COLUMN_WIDENED
+    reads = any(b.parent == parent and (b.streamed or widened) for b in walk.context.bindings.of(child))
+    return reads and walk.context.observed.deployment(child).state in ALIVE
+
+
+def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
+    """Let a statement go on from its checkpoint only if that is still its own, and what it reads is there."""
+    deleted = [
+        b
+        for b in stale_bindings(walk.context.observed, walk.context.bindings, table)
+        if not walk.context.observed.is_deployed(b.parent)
+    ]
+    if walk.context.observed.deployment(table).checkpoint_ok and not deleted:
+        return decision
+    if deleted:
+        names = ", ".join(physical_name(binding.parent, binding.version) for binding in deleted)
+        walk.found.refuse(
+            table,
+            f"{table} cannot be started: it reads {names}, which was deleted",
+            f"rebuild it: headgate plan deploy {table} --rebuild",
+        )
+        return TableDecision(Action.KEEP, decision.reason, replace(decision.change, action=Action.KEEP))
+    seen = walk.context.observed.deployment(table)
+    walk.found.refuse(
+        table,
+        f"{table} cannot be started: {seen.why_lost}",
+        f"rebuild it: headgate plan deploy {table} --rebuild",
+    )
+    return TableDecision(
+        Action.KEEP,
+        Reason.CHECKPOINT_LOST,
+        checkpoint_lost_change(seen, decision.change, Action.KEEP),
+        decision.because_of,
+    )
+
+
+def checkpoint_lost_change(seen: ObservedDeployment, change: Change, action: Action) -> Change:
+    """Return CHECKPOINT_LOST with what is lost and what else was seen."""
+    return Change(ChangeKind.CHECKPOINT_LOST, action, (Notice.LOST.of(what=seen.why_lost), *change.evidence))
+
+
+def rebuild_as_asked(
+    walk: DeployWalk, table: TableName, change: Change, because_of: tuple[TableName, ...] = ()
+) -> TableDecision:
+    """Rebuild a deployed table because somebody says so, whatever changed."""
+    seen = walk.context.observed.deployment(table)
+    if seen.checkpoint_ok:
+        return TableDecision(Action.REBUILD, Reason.ASKED, change, because_of)
+    return TableDecision(
+        Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(seen, change, Action.REBUILD), because_of
+    )
+
+
+def rebuild_reason(change: Change) -> Reason:
+    """Return the reason of a rebuild for its own change."""
+    return change.kind.definition.reason if change.classified else Reason.UNPROVEN
+
+
+def stale_bindings(observed: ObservedTables, bindings: TableBindings, table: TableName) -> tuple[Binding, ...]:
+    """Return what a table still reads of versions that are not the serving ones."""
+    return tuple(
+        binding
+        for binding in bindings.of(table)
+        if binding.version and binding.version != observed.serving_version(binding.parent)
+    )
+
+
+def _of_deployed(walk: DeployWalk, table: TableName) -> TableDecision:
+    context, change = walk.context, walk.context.changes.of(table)
+    if may_start_anew(context, table):
+        return start_anew(context.observed, table, Reason.NEW, ())
+    if change.action is Action.REBUILD:
+        return TableDecision(Action.REBUILD, rebuild_reason(change), change)
+    choice = walk.choices.get(table)
+    if (walk.scope.request.rebuild and table in walk.scope.requested) or (
+        choice is not None and choice.strategy in REBUILDS
+    ):
+        return rebuild_as_asked(walk, table, change)
+    stale = stale_bindings(context.observed, context.bindings, table)
+    if stale:
+        return _of_stale(walk, table, change, stale)
+    if change.action is Action.RESTART:
+        return resume_safely(walk, table, TableDecision(Action.RESTART, change.kind.definition.reason, change))
+    if is_at_rest(walk, table):
+        return TableDecision(change.action, _reason(change, Reason.AT_REST), change)
+    if not context.observed.is_running(table):
+        reason = _reason(change, Reason.DORMANT)
+        return resume_safely(walk, table, TableDecision(Action.RESUME, reason, change))
+    if change.action is Action.RECORD:
+        return TableDecision(Action.RECORD, change.kind.definition.reason, change)
+    if why := context.observed.deployment(table).why_lost:
+        walk.found.warn(table, f"runs, but {why}: it could not be restarted")
+    return TableDecision(Action.KEEP, _reason(change, Reason.UNCHANGED), change)
+
+
+def _reason(change: Change, unchanged: Reason) -> Reason:
+    return unchanged if change.kind is ChangeKind.NONE else change.kind.definition.reason
+
+
+def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
+    """Take a table to the serving versions of its parents: static sides by a restart, streams by a rebuild."""
+    serving = walk.context.observed.serving_version
+    evidence = tuple(
+        Notice.READS_OLD.of(version=physical_name(b.parent, b.version), parent=b.parent, serving=serving(b.parent))
+        for b in stale
+    )
+    seen = replace(change, evidence=(*change.evidence, *evidence))
+    if any(binding.streamed for binding in stale):
+        return TableDecision(Action.REBUILD, Reason.READS_OLD_VERSION, seen)
+    deployment = walk.context.observed.deployment(table)
+    if not deployment.checkpoint_ok:
+        lost = checkpoint_lost_change(deployment, seen, Action.REBUILD)
+        return TableDecision(Action.REBUILD, Reason.CHECKPOINT_LOST, lost)
+    kind = change.kind if change.action is Action.RESTART else ChangeKind.STATIC_SIDE
+    return TableDecision(Action.RESTART, Reason.READS_OLD_VERSION, replace(seen, kind=kind, action=Action.RESTART))
+
+
+def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
+    """Register an external table, or its added columns; any other change of it is not ours to make."""
+    context = walk.context
+    if not context.observed.is_deployed(table):
+        if is_in_catalog(context.observed, context.bindings, table):
+            return TableDecision(Action.KEEP, Reason.LANDS, Change(ChangeKind.NONE, Action.KEEP), because_of)
+        return TableDecision(Action.START, Reason.REGISTERED, Change(ChangeKind.NONE, Action.START), because_of)
+    change = context.changes.of(table)
+    if change.kind.definition.same_statement:
+        return TableDecision(change.action, _reason(change, Reason.LANDS), change, because_of)
+    if _is_declared_anew(context, table):
+        return TableDecision(Action.RESTART, Reason.DECLARED_ANEW, change, because_of)
+    if change.kind is ChangeKind.COLUMN_ADDED:
+        return TableDecision(Action.RESTART, Reason.COLUMNS_ADDED, change, because_of)
+    edits = ", ".join(map(evidence_words, change.evidence))
+    if table in walk.scope.requested:
+        walk.found.refuse(
+            table,
+            f"{table} is external and changed: {edits or 'not known how'}",
+            "declare it under a new name and move its readers there",
+        )
+    else:
+        walk.found.warn(table, f"is external and changed ({edits}); its registration stays as it is")
+    return TableDecision(Action.KEEP, Reason.LANDS, change, because_of)
+
+
+def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
+    """Return whether an external table with a log is the one that it was: its log says what columns it has, and what is
+    declared of them is compared with that before it is registered."""
+    old = context.revisions.deployed(table)
+    new = context.declared.tables[table].parsed_ddl
+    if old is None or not table_format(new.format).transaction_log:
+        return False
+    return (old.ddl.format, old.ddl.location) == (new.format, new.location)

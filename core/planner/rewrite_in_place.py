@@ -1,0 +1,148 @@
+"""Whether a keyed table may be written again in place, from the earliest row, and which of its rows would stay.
+
+Its writer replaces a row by one of the same key that is as new or newer. So what both texts show to give the same keys
+and sequences ends as a rebuild would; every other edit may leave rows that no rebuild would have.
+"""
+
+from collections.abc import Mapping
+
+from core.changes.classification import kinds_between
+from core.changes.kinds import ChangeKind
+from core.model.evidence import Notice
+from core.model.names import TableName
+from core.model.reasons import Reason
+from core.planner.context import PlanningContext
+from core.planner.decisions import TableDecision, recreated_parents
+from core.planner.refusals import StrategyRefusal
+from core.project.model import Table
+from core.project.revision import Revision
+from core.sql.statement import ParsedStatement, TableDdl
+from core.text.sentence import Fact
+
+COMPATIBLE, TOLERANT = "compatible", "tolerant"
+"""Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
+
+
+def not_keyed(
+    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+) -> Fact[StrategyRefusal] | None:
+    """Return why its rows cannot be upserted again into the same table; None where they can."""
+    if table.settings.mode != "upsert" or not table.settings.key:
+        return StrategyRefusal.NOT_UPSERTED.of()
+    old = context.revisions.deployed(table.name)
+    if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
+        return StrategyRefusal.KEY_CHANGES.of()
+    return (
+        _other_rows(context, table, old)
+        or _not_declared(context, table)
+        or _read_again_differently(context, table, decision, decisions)
+        or _other_order(old, context.revisions.declared(table.name), table)
+    )
+
+
+def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
+    """Return what stays in the table beside what the new text writes, deletions that are remembered included."""
+    old = context.revisions.deployed(table.name)
+    remembers = old is None or bool(old.settings.deletes and old.settings.sequence)
+    rows = (Notice.KEYS_STAY if keys_stay(context, table) else Notice.KEYS_KEPT).of()
+    return Notice.DELETIONS_STAY.of(rows=rows) if remembers else rows
+
+
+def keys_stay(context: PlanningContext, table: Table) -> bool:
+    """Return whether rows may stay whose keys the new text does not give.
+
+    Only of an edit of values alone, in a statement that makes each row of one, is it known that no key goes.
+    """
+    old = context.revisions.deployed(table.name)
+    parsed = table.parsed
+    if old is None or old.parsed is None or parsed is None:
+        return True
+    stateful = old.parsed.stateful or parsed.stateful
+    static = any(not read.streaming for read in (*old.parsed.reads, *parsed.reads))
+    if stateful or static or old.settings.deletes != table.settings.deletes:
+        return True
+    return not _pairs_all_rows(old.parsed, parsed)
+
+
+def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[StrategyRefusal] | None:
+    """Return what of the edit the old table could not hold."""
+    if _columns(old.ddl) != _columns(table.parsed_ddl):
+        return StrategyRefusal.COLUMNS_CHANGE.of()
+    compared = context.changes.compared(table.name)
+    kinds = kinds_between(*compared) if compared is not None else frozenset[ChangeKind]()
+    stored = any(kind.definition.needs_another_table for kind in kinds)
+    return StrategyRefusal.STORED_DIFFERENTLY.of() if stored else None
+
+
+def _not_declared(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
+    """Return whose yml does not take rows that are written again."""
+    if COMPATIBLE not in table.settings.tags:
+        return StrategyRefusal.NOT_COMPATIBLE.of(tag=COMPATIBLE)
+    for reader in context.bindings.readers(table.name):
+        declared = context.declared.tables.get(reader)
+        if declared is None or TOLERANT not in declared.settings.tags:
+            return StrategyRefusal.READER_NOT_TOLERANT.of(reader=reader, tag=TOLERANT)
+    return None
+
+
+def _read_again_differently(
+    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+) -> Fact[StrategyRefusal] | None:
+    """Return why a full re-read cannot reproduce the rows of its table."""
+    if decision.reason in (Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION) or recreated_parents(table, decisions):
+        return StrategyRefusal.UPSTREAM_RECREATED.of()
+    for read in table.parsed.reads if table.parsed else ():
+        parent = context.declared.tables.get(read.table)
+        if read.streaming and parent is not None and parent.settings.upserts:
+            return StrategyRefusal.STREAMS_DELETES.of(parent=read.table)
+    return None
+
+
+def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRefusal] | None:
+    """Return why new rows might not replace older ones, or would stand beside them under other keys."""
+    if old.parsed is None or new.parsed is None:
+        return StrategyRefusal.CHANGE_UNKNOWN.of()
+    if old.settings.sequence != new.settings.sequence:
+        return StrategyRefusal.SEQUENCE_CHANGES.of()
+    if not new.settings.sequence and not new.parsed.stateful:
+        return StrategyRefusal.NO_SEQUENCE.of()
+    sources = [[(read.table, read.streaming) for read in each.reads] for each in (old.parsed, new.parsed)]
+    if sources[0] != sources[1]:
+        return StrategyRefusal.READS_OTHER_TABLES.of()
+    names = {name.lower() for name in (*new.settings.key, new.settings.sequence) if name}
+    changed = _changed_columns(old.parsed, new.parsed)
+    if changed is None:
+        return StrategyRefusal.KEY_UNCERTAIN.of(columns=tuple(sorted(names)))
+    moved = tuple(sorted(names & changed))
+    return StrategyRefusal.KEY_COMPUTED_DIFFERENTLY.of(columns=moved) if moved else None
+
+
+def _changed_columns(old: ParsedStatement, new: ParsedStatement) -> frozenset[str] | None:
+    """Return the columns of the output, in lower case, that an edit computes otherwise; None where that is not told."""
+    if old.canonical == new.canonical:
+        return frozenset()
+    if any(" UNION " in each.canonical.upper() for each in (old, new)):
+        return None
+    # The parser is loaded only where a statement was edited.
+    from core.sql.comparison.row_effects import row_effects
+    from core.sql.parsing.written_aliases import aliases_of_both
+
+    effects = row_effects(old.canonical, new.canonical, aliases_of_both(old, new))
+    # What a subquery computes otherwise may feed any column.
+    return None if effects.anything or effects.within else frozenset(name.lower() for name in effects.changed)
+
+
+def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
+    """Return whether an edit gives a row wherever there was one before."""
+    if old.canonical == new.canonical:
+        return True
+    from core.sql.comparison.row_effects import RowSide, row_effects
+    from core.sql.parsing.written_aliases import aliases_of_both
+
+    effects = row_effects(old.canonical, new.canonical, aliases_of_both(old, new))
+    fewer = any(row.side is not RowSide.NEW for row in effects.rows)
+    return not (fewer or effects.anything or effects.within or effects.once or effects.alike)
+
+
+def _columns(ddl: TableDdl) -> tuple[tuple[str, str], ...]:
+    return tuple((column.name.lower(), column.type.lower()) for column in ddl.columns)

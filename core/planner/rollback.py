@@ -1,0 +1,331 @@
+"""Back to what served before: the release that made a table's version is taken back in whole, or not at all.
+
+And out of the trash: a deleted table goes on from its checkpoint, where what it reads is still there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from core.model.actions import Action, Strategy
+from core.model.names import TableName, physical_name
+from core.model.reasons import Reason
+from core.model.states import State
+from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
+from core.plan.model import LeftBehind, PlanNode, WayBack
+from core.planner.context import ObservedTables, PlanningContext
+from core.planner.decisions import PlanRemarks
+from core.planner.plan_nodes import PlanBody, kept_node, plan_levels, purged_after
+from core.planner.plan_steps import StepBuilder
+from core.planner.retired_and_orphan_versions import RetiredVersion
+from core.planner.scope import PlanScope
+from core.project.revision import RevisionTexts
+
+BY_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
+
+
+@dataclass(slots=True)
+class FormerVersions(PlanRemarks):
+    """Versions that are to serve again, as they are being decided."""
+
+    by_table: dict[TableName, OtherVersion] = field(default_factory=dict)
+    because_of: dict[TableName, TableName] = field(default_factory=dict)
+    """For a table that comes along with its release: one that was named."""
+
+
+def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
+    """Draft a rollback: former versions go on and catch up, all pointers move, and what served until now stops.
+
+    What a statement outside of the release reads keeps running for it, with all that fills it.
+    """
+    found = FormerVersions()
+    for table in scope.requested:
+        _take_release(context.observed, table, found)
+    for table in sorted(found.by_table):
+        _refuse_what_cannot_go_on(context.observed, table, found)
+    nodes, steps = _begun(context, found, Action.ROLLBACK, Reason.ROLLED_BACK)
+    swap = steps.swap(nodes)
+    now = {table: context.observed.deployment(table).version for table in found.by_table}
+    behind = tuple(_left_behind(context, now))
+    under = _under_what_runs_on(context, now, found)
+    kept = _kept(context, now, {TableName(left.through) for left in behind})
+    levels = plan_levels(context.declared, {t: context.bindings.of(t) for t in now}, now, every_version=False)
+    for table in sorted(now, key=lambda table: (-levels[table], table)):
+        if table in under and table not in kept:
+            found.warn(table, f"v{now[table]} stops only after {under[table]}, which was replaced and still reads it")
+        if table in kept:
+            found.warn(table, f"v{now[table]} keeps running: it is read from outside of this release")
+        else:
+            ends, readers = RetiredVersion(table, now[table]), context.bindings.readers(table)
+            steps.stop(ends, readers, (swap,) if swap else (), why="what served before it serves")
+        rows = f"headgate peek {table} --version {now[table]}"
+        found.warn(table, f"what v{now[table]} has written stays in {physical_name(table, now[table])}: {rows}")
+    _warn_of_files(context, found)
+    return PlanBody(nodes, steps.all, behind, found.refusals, found.warnings)
+
+
+def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
+    """Draft an undelete: files come out of the trash, statements go on from their checkpoints, pointers are back."""
+    found = FormerVersions()
+    for table in scope.requested:
+        seen = context.observed.deployment(table)
+        if context.observed.is_deployed(table):
+            found.refuse(table, f"{table} is deployed", "only what was deleted is taken out of the trash")
+        elif seen.in_trash is None:
+            found.refuse(
+                table, f"nothing of {table} that has served is in the trash", f"start it anew: headgate plan {table}"
+            )
+        else:
+            found.by_table[table] = seen.in_trash
+            _warn_of_outlived(table, seen.in_trash, found)
+    for table in sorted(found.by_table):
+        _refuse_what_cannot_go_on(context.observed, table, found)
+    nodes, steps = _begun(context, found, Action.UNDELETE, Reason.UNDELETED)
+    _warn_of_files(context, found)
+    return PlanBody(nodes, steps.all, (), found.refusals, found.warnings)
+
+
+def why_not_back(
+    former: Mapping[TableName, Iterable[Binding]], then: Callable[[TableName, int], bool]
+) -> dict[TableName, tuple[Binding, ...]]:
+    """Return which of some versions could not go on together, with all that they lack.
+
+    `former` holds what each would read; `then` says whether a version of a table from outside of them is still filled.
+    """
+    lacking = {
+        table: tuple(b for b in bindings if b.version and not then(b.parent, b.version))
+        for table, bindings in former.items()
+    }
+    return {table: bindings for table, bindings in lacking.items() if bindings}
+
+
+def _take_release(observed: ObservedTables, table: TableName, found: FormerVersions) -> None:
+    """Take a table with all that the same run has swapped in and that still serves."""
+    seen = observed.deployment(table)
+    if not observed.is_deployed(table):
+        back = f"undelete {table}" if seen.in_trash is not None else f"plan {table}"
+        found.refuse(table, f"{table} is not deployed", f"start it: headgate {back}")
+    elif observed.is_external(table):
+        found.refuse(table, f"{table} is external: others write it", "leave it out")
+    elif seen.former is None:
+        found.refuse(table, f"{table} has no earlier version that served", BY_TEXT)
+    else:
+        found.by_table[table] = seen.former
+        for other in observed.tables() if seen.served_by else ():
+            also = observed.deployment(other)
+            if also.served_by == seen.served_by and also.former is not None and other not in found.by_table:
+                found.by_table[other] = also.former
+                found.because_of[other] = table
+
+
+def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found: FormerVersions) -> None:
+    former = found.by_table[table]
+    name = physical_name(table, former.version)
+    if not former.checkpoint_ok:
+        anew = BY_TEXT if observed.is_deployed(table) else f"start it anew: headgate plan {table}"
+        found.refuse(table, f"the checkpoint of {name}, or a table that it goes on with, is gone or another's", anew)
+    for binding in former.bindings:
+        seen = observed.deployment(binding.parent)
+        if (
+            binding.parent not in found.by_table
+            and observed.is_deployed(binding.parent)
+            and seen.state != State.RUNNING
+        ):
+            found.warn(table, f"reads {binding.parent}, which is {seen.state}: it gets no new rows until that runs")
+    lacks = why_not_back({table: former.bindings}, lambda t, v: _is_filled(observed, found, t, v)).get(table)
+    if lacks:
+        names = sorted({physical_name(binding.parent, binding.version) for binding in lacks})
+        words = f"{' and '.join(names)}, which {'is' if len(names) == 1 else 'are'} not filled any more"
+        found.refuse(table, f"{name} reads {words}", _remedy(observed, table, lacks, found))
+
+
+def _remedy(observed: ObservedTables, table: TableName, lacks: Sequence[Binding], found: FormerVersions) -> str:
+    """Return how a table comes back that reads versions which are not filled: with them, after them, or by its text."""
+    deleted, trash = not observed.is_deployed(table), {b: observed.deployment(b.parent).in_trash for b in lacks}
+    if all(b.parent not in found.by_table and v is not None and v.version == b.version for b, v in trash.items()):
+        together = {*(binding.parent for binding in lacks), *(found.by_table if deleted else ())}
+        return f"headgate undelete {' '.join(sorted(together))}"
+    return f"start it anew: headgate plan {table}" if deleted else BY_TEXT
+
+
+def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName, version: int) -> bool:
+    """Return whether a version will serve, or runs for others."""
+    seen = observed.deployment(table)
+    if table in found.by_table:
+        return found.by_table[table].version == version
+    return observed.is_deployed(table) and version in (seen.version, *seen.retained)
+
+
+def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iterator[LeftBehind]:
+    """Yield the statements outside of a release that read what it made."""
+    for table, version in sorted(now.items()):
+        for reader in context.bindings.readers(table):
+            if reader not in now and any(
+                (b.parent, b.version) == (table, version) for b in context.bindings.of(reader)
+            ):
+                declared = context.declared.tables.get(reader)
+                product, owner = (declared.product, declared.settings.owner) if declared else ("", "")
+                yield LeftBehind(reader, product, physical_name(table, version), owner, table)
+
+
+def _under_what_runs_on(
+    context: PlanningContext, now: Mapping[TableName, int], found: FormerVersions
+) -> dict[TableName, str]:
+    """Return the tables of a release whose version is read by one that was replaced later and still runs: `c__v2`.
+
+    A former version that is to serve again reads what it read then.
+    """
+    return {
+        binding.parent: physical_name(table, version)
+        for table in context.observed.tables()
+        for version, bindings in context.observed.runs_on(table)
+        if table not in found.by_table or found.by_table[table].version != version
+        for binding in bindings
+        if now.get(binding.parent) == binding.version
+    }
+
+
+def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[TableName]) -> set[TableName]:
+    """Return the tables of which the version of now stays for others: those that are read, and all that fill them."""
+    waiting, kept = list(read), set(read)
+    while waiting:
+        for binding in context.bindings.of(waiting.pop()):
+            if now.get(binding.parent) == binding.version and binding.parent not in kept:
+                kept.add(binding.parent)
+                waiting.append(binding.parent)
+    return kept
+
+
+def _begun(
+    context: PlanningContext, found: FormerVersions, action: Action, reason: Reason
+) -> tuple[tuple[PlanNode, ...], StepBuilder]:
+    """Return a node for each version, and the steps by which all of them run again."""
+    nodes, steps = _nodes(context, found, action, reason), StepBuilder()
+    for node in nodes:
+        steps.deploy(node, needs_pointer=False, existing=found.by_table.get(node.table))
+    return nodes, steps
+
+
+def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reason: Reason) -> tuple[PlanNode, ...]:
+    """Return a node for each version, sources first, and one that is kept for each table that they go on reading."""
+    bindings = {table: former.bindings for table, former in found.by_table.items()}
+    versions = {table: former.version for table, former in found.by_table.items()}
+    read = {b.parent for former in found.by_table.values() for b in former.bindings} - versions.keys()
+    for parent in sorted(filter(context.observed.is_deployed, read)):
+        bindings[parent], versions[parent] = context.bindings.of(parent), context.observed.deployment(parent).version
+    levels = plan_levels(context.declared, bindings, versions, every_version=False)
+    nodes = []
+    for table in sorted(versions, key=lambda table: (levels[table], table)):
+        if table not in found.by_table:
+            nodes.append(kept_node(context, table, levels[table]))
+            continue
+        node, because_of = _node(context, table, found.by_table[table], levels[table]), found.because_of.get(table)
+        nodes.append(replace(node, action=action, reason=reason, because_of=(because_of,) if because_of else ()))
+    return tuple(nodes)
+
+
+def _node(context: PlanningContext, table: TableName, former: OtherVersion, level: int) -> PlanNode:
+    return replace(
+        kept_node(context, table, level),
+        strategy=Strategy.IN_PLACE,
+        replay_rows=0 if former.running else None,
+        version=former.version,
+        bindings=former.bindings,
+        begins_where=former.begins_where,
+        revision=former.revision,
+        texts=former.texts,
+        old=context.observed.deployment(table).deployed or RevisionTexts(),
+        trigger=former.trigger,
+    )
+
+
+def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersions) -> None:
+    """Warn that what served last is gone: an older version comes back."""
+    if former.outlived:
+        gone = ", ".join(physical_name(table, version) for version in former.outlived)
+        words = "has none of their rows: it reads what arrived since its own last batch"
+        found.warn(table, f"{gone} served later, and no files of it are left; v{former.version} {words}")
+
+
+def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
+    """Warn that files with other texts bring them back."""
+    other = [
+        table
+        for table, former in sorted(found.by_table.items())
+        if (declared := context.declared.tables.get(table)) is not None
+        and not declared.external
+        and context.revisions.declared(table).texts != former.texts
+    ]
+    if other:
+        words = f"the files of {', '.join(other)} hold another text: the next deploy brings it back"
+        found.warn(TableName(""), words)
+
+
+UPKEEP_WAYS = {
+    "optimize": "nothing is to be undone: every row stays as it is",
+    "vacuum": "no command brings back the files; the newest version keeps all of its rows",
+}
+"""Why nothing undoes what looks after files, by verb."""
+
+TO_FORMER = ("rollback", "undelete", "delete")
+"""Acts that lead from one plan to what was before it by versions that are there, not by texts."""
+
+
+def release_way(context: PlanningContext, nodes: Sequence[PlanNode]) -> WayBack | None:
+    """Return the rollback of what a plan swaps in; None where nothing, or where what it replaces could not go on."""
+    moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
+    now = {node.table: context.observed.deployment(node.table) for node in moved}
+    if not moved or not all(map(_serves, now.values())):
+        return None
+    reads = {table: context.bindings.of(table) for table in now}
+    if why_not_back(reads, lambda t, v: context.observed.deployment(t).version == v):
+        return None
+    words = "what served before goes on from its checkpoint, reads what arrived since, and serves again"
+    if minutes := context.declared.environment.soak_min:
+        words += f"; it takes seconds for {minutes:g} min after the swap"
+    return _way_to_former("rollback", tuple(now), words)
+
+
+def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[WayBack, ...]:
+    """Return what undoes a delete, a rollback or an undelete."""
+    tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
+    seen = {table: context.observed.deployment(table) for table in tables}
+    if verb == "retire":
+        when = purged_after(context.declared.environment)
+        return (WayBack.of("", tables, f"no command takes a retired version out of the trash; it is purged {when}"),)
+    if verb in UPKEEP_WAYS:
+        return (WayBack.of("", tables, UPKEEP_WAYS[verb]),)
+    if verb == "undelete":
+        return (_way_to_former("delete", tables, "they are in the trash again"),)
+    if verb == "rollback" and all(map(_serves, seen.values())):
+        return (_way_to_former(verb, tables, "what serves now goes on from its checkpoint and serves again"),)
+    if verb == "rollback":
+        return (WayBack.of("", tables, "what serves now has failed, or has lost a checkpoint"),)
+    back = {table: context.bindings.of(table) for table, now in seen.items() if _serves(now)}
+
+    def stays(table: TableName, version: int) -> bool:
+        gone = table in seen and table not in back
+        return not gone and context.observed.deployment(table).version == version
+
+    while lacking := why_not_back(back, stays):
+        back = {table: bindings for table, bindings in back.items() if table not in lacking}
+    words = "files and checkpoint come out of the trash, and the statement goes on from there"
+    until = f"until the files are purged, {purged_after(context.declared.environment)}"
+    found = [WayBack.of("undelete", tuple(sorted(back)), words, until=until)] if back else []
+    rest = tuple(table for table in tables if table not in back)
+    return (
+        *found,
+        *(
+            [WayBack.of("", rest, "it has failed or never served, or what it reads is not there any more")]
+            if rest
+            else ()
+        ),
+    )
+
+
+def _serves(seen: ObservedDeployment) -> bool:
+    """Return whether a version serves and can go on from its checkpoint; one that failed would fail there again."""
+    return bool(seen.version and seen.pointer and seen.checkpoint_ok and seen.state != State.FAILED)
+
+
+def _way_to_former(act: str, tables: tuple[TableName, ...], words: str) -> WayBack:
+    return WayBack.of(act, tables, words, until="until another plan changes these tables")

@@ -1,0 +1,274 @@
+"""What a request means in this project: which tables are asked for, and which children may be touched."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from core.lineage.table_graph import TableEdge, TableGraph, edges_of, reach
+from core.model.names import TableName
+from core.plan.model import PlanRefusal, PlanWarning
+from core.plan.request import BY_NAME, CHILDREN, PlanRequest
+from core.planner.context import DeclaredTables, ObservedTables, PlanningContext, TableBindings
+from core.project.manifest_head import MANIFEST_PATH as MANIFEST
+from core.project.model import Layer, Project, Table
+from core.text.wording import did_you_mean
+
+ROOT = "."
+"""The project's own folder, as a scope: every table."""
+
+RESTART = "restart the agent (headgate down, headgate up)"
+
+SUGGESTED = 3
+"""Unknown tables that the nearest known one is sought for: among 3,000 names that takes a fifth of a second each."""
+
+Name = TypeVar("Name", bound=str)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanScope:
+    """A request resolved against the project."""
+
+    request: PlanRequest
+    requested: Mapping[TableName, None]
+    """What was named, with the rest of their statement sets, without what is excluded: sorted, and quickly found."""
+    named: frozenset[TableName]
+    """What was asked for one by one, and is not excluded: these are started although they were stopped on purpose, and
+    a delete that cannot take one is refused. Not what a product, a folder or a git reference found."""
+    upstream: frozenset[TableName]
+    """What only feeds a pipeline: a delete takes it where nobody else needs it, and no reader for its sake."""
+    because_of: dict[TableName, TableName]
+    """For a table that came with its statement set: the one that was named."""
+    excluded: frozenset[TableName]
+    products: frozenset[str]
+    """Products whose children may be rebuilt, or deleted."""
+    refusals: tuple[PlanRefusal, ...]
+    warnings: tuple[PlanWarning, ...]
+    holds: bool = False
+    """Whether a swap waits for a word: asked for, or because the policy says so."""
+
+    def may_touch(self, table: TableName, product: str) -> bool:
+        """Return whether a child may be rebuilt: asked for, or within the accepted products, and not excluded."""
+        if table in self.excluded:
+            return False
+        return table in self.requested or self.request.children == "all" or product in self.products
+
+
+def normal_request(request: PlanRequest) -> PlanRequest:
+    """Sort a request and drop repeats, so that the same request has the same bytes."""
+    children = ",".join(sorted({word.strip() for word in request.children.split(",") if word.strip()}))
+    return replace(
+        request,
+        tables=_sorted(request.tables),
+        products=_sorted(request.products),
+        layers=_sorted(request.layers),
+        folders=_sorted(request.folders),
+        pipelines=_sorted(request.pipelines),
+        gone=_sorted(request.gone),
+        settings=_sorted(request.settings),
+        exclude=_sorted(request.exclude),
+        choices=tuple(sorted(set(request.choices), key=lambda choice: (choice.table, choice.strategy, choice.at))),
+        children=children or ("product" if request.verb == "deploy" else "none"),
+    )
+
+
+def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
+    """Resolve a normal request; what it names and nothing has is refused with the nearest known name."""
+    tables, known = context.declared.tables, frozenset(context.observed.known())
+    refusals = list(request_mistakes(request, context.declared.project, known))
+    one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
+    found = one_by_one | {name for name, table in tables.items() if _is_meant(table, request)}
+    if request.everything:
+        found |= set(tables if request.verb == "deploy" else known)
+    above = _above(request.pipelines, context.observed, context.bindings) - found
+    found |= above
+    excluded = frozenset(request.exclude)
+    came_with = _statement_sets(found - excluded, context.declared) if request.verb == "deploy" else {}
+    refusals += [
+        PlanRefusal.of(
+            name,
+            f"{name} belongs to one statement set with {came_with[name]}",
+            "exclude both or neither",
+        )
+        for name in sorted(came_with)
+        if name in excluded
+    ]
+    return PlanScope(
+        request=request,
+        requested=dict.fromkeys(sorted((found | set(came_with)) - excluded)),
+        named=frozenset(one_by_one - excluded) if not request.changed_since else frozenset(),
+        upstream=above,
+        because_of={table: asked for table, asked in came_with.items() if table not in excluded},
+        excluded=excluded,
+        products=_accepted(request, found - above - excluded, tables),
+        refusals=tuple(refusals),
+        warnings=(
+            *_warnings_of(request, found, context),
+            *_warnings_of_gone(request, context.declared, context.observed),
+            *_warnings_of_settings(request, context.declared.environment.name),
+            *_warnings_of_undo(request),
+        ),
+    )
+
+
+def request_mistakes(request: PlanRequest, project: Project, known: Collection[TableName]) -> Iterator[PlanRefusal]:
+    """Return all that makes a normal request meaningless here; `known` are the tables declared or deployed."""
+    named = (*request.tables, *request.exclude, *request.pipelines, *(choice.table for choice in request.choices))
+    unknown = [name for name in dict.fromkeys(named) if name not in known]
+    yield from (_unknown("table", name, known if n < SUGGESTED else ()) for n, name in enumerate(unknown))
+    products = {table.product for table in project.tables.values()}
+    yield from (_unknown("product", name, products) for name in request.products if name not in products)
+    if request.children not in CHILDREN:
+        for word in request.children.split(","):
+            if word not in products:
+                yield _unknown("product", word, products | set(CHILDREN))
+    layers = {str(table.layer) for table in project.tables.values()}
+    for layer in request.layers:
+        if layer not in tuple(Layer):
+            yield _unknown("layer", layer, tuple(Layer))
+        elif layer not in layers:
+            yield PlanRefusal.of(
+                layer, f"there is no table of layer {layer}", f"layers with tables: {', '.join(sorted(layers))}"
+            )
+    for folder in request.folders:
+        if not any(_is_below(table, folder) for table in project.tables.values()):
+            yield PlanRefusal.of(
+                folder, f"there is no table in {folder}", "name a folder below pipelines/ that contains tables"
+            )
+    yield from _contradictions(request)
+
+
+def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
+    scopes = (request.tables, request.products, request.layers, request.folders, request.pipelines)
+    if not (any(scopes) or request.everything or request.changed_since):
+        yield PlanRefusal.of("", "the request names no tables", "name tables, a product, or everything")
+    wide = any(scopes[1:]) or request.everything or request.exclude
+    if request.verb in BY_NAME and wide:
+        yield PlanRefusal.of("", f"{request.verb} takes tables by name", "name tables alone")
+    if request.retain_h and request.verb != "vacuum":
+        yield PlanRefusal.of("", "--retain is only for a vacuum", "leave it out")
+    if request.verb != "deploy":
+        only_deploys = {
+            "--changed-since": request.changed_since,
+            "--rebuild": request.rebuild,
+            "--keep-table": request.keep_table,
+            "--hold": request.hold,
+            "--from": request.start,
+            "--strategy": request.choices,
+        }
+        for option in (option for option, given in only_deploys.items() if given):
+            verb = f"a {request.verb}" if request.verb in ("delete", "rollback") else request.verb
+            yield PlanRefusal.of("", f"{option} does not apply to {verb}", "leave it out")
+    elif request.pipelines:
+        sinks = " ".join(request.pipelines)
+        yield PlanRefusal.of(
+            "", "--pipeline is only for a delete", f"deploy its sink: headgate plan {sinks} starts what it needs"
+        )
+    if request.rebuild and request.keep_table:
+        yield PlanRefusal.of(
+            "",
+            "a rebuild creates a new table, but --keep-table keeps the existing one",
+            "give either --rebuild or --keep-table",
+        )
+
+
+def _sorted(values: Iterable[Name]) -> tuple[Name, ...]:
+    return tuple(sorted(set(values)))
+
+
+def _is_meant(table: Table, request: PlanRequest) -> bool:
+    return (
+        table.product in request.products
+        or table.layer in request.layers
+        or any(_is_below(table, folder) for folder in request.folders)
+    )
+
+
+def _is_below(table: Table, folder: str) -> bool:
+    """Return whether a table's files lie in a folder, below it, or around it:
+    a table's `sql-scripts` means the table.
+    """
+    if folder == ROOT:
+        return True
+    return f"{table.folder}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{table.folder}/")
+
+
+def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: TableBindings) -> frozenset[TableName]:
+    """Return every deployed table that feeds one of the sinks."""
+    return reach(sinks, lambda t: (b.parent for b in bindings.of(t) if observed.is_deployed(b.parent)))
+
+
+def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[TableName, TableName]:
+    """Find the statements that are deployed together with named ones, each with the first of these by name."""
+    found: dict[TableName, TableName] = {}
+    for name in sorted(named):
+        for other in declared.statement_set(name):
+            if other not in named:
+                found.setdefault(other, name)
+    return found
+
+
+def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[TableName, Table]) -> frozenset[str]:
+    """Return the products whose children may be touched; a list of products adds to the products of what was named."""
+    if request.children == "none":
+        return frozenset()
+    own = frozenset(tables[name].product for name in named if name in tables)
+    return own if request.children in CHILDREN else own | frozenset(request.children.split(","))
+
+
+def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningContext) -> Iterator[PlanWarning]:
+    """Warn where an excluded table was requested itself, or where the request would not touch it anyway."""
+    if not request.exclude:
+        return
+    graph = _graph(context)
+    near = found | graph.ancestors(*found) | graph.descendants(*found)
+    near |= graph.ancestors(*near)
+    for name in request.exclude:
+        if name in request.tables:
+            yield PlanWarning.of(name, "is both named and excluded; it is left out")
+        elif name not in near and (context.declared.tables.get(name) is not None or context.observed.is_deployed(name)):
+            yield PlanWarning.of(name, "is excluded, but nothing in the request involves it")
+
+
+def _graph(context: PlanningContext) -> TableGraph:
+    """Return who reads whom, as declared and as deployed."""
+    declared = (edge for table in context.declared.tables.values() for edge in edges_of(table))
+    deployed = (
+        TableEdge(binding.parent, table, binding.streamed)
+        for table in context.observed.tables()
+        for binding in context.bindings.of(table)
+    )
+    return TableGraph((*declared, *deployed), context.observed.tables())
+
+
+def _warnings_of_gone(
+    request: PlanRequest, declared: DeclaredTables, observed: ObservedTables
+) -> Iterator[PlanWarning]:
+    for name in request.gone:
+        if declared.tables.get(name) is not None:
+            continue
+        since = f"was declared at {request.changed_since} and no longer is"
+        if observed.is_deployed(name) and not observed.is_external(name):
+            yield PlanWarning.of(name, f"{since}: to delete it, headgate plan delete {name}")
+        else:
+            yield PlanWarning.of(name, f"{since}; it is not deployed")
+
+
+def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[PlanWarning]:
+    """Describe what no plan carries: the agent reads it when it starts, or has it recorded."""
+    since = f"of {environment} changed since {request.changed_since}"
+    for part, remedy in (("pool", RESTART), ("policy", "record it (headgate policy apply)"), ("place", RESTART)):
+        keys = [key.partition(".")[2] for key in request.settings if key.startswith(f"{part}.")]
+        if keys:
+            yield PlanWarning.of(MANIFEST, f"the {part} {since}: {', '.join(keys)}: not part of this plan: {remedy}")
+
+
+def _warnings_of_undo(request: PlanRequest) -> Iterator[PlanWarning]:
+    if request.undoes:
+        before = f"planned with the texts from before plan {request.undoes[:12]}"
+        yield PlanWarning.of("", f"{before}: files that still hold newer ones bring them back with the next deploy")
+
+
+def _unknown(kind: str, name: str, known: Collection[str]) -> PlanRefusal:
+    return PlanRefusal.of(
+        name, f"there is no {kind} {name}", did_you_mean(name, known) or f"see the {kind}s with `headgate ls`"
+    )

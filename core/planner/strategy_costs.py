@@ -1,0 +1,269 @@
+"""What each strategy costs: rows to read again, time, space, and what is lost.
+
+Prices come from what was measured and from nothing else: one figure that is not known makes the price unknown (None).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from core.changes.kinds import ChangeKind
+from core.model.actions import EXECUTABLE, Action, Strategy
+from core.model.errors import Refused
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.observed.log_history import LogHistory, history_of
+from core.observed.table_statistics import TableStatistics
+from core.plan.model import Plan, PlanNode, PlanWarning, Retention, RetentionKind, StrategyOffer
+from core.plan.request import NOW
+from core.planner.allowed_strategies import strategies_of
+from core.planner.context import PlanningContext
+from core.planner.decisions import TableDecision, recreated_parents
+from core.planner.event_time import epoch_of
+from core.planner.log_start_positions import is_log_start, rows_from
+from core.planner.scope import PlanScope
+from core.sql.statement import TableRead
+from core.text.sentence import Sentence
+
+_PRICED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
+_WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED, Strategy.PARTIAL})
+"""Strategies that read all that there is; a part is filtered out of it."""
+_COMPLETE = frozenset({Strategy.EARLIEST, Strategy.KEYED, Strategy.FORK})
+"""Strategies of a rebuild after which the table holds what it held."""
+_READS_NOTHING = frozenset({Strategy.IN_PLACE, Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
+_NEW_ROWS_ONLY = frozenset({Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.IN_PLACE, Strategy.SEAM})
+_UNKNOWN = TableStatistics()
+_AVAILABLE, _UNCERTAIN = Retention(RetentionKind.OK), Retention(RetentionKind.UNKNOWN)
+
+_CUT = ("rows from before the place where it begins",)
+_REWRITTEN = ("rows as they are: each is written again under its key",)
+_BEGINS_LATER = frozenset({Strategy.CARRY_OVER, Strategy.PARTIAL, Strategy.SEEDED})
+
+
+def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
+    """Name what no agent carries out yet: tables by name, each with its strategy, or with the other pool."""
+    return _not_executable(plan.nodes)
+
+
+def refuse_not_executable(plan: Plan) -> None:
+    """Raise Refused by name where a plan holds what no agent carries out yet."""
+    found = not_executable_yet(plan)
+    if found:
+        named = ", ".join(f"{what} for {table}" for table, what in found)
+        them = "it" if len(found) == 1 else "them"
+        raise Refused(
+            f"the plan uses {named}, which this version cannot execute yet",
+            remedy=f"plan again without {them}; headgate review shows the options that can be executed",
+        )
+
+
+def not_executable_warnings(nodes: Iterable[PlanNode]) -> tuple[PlanWarning, ...]:
+    """Warn of what is planned and not carried out, for plans that nobody hands to an agent."""
+    words = "is not executable yet: it is planned only, and an agent refuses it"
+    return tuple(PlanWarning.of(table, f"{what} {words}") for table, what in _not_executable(nodes))
+
+
+def _not_executable(nodes: Iterable[PlanNode]) -> tuple[tuple[TableName, str], ...]:
+    found = []
+    for node in nodes:
+        if node.strategy not in EXECUTABLE:
+            found.append((node.table, node.strategy))
+        elif node.action is Action.RESTART and node.change is ChangeKind.POOL:
+            found.append((node.table, "another pool"))
+    return tuple(sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
+class PricedOffers:
+    """What may be chosen for a statement, the chosen strategy first, and whether what that reads is still there."""
+
+    offers: tuple[StrategyOffer, ...]
+    retention: Retention | None
+
+
+@dataclass(frozen=True, slots=True)
+class _PricedStatement:
+    """What a price is made of: the statement after the plan, with all that there is to read for it."""
+
+    table: TableName
+    decision: TableDecision
+    bindings: tuple[Binding, ...]
+    stateful: bool
+    rows: int | None
+    bytes: int | None
+    wait_s: float | None
+    """How long its parents of the same plan take: levels overlap, and the last rows of the slowest come last."""
+
+
+class StrategyPrices:
+    """Prices the statements of one plan, which must come parents first."""
+
+    def __init__(
+        self, context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision]
+    ) -> None:
+        self._context = context
+        self._scope = scope
+        self._decisions = decisions
+        self._eta: dict[TableName, float | None] = {}
+        self._other: set[TableName] = set()
+        """Tables that will not hold what they hold now."""
+        self._cut: set[TableName] = set()
+        """Tables that lose rows from before: so does what is made anew from them."""
+
+    def of(self, table: TableName, bindings: tuple[Binding, ...]) -> PricedOffers | None:
+        """Price every strategy that may be had for a table; None where nothing of it is begun, and outside of ours."""
+        decision = self._decisions[table]
+        notes = strategies_of(self._context, self._scope, self._decisions, table)
+        if decision.action not in _PRICED or not notes:
+            return None
+        statement = self._statement(table, decision, bindings)
+        if decision.action is not Action.RESTART and (
+            decision.strategy not in _COMPLETE or not self._other.isdisjoint(binding.parent for binding in bindings)
+        ):
+            self._other.add(table)
+        words = dict.fromkeys((decision.strategy, *notes))
+        offers = tuple(self._offer(statement, strategy, notes.get(strategy, "")) for strategy in words)
+        if decision.action is not Action.RESTART:
+            self._eta[table] = offers[0].eta_s
+        if decision.action is Action.REBUILD and self._is_cut(bindings, decision.strategy):
+            self._cut.add(table)
+        return PricedOffers(offers, self._retention(statement))
+
+    def _statement(self, table: TableName, decision: TableDecision, bindings: tuple[Binding, ...]) -> _PricedStatement:
+        declared = self._context.declared.tables.get(table)
+        streamed = dict.fromkeys(binding.parent for binding in bindings if binding.streamed)
+        known = [
+            self._context.observed.statistics(parent) if parent not in self._other else _UNKNOWN for parent in streamed
+        ]
+        waits = [self._eta[binding.parent] for binding in bindings if binding.parent in self._eta]
+        return _PricedStatement(
+            table,
+            decision,
+            bindings,
+            declared is not None and declared.parsed is not None and declared.parsed.stateful,
+            _sum(statistics.rows for statistics in known),
+            _sum(statistics.bytes for statistics in known),
+            None if None in waits else max((wait for wait in waits if wait is not None), default=0.0),
+        )
+
+    def _offer(self, statement: _PricedStatement, strategy: str, note: str) -> StrategyOffer:
+        rows, size = self._to_read(statement, strategy)
+        begins = statement.decision.action is Action.START
+        loses = () if begins else self._loses(statement, strategy)
+        return StrategyOffer(
+            str(strategy),
+            replay_rows=rows,
+            eta_s=self._eta_of(statement, strategy, rows),
+            replay_bytes=size,
+            disk_bytes=self._disk(statement, strategy),
+            loses=loses,
+            note=Sentence(note) if note else None,
+        )
+
+    def _loses(self, statement: _PricedStatement, strategy: str) -> tuple[str, ...]:
+        if self._is_cut(statement.bindings, strategy):
+            return _CUT
+        return _REWRITTEN if strategy == Strategy.KEYED else self._lost_changes(statement, strategy)
+
+    def _is_cut(self, bindings: tuple[Binding, ...], strategy: str) -> bool:
+        """Return whether it begins at a place, itself or in what it reads from the earliest row."""
+        if strategy in _BEGINS_LATER:
+            return True
+        return strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in bindings)
+
+    def _lost_changes(self, statement: _PricedStatement, strategy: str) -> tuple[str, ...]:
+        """Return what a rebuild of a reader of changes cannot read again: its first batch is a table as it is then.
+
+        Who keeps one row of each key has the same rows in the end.
+        """
+        declared = self._context.declared.tables.get(statement.table)
+        if strategy != Strategy.EARLIEST or declared is None or declared.parsed is None or declared.settings.upserts:
+            return ()
+        made = recreated_parents(declared, self._decisions)
+        names = sorted(
+            {
+                read.table
+                for read in declared.parsed.reads
+                if read.takes_changes and (read.table in made or not _begins_in_log(read))
+            }
+        )
+        return tuple(f"changes of {name} from before: it begins with the rows that {name} has then" for name in names)
+
+    def _to_read(self, statement: _PricedStatement, strategy: str) -> tuple[int | None, int | None]:
+        if strategy == Strategy.PARTIAL == statement.decision.strategy and is_log_start(statement.decision.at):
+            return self._rows_in_log(statement), None
+        if strategy in _WHOLE:
+            return statement.rows, statement.bytes
+        if strategy in _READS_NOTHING or (strategy == Strategy.SEEDED and statement.decision.at in ("", NOW)):
+            return 0, 0
+        return None, None
+
+    def _rows_in_log(self, statement: _PricedStatement) -> int | None:
+        declared = self._context.declared.tables.get(statement.table)
+        if declared is None or recreated_parents(declared, self._decisions):
+            return None
+        return rows_from(declared, statement.decision.at, self._history)
+
+    def _history(self, table: TableName) -> LogHistory | None:
+        return history_of(self._context.observed.statistics(table).log)
+
+    def _eta_of(self, statement: _PricedStatement, strategy: str, rows: int | None) -> float | None:
+        """Return the seconds until it has read what it replays; nothing is known of how long a restart takes."""
+        if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or statement.wait_s is None:
+            return None
+        rate = self._context.observed.statistics(statement.table).rate_rows_s
+        own = rows / rate if rate else 0.0 if rows == 0 else None
+        return statement.wait_s + own if own is not None else None
+
+    def _disk(self, statement: _PricedStatement, strategy: str) -> int | None:
+        statistics = self._context.observed.statistics(statement.table)
+        state = statistics.state_bytes if statement.stateful else 0
+        if strategy in _NEW_ROWS_ONLY:
+            return 0
+        if strategy in (Strategy.FORK, Strategy.KEYED):
+            return state
+        return _sum((statistics.bytes, state)) if strategy in (Strategy.EARLIEST, Strategy.PARTIAL) else None
+
+    def _retention(self, statement: _PricedStatement) -> Retention | None:
+        """Judge whether what it reads again is still there; None where it reads nothing again."""
+        decision = statement.decision
+        if decision.strategy in _READS_NOTHING:
+            return None
+        sources = [
+            binding.parent for binding in statement.bindings if binding.streamed and not self._is_new(binding.parent)
+        ]
+        if decision.action is Action.START or not sources or (decision.strategy, decision.at) == (Strategy.SEEDED, NOW):
+            return _AVAILABLE
+        if decision.strategy == Strategy.PARTIAL and is_log_start(decision.at):
+            return _AVAILABLE if all(self._history(source) is not None for source in sources) else _UNCERTAIN
+        earliest = [self._context.observed.statistics(source).earliest for source in sources]
+        begins = epoch_of(decision.at)
+        if begins is not None and all(each is not None and each <= begins for each in earliest):
+            return _AVAILABLE
+        gone = self._context.observed.statistics(statement.table).gone
+        if not gone:
+            return _AVAILABLE if gone == 0 else _UNCERTAIN
+        known = [each for each in earliest if each is not None]
+        return Retention(RetentionKind.SHORT, gone, _day(max(known)) if known else "")
+
+    def _is_new(self, parent: TableName) -> bool:
+        known = self._decisions.get(parent)
+        return known is not None and known.makes_version and not self._context.observed.is_external(parent)
+
+
+def _begins_in_log(read: TableRead) -> bool:
+    """Return whether a stream says itself at which version, or when, it begins."""
+    return any(name.lower() in ("startingversion", "startingtimestamp") for name, _ in read.options)
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+def _day(epoch: float) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M")

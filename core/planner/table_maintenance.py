@@ -1,0 +1,98 @@
+"""Looking after the files of tables: OPTIMIZE makes few large ones of many small ones, VACUUM deletes older ones.
+
+Whether a statement has read what a vacuum deletes changes by the minute, so that its step judges it, not the plan.
+"""
+
+from dataclasses import replace
+
+from core.model.actions import Action, StepKind
+from core.model.names import TableName, physical_name
+from core.model.reasons import Reason
+from core.model.table_formats import TableFormat, table_format
+from core.observed.log_history import history_of
+from core.plan.model import PlanNode
+from core.planner.context import PlanningContext
+from core.planner.decisions import PlanRemarks
+from core.planner.plan_nodes import PlanBody, kept_node, plan_levels
+from core.planner.plan_steps import StepBuilder
+from core.planner.scope import PlanScope
+from core.project.revision import Revision
+
+
+def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
+    """Draft what looks after the files of the serving versions of tables, each by itself."""
+    request, found, steps = scope.request, PlanRemarks(), StepBuilder()
+    action = Action(request.verb)
+    tables = [table for table in scope.requested if _is_cared_for(context, table, found)]
+    versions = {table: context.observed.deployment(table).version for table in tables}
+    levels = plan_levels(context.declared, dict.fromkeys(tables, ()), versions, every_version=False)
+    nodes = []
+    for table in tables:
+        node = kept_node(context, table, levels[table])
+        name = physical_name(table, versions[table])
+        if action is Action.OPTIMIZE:
+            why = f"small files of {name} are written into large ones"
+            nodes.append(replace(node, action=action, reason=Reason.OPTIMIZED))
+            _warn_of_rewriting(context, table, found)
+        else:
+            nodes.append(_vacuumed(context, node, request.retain_h, found))
+            why = f"files that only older versions of {name} hold are deleted"
+        steps.add(StepKind(request.verb), table, versions[table], (), why=why)
+    return PlanBody(tuple(nodes), steps.all, (), found.refusals, found.warnings)
+
+
+def _is_cared_for(context: PlanningContext, table: TableName, found: PlanRemarks) -> bool:
+    """Return whether a table is ours and has a log of versions; refuse it otherwise."""
+    before = len(found.refusals)
+    if not context.observed.is_deployed(table):
+        found.refuse(table, f"{table} is not deployed", f"start it: headgate plan {table}")
+    elif context.observed.is_external(table):
+        found.refuse(table, f"{table} is external: others write it", "leave it out")
+    elif not _format(context, table).retention_property:
+        name = _format(context, table).name
+        words = f"{table} is {name}, which has no log of versions: its files stay as its statement has written them"
+        found.refuse(table, words, "leave it out; tables on Delta can be looked after")
+    return len(found.refusals) == before
+
+
+def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: PlanRemarks) -> PlanNode:
+    """Return the node of a vacuum; one that would keep less than its table says is refused."""
+    kept_h = _kept_h(context, node.table)
+    if retain_h and kept_h is not None and float(retain_h) < kept_h:
+        words = f"{node.table} keeps files of older versions for {kept_h:g} h, and {retain_h} h are less"
+        remedy = f"retain {kept_h:g} h or more, or set {_format(context, node.table).retention_property} of the table"
+        found.refuse(node.table, words, remedy)
+    hours = retain_h or ("" if kept_h is None else f"{kept_h:g}")
+    older = f"older than {hours} h" if hours else "older than it retains"
+    found.warn(
+        node.table, f"it can no longer be read as of versions {older}; its step fails while a statement needs one"
+    )
+    return replace(node, action=Action.VACUUM, reason=Reason.VACUUMED, loses=(f"files of versions {older}",))
+
+
+def _kept_h(context: PlanningContext, table: TableName) -> float | None:
+    """Return for how many hours a table keeps files: as its log was last seen to say, else as its DDL does."""
+    if (measured := history_of(context.observed.statistics(table).log)) is not None and measured.kept_h is not None:
+        return measured.kept_h
+    revision = _revision(context, table)
+    return _format(context, table).kept_h(dict(revision.ddl.properties) if revision is not None else {})
+
+
+def _warn_of_rewriting(context: PlanningContext, table: TableName, found: PlanRemarks) -> None:
+    found.warn(table, f"the small files take their room beside the large ones until headgate vacuum {table}")
+    revision = _revision(context, table)
+    if revision is not None and revision.settings.upserts:
+        found.warn(table, "its statement stands still meanwhile: a MERGE fails over files that are written anew")
+
+
+def _format(context: PlanningContext, table: TableName) -> TableFormat:
+    revision = _revision(context, table)
+    return table_format(revision.ddl.format if revision is not None else "")
+
+
+def _revision(context: PlanningContext, table: TableName) -> Revision | None:
+    """Return what is deployed of a table, as declared where that is not known; None where neither is."""
+    deployed = context.revisions.deployed(table)
+    if deployed is None and table in context.declared.tables:
+        return context.revisions.declared(table)
+    return deployed

@@ -1,0 +1,263 @@
+"""What undoes a plan: the way back is planned over the world as the plan leaves it, by what planned the way there."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from core.changes.kinds import ChangeKind
+from core.changes.pinned_settings import recorded_pool
+from core.model.actions import Action, Strategy
+from core.model.names import TableName, physical_name
+from core.model.reasons import STOPPED_MEANWHILE
+from core.model.states import State, WantedState
+from core.observed.deployment import ObservedDeployment
+from core.observed.step_durations import StepDurations
+from core.plan.model import UNDO_D, PlanNode, PlanRefusal, RetentionKind, WayBack
+from core.plan.predictions import predict
+from core.plan.request import PlanRequest
+from core.planner.context import PlanningContext, planning_context
+from core.planner.deploy import deploy_body
+from core.planner.rollback import TO_FORMER, release_way, ways_to_former
+from core.planner.scope import normal_request, resolve_scope
+from core.project.model import Project, Script
+from core.project_reader.parse_cache import ParseCache
+
+UNTIL = f"until {UNDO_D:g} days after the run, unless another plan changes them first"
+
+_EDITS = frozenset({Action.RECORD, Action.RESUME, Action.RESTART, Action.REBUILD})
+_WHY_NOT_IN_PLACE = {
+    ChangeKind.COLUMN_ADDED: "; the added column cannot be taken out",
+    ChangeKind.COLUMN_WIDENED: "; a wider type is not taken back in place, and a value that needs it ends it "
+    "or is rounded",
+}
+_SAME_TEXT = "the text is the same, so there is none to go back to"
+_OLD_VERSION = "the old version stays as a table (headgate peek --version), and no rollback to it can be promised"
+_OF_THE_ENVIRONMENT = "what it runs on is changed outside of plans"
+
+
+def edited_nodes(nodes: Iterable[PlanNode]) -> tuple[PlanNode, ...]:
+    """Return the nodes of which a plan knows the text from before, and that have another one after it."""
+    return tuple(node for node in nodes if node.action in _EDITS and node.old.ddl and node.old != node.texts)
+
+
+def undo_request(
+    request: PlanRequest, tables: Iterable[TableName], plan_hash: str, *, rebuild: bool = False
+) -> PlanRequest:
+    """Return the request that takes edited tables back, with the readers that the plan took along."""
+    return normal_request(
+        PlanRequest(
+            tables=tuple(tables),
+            children=request.children,
+            exclude=request.exclude,
+            rebuild=rebuild,
+            undoes=plan_hash,
+        )
+    )
+
+
+def ways_back(
+    context: PlanningContext,
+    request: PlanRequest,
+    nodes: Sequence[PlanNode],
+    *,
+    engine: str,
+    durations: StepDurations = MappingProxyType({}),
+) -> tuple[WayBack, ...]:
+    """Return what undoes the nodes of a plan once it was executed, each acted table in one at least."""
+    if request.verb != "deploy":
+        return ways_to_former(context, request.verb, nodes)
+    released = release_way(context, nodes)
+    nodes = [node for node in nodes if released is None or node.table not in released.tables]
+    acted = {node.table: node for node in nodes if node.action is not Action.KEEP}
+    begun = [table for table, node in acted.items() if node.action is Action.START and node.version]
+    resumed = [t for t, node in acted.items() if node.action is Action.RESUME and node.reason not in STOPPED_MEANWHILE]
+    found = [released] if released else []
+    found += [_stop(begun, f"; headgate plan delete {' '.join(begun)} removes them")] if begun else []
+    found += [_stop(resumed, "")] if resumed else []
+    back = _back(context, request, nodes, engine=engine, durations=durations)
+    covered = {*begun, *(table for way in back if way.act for table in way.tables)}
+    none: dict[str, list[TableName]] = {}
+    for table, node in acted.items():
+        if table not in covered and not (node.action is Action.RESUME and node not in edited_nodes((node,))):
+            none.setdefault(_no_way_words(node, back), []).append(table)
+    found += [way for way in back if way.act]
+    return (*found, *(WayBack.of("", tuple(tables), words) for words, tables in none.items()))
+
+
+def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[WayBack]) -> tuple[PlanNode, ...]:
+    """Return the nodes, each with its way back in one word; empty where nothing is to be undone."""
+    words: dict[TableName, str] = {}
+    for act, word in (("stop", "stop"), ("plan undo", "plan"), *((act, "back") for act in TO_FORMER)):
+        words |= {table: word for way in ways if way.act == act for table in way.tables}
+    return tuple(
+        node if node.action is Action.KEEP else replace(node, undo=words.get(node.table, "none")) for node in nodes
+    )
+
+
+def _stop(tables: Sequence[TableName], more: str) -> WayBack:
+    words = f"stopped at once; table and checkpoint stay{more}"
+    return WayBack.of("stop", tuple(tables), words, until="at any time")
+
+
+def _no_way_words(node: PlanNode, back: Sequence[WayBack]) -> str:
+    if node.action is Action.START:
+        return "it is only registered, and no command takes it out of the catalog"
+    if not node.old.ddl:
+        return "its deployed text is not known"
+    if node.old == node.texts:
+        outside = node.change is not None and node.change.definition.is_of_the_environment
+        more = _OLD_VERSION if node.action is Action.REBUILD else _OF_THE_ENVIRONMENT if outside else ""
+        more = "rows under the same keys are overwritten" if node.strategy == Strategy.KEYED else more
+        return f"{_SAME_TEXT}; {more}" if more else _SAME_TEXT
+    return next((str(way.words) for way in back if not way.act), "nothing would change")
+
+
+def _back(
+    context: PlanningContext,
+    request: PlanRequest,
+    nodes: Sequence[PlanNode],
+    *,
+    engine: str,
+    durations: StepDurations,
+) -> tuple[WayBack, ...]:
+    """Plan the old texts over what the plan leaves; without an act where that is refused."""
+    edited = edited_nodes(nodes)
+    if not edited:
+        return ()
+    tables = tuple(node.table for node in edited)
+    project = _with_old_texts(context, edited)
+    if project is None:
+        return (WayBack.of("", tables, "the deployed text cannot be read"),)
+    world, asked = _afterwards(context, nodes, engine), undo_request(request, tables, "")
+    planned, refused = _planned(context, project, world, asked, engine=engine, durations=durations)
+    if refused is not None:
+        return (WayBack.of("", tables, f"planning the old text would be refused: {refused.summary}"),)
+    went, back_to_old = {node.table: node for node in nodes}, frozenset(tables)
+    groups: dict[str, list[PlanNode]] = {}
+    for node in planned:
+        if node.action is not Action.KEEP:
+            groups.setdefault(_words(node, went.get(node.table), back_to_old), []).append(node)
+    return tuple(_way(words, group) for words, group in groups.items())
+
+
+def _way(words: str, nodes: Sequence[PlanNode]) -> WayBack:
+    return _priced(WayBack.of("plan undo", tuple(node.table for node in nodes), words, until=UNTIL), nodes)
+
+
+def _priced(way: WayBack, nodes: Sequence[PlanNode]) -> WayBack:
+    """Return a way back with all rows that are read again, when the slowest has read them, and when the last step ends;
+    None for what is not known.
+    """
+    reading = [node for node in nodes if node.action in (Action.REBUILD, Action.START) and node.version]
+    rows, etas = [node.replay_rows for node in reading], [node.eta_s for node in reading]
+    acted = [node for node in nodes if node.action is not Action.KEEP]
+    return replace(
+        way,
+        replay_rows=None if None in rows else sum(each for each in rows if each is not None),
+        eta_s=_latest(etas),
+        predicted_low_s=_latest([node.predicted_low_s for node in acted]),
+        predicted_high_s=_latest([node.predicted_high_s for node in acted]),
+    )
+
+
+def _latest(seconds: Sequence[float | None]) -> float | None:
+    known = [each for each in seconds if each is not None]
+    return max(known) if known and len(known) == len(seconds) else None
+
+
+def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName]) -> str:
+    """Describe what the way back does to one table; `went` is what the plan itself did to it."""
+    text = " with the old text" if node.table in edited else ""
+    match node.action:
+        case Action.RECORD:
+            return "the old text is recorded, nothing restarts"
+        case Action.RESTART:
+            words = f"restart{text} on the same checkpoint"
+            if node.change is ChangeKind.WATERMARK_DELAY:
+                return f"{words}; windows that were closed stay closed"
+            if node.change is ChangeKind.COLUMN_ADDED:
+                return f"{words}; old rows have NULL in the column that comes back (--rebuild reads them again)"
+            leaves = node.change is not None and node.change.definition.leaves_seam
+            return (
+                f"{words}; the rows that are there stay as they are (--rebuild reads them again)" if leaves else words
+            )
+        case Action.REBUILD:
+            why = _WHY_NOT_IN_PLACE.get(went.change, "") if went and went.change else ""
+            short = node.retention is not None and node.retention.kind is RetentionKind.SHORT
+            lost = "; what its inputs no longer hold is lost" if short else ""
+            return f"rebuild{text} as a new version{why}{lost}"
+        case _:
+            return f"{node.action}{text}"
+
+
+def _planned(
+    context: PlanningContext,
+    project: Project,
+    observed: Mapping[TableName, ObservedDeployment],
+    request: PlanRequest,
+    *,
+    engine: str,
+    durations: StepDurations,
+) -> tuple[tuple[PlanNode, ...], PlanRefusal | None]:
+    """Return the nodes of a plan over another world, and its first refusal; None where it is not refused."""
+    other = planning_context(project, context.declared.environment, observed, ParseCache(), engine=engine, like=context)
+    scope = resolve_scope(request, other)
+    body = deploy_body(other, scope, with_steps=bool(durations))
+    refusals = (*scope.refusals, *body.refusals)
+    found = predict(body.nodes, body.steps, other.observed.statistics, durations)
+    return found.nodes, refusals[0] if refusals else None
+
+
+def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Project | None:
+    """Return the project with the texts from before; None where one cannot be read."""
+    project = context.declared.project
+    tables = dict(project.tables)
+    for node in edited:
+        old = context.revisions.deployed(node.table)
+        if old is None:
+            return None
+        now = tables[node.table]
+        path = now.dml.path if now.dml else now.ddl.path
+        tables[node.table] = replace(
+            now,
+            ddl=replace(now.ddl, text=old.texts.ddl),
+            parsed_ddl=old.ddl,
+            dml=Script(path, old.texts.dml) if old.parsed is not None else None,
+            parsed=old.parsed,
+            settings=old.settings,
+        )
+    return replace(project, tables=tables)
+
+
+def _afterwards(
+    context: PlanningContext, nodes: Iterable[PlanNode], engine: str
+) -> dict[TableName, ObservedDeployment]:
+    """Return what will be observed once the plan was executed: everything that it started runs."""
+    found = dict(context.observed.deployments)
+    pool = recorded_pool(context.declared.environment.pool)
+    for node in nodes:
+        seen = context.observed.deployment(node.table)
+        match node.action:
+            case Action.KEEP:
+                continue
+            case Action.RECORD:
+                found[node.table] = replace(seen, revision=node.revision, deployed=node.texts)
+            case _:
+                found[node.table] = replace(
+                    seen,
+                    state=State.RUNNING,
+                    wanted=WantedState.RUNNING,
+                    revision=node.revision,
+                    deployed=node.texts,
+                    version=node.version,
+                    highest_version=max(seen.highest_version, node.version),
+                    bindings=node.bindings,
+                    begins_where=node.begins_where,
+                    pointer=physical_name(node.table, node.version) if node.version else "",
+                    checkpoint_ok=True,
+                    begun=True,
+                    orphan_versions=(),
+                    pool=pool if seen.pool is not None else None,
+                    engine=engine or seen.engine,
+                )
+    return found

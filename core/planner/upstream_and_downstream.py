@@ -1,0 +1,321 @@
+"""What follows for the readers and the parents of decided tables.
+
+Downwards breadth-first: each reader meets the most severe outcome of its parents, and is visited again only for a more
+severe one, so that the cost is linear in the edges. Upwards depth-first, to the first tables that really run.
+"""
+
+import re
+from dataclasses import replace
+
+from core.changes.classification import Change
+from core.changes.kinds import ChangeKind
+from core.lineage.column_usage import column_reference_lines
+from core.model.actions import Action, Strategy
+from core.model.evidence import Evidence, Notice
+from core.model.names import TableName
+from core.model.reasons import STOPPED_MEANWHILE, Reason
+from core.planner.column_widening import end_at_change, use_of_wider_types
+from core.planner.decisions import BEGINS, DeployWalk, DownstreamOutcome, TableDecision
+from core.planner.operator_choices import with_chosen_strategy
+from core.planner.requested_tables import (
+    checkpoint_lost_change,
+    decide_external,
+    decide_table,
+    is_at_rest,
+    is_in_catalog,
+    may_start_anew,
+    rebuild_reason,
+    resume_safely,
+    start_anew,
+    would_end,
+)
+from core.sql.statement import says_star
+from core.text.sentence import Fact
+
+_SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}
+"""How much is done to a table; one that starts reads the newest versions of all its parents anyway."""
+
+
+def decide_downstream(walk: DeployWalk) -> None:
+    """Take along what reads a table that is not what it was; what is out of scope is left alone."""
+    found = walk.found
+    waiting = [table for table in sorted(found.by_table) if found.by_table[table].outcome]
+    for table in [*waiting]:
+        waiting += _take_set(walk, table)
+    told: dict[TableName, DownstreamOutcome] = {}
+    for table in waiting:
+        outcome = found.by_table[table].outcome
+        if outcome <= told.get(table, DownstreamOutcome.KEPT):
+            continue
+        told[table] = outcome
+        for reader in walk.context.bindings.readers(table):
+            if _reach(walk, reader, table, outcome):
+                waiting.append(reader)
+                waiting += _take_set(walk, reader)
+
+
+def _reach(walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome) -> bool:
+    """Decide one reader of a table with an outcome; True when its own readers must hear of it."""
+    known = walk.found.by_table.get(child)
+    if not walk.may_touch(child) or (known is not None and known.action is Action.START):
+        return False
+    wanted, evidence = _of_child(walk, child, parent, outcome)
+    if wanted is None:
+        return False
+    before = known.outcome if known is not None else DownstreamOutcome.KEPT
+    stays = (
+        known is not None and known.lowered and known.strategy == Strategy.IN_PLACE and wanted.action is Action.REBUILD
+    )
+    if known is None or stays or _severity(wanted) > _severity(known):
+        walk.found.put(
+            child, with_chosen_strategy(walk, child, replace(wanted, because_of=known.because_of if known else ()))
+        )
+    walk.found.add_cause(child, parent, evidence)
+    return walk.found.by_table[child].outcome > before
+
+
+def _severity(decision: TableDecision) -> int:
+    return _SEVERITY.get(decision.default.action, 0)
+
+
+def _of_child(
+    walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
+) -> tuple[TableDecision | None, Evidence | None]:
+    """Return what one parent's outcome asks of a reader, with what was seen there; None is nothing."""
+    declared = walk.context.declared.tables.get(child)
+    assert declared is not None and declared.parsed is not None
+    stateful = declared.parsed.stateful
+    if outcome is DownstreamOutcome.GROWN:
+        return _of_altered(walk, child, parent, stateful=stateful)
+    if outcome is DownstreamOutcome.REWRITTEN:
+        seen = Notice.PARENT_REWRITTEN.of(parent=parent)
+        return _recreated(walk, child, Reason.PARENT_REWRITTEN) if stateful else None, seen
+    if not any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child)):
+        return _restarted(walk, child, Reason.STATIC_PARENT_REBUILT), Notice.STATIC_RECREATED.of(parent=parent)
+    named = all(read.source_name for read in declared.parsed.reads if read.streaming)
+    if outcome is DownstreamOutcome.CHAINED and (named or not stateful):
+        return _restarted(walk, child, Reason.PARENT_CHAINED), Notice.PARENT_CONTINUES.of(parent=parent)
+    return _recreated(walk, child, Reason.PARENT_REBUILT), Notice.PARENT_RECREATED.of(parent=parent)
+
+
+def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
+    """Rebuild a reader, for its own change where that asks for it as well."""
+    change = walk.context.changes.of(child)
+    own = change.action is Action.REBUILD and reason is Reason.PARENT_REBUILT
+    return TableDecision(Action.REBUILD, rebuild_reason(change) if own else reason, change)
+
+
+def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
+    """Restart a reader on its checkpoint, or rebuild it where its own change or the checkpoint asks for that."""
+    change = walk.context.changes.of(child)
+    if change.action is Action.REBUILD:
+        return TableDecision(Action.REBUILD, rebuild_reason(change), change)
+    seen = walk.context.observed.deployment(child)
+    if not seen.checkpoint_ok:
+        lost = checkpoint_lost_change(seen, change, Action.REBUILD)
+        return TableDecision(Action.REBUILD, Reason.CHECKPOINT_LOST, lost)
+    if change.action is not Action.RESTART:
+        kind = ChangeKind.STATIC_SIDE if reason is Reason.STATIC_PARENT_REBUILT else ChangeKind.NONE
+        change = replace(change, kind=kind, action=Action.RESTART)
+    return TableDecision(
+        Action.RESTART, reason, change, chosen_strategy=Strategy.SEAM if reason is Reason.PARENT_CHAINED else ""
+    )
+
+
+def _of_altered(
+    walk: DeployWalk, child: TableName, parent: TableName, *, stateful: bool
+) -> tuple[TableDecision | None, Evidence | None]:
+    """Return what columns that a parent gets, or that take a wider type there, ask of a reader."""
+    if stateful and (star := _stars_of_added(walk, child, parent)) is not None:
+        change = walk.context.changes.of(child)
+        state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
+        return TableDecision(Action.REBUILD, Reason.COLUMNS_IN_STATE, state), Notice.STATE_WOULD_HOLD.of(use=star)
+    use = None if is_at_rest(walk, child) else _use_of_added(walk, child, parent)
+    if use is not None:
+        return _of_grown(walk, child, stateful=stateful), use
+    use = use_of_wider_types(walk, child, parent)
+    if use is not None and stateful:
+        change = walk.context.changes.of(child)
+        state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
+        return TableDecision(Action.REBUILD, Reason.TYPES_IN_STATE, state), Notice.STATE_HOLDS_OLD_TYPE.of(use=use)
+    if use is not None and walk.context.changes.of(child).action in (Action.RESTART, Action.REBUILD):
+        return _of_grown(walk, child, stateful=stateful), use
+    if would_end(walk, child, parent):
+        return _paused(walk, child, parent), end_at_change(walk.context, parent)
+    return None, None
+
+
+def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
+    """Take along a reader that uses an added column: by its own change, else for what its star takes in."""
+    change = walk.context.changes.of(child)
+    if change.action in (Action.RESTART, Action.REBUILD):
+        safe = walk.context.observed.deployment(child).checkpoint_ok
+        return decide_table(walk, child) if safe else _restarted(walk, child, Reason.COLUMNS_ABOVE)
+    if stateful:
+        evidence = (*change.evidence, Notice.STATE_TAKES_COLUMN.of())
+        return TableDecision(
+            Action.REBUILD, Reason.STATE_CHANGED, Change(ChangeKind.STATE_CHANGED, Action.REBUILD, evidence)
+        )
+    return _restarted(walk, child, Reason.COLUMNS_ABOVE)
+
+
+def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecision:
+    """Have a reader that takes nothing in of a change go on as it is once the change is made.
+
+    A new text that is only written down is, where it is asked for; every other one waits for its own request.
+    """
+    known = walk.found.by_table.get(child)
+    recorded = known is not None and known.action is Action.RECORD
+    change = known.change if known and recorded else Change(ChangeKind.NONE, Action.RESUME)
+    widened = walk.context.changes.of(parent).kind is ChangeKind.COLUMN_WIDENED
+    reason = Reason.TYPES_STOP_READERS if widened else Reason.COLUMNS_STOP_READERS
+    return resume_safely(walk, child, TableDecision(Action.RESUME, reason, change))
+
+
+def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
+    """Return how a reader takes in a column that a parent gets; None where it does not."""
+    declared = walk.context.declared.tables.get(child)
+    assert declared is not None and declared.parsed is not None
+    added = walk.context.changes.added_columns(parent)
+    if added and any(column.expression.endswith("*") for column in declared.parsed.columns):
+        return Notice.STAR_GAINS.of(parent=parent, columns=added)
+    for column in added:
+        if not re.search(rf"\b{re.escape(column)}\b", declared.parsed.select, re.I):
+            continue
+        place = column_reference_lines(column, parent, declared, walk.context.declared.tables)
+        if place:
+            return Notice.READS_ADDED.of(parent=parent, column=column, place=place)
+    return None
+
+
+def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
+    """Return that a star of a reader, at any level, takes in columns which a parent gets; None where none does."""
+    declared = walk.context.declared.tables.get(child)
+    assert declared is not None and declared.parsed is not None
+    added = walk.context.changes.added_columns(parent)
+    return Notice.STAR_GAINS.of(parent=parent, columns=added) if added and says_star(declared.parsed) else None
+
+
+def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
+    """Rebuild the rest of a statement set with one of its statements: they start, stop and swap together."""
+    decision = walk.found.by_table[table]
+    if decision.action is not Action.REBUILD:
+        return []
+    taken = []
+    for other in walk.context.declared.statement_set(table):
+        known = walk.found.by_table.get(other)
+        if other == table or not walk.context.observed.is_deployed(other):
+            continue
+        if known is not None and known.action in (Action.REBUILD, Action.START):
+            continue
+        if other in walk.scope.excluded:
+            walk.found.refuse(other, f"{other} belongs to one statement set with {table}", "exclude both or neither")
+            continue
+        walk.found.put(other, _with_set(walk, other, known))
+        walk.found.add_cause(other, table, Notice.WITH_ITS_SET.of(table=table))
+        taken.append(other)
+    return taken
+
+
+def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -> TableDecision:
+    change = walk.context.changes.of(table)
+    decision = TableDecision(Action.REBUILD, Reason.WITH_ITS_SET, change, known.because_of if known else ())
+    found = with_chosen_strategy(walk, table, decision)
+    return found if found.action is Action.REBUILD else decision
+
+
+def decide_upstream(walk: DeployWalk, table: TableName) -> None:
+    """Start what a decided table needs; one that goes on as it was needs nothing new."""
+    found = walk.found
+    if found.by_table[table].reason in STOPPED_MEANWHILE:
+        return
+    waiting = [table]
+    while waiting:
+        child = waiting.pop()
+        for parent in reversed(_parents(walk, child)):
+            if parent in found.by_table:
+                if _wake(walk, parent, child):
+                    waiting.append(parent)
+                _add_cause(walk, parent, child)
+            elif _meet(walk, parent, child):
+                waiting.append(parent)
+
+
+def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
+    """Return the parents that matter after the plan: declared ones where the new texts will run."""
+    action = walk.found.by_table[table].action
+    if action in (Action.START, Action.REBUILD):
+        return tuple(edge.parent for edge in walk.context.declared.graph.parents(table))
+    names = {binding.parent for binding in walk.context.bindings.of(table)}
+    if action is Action.RESTART:
+        names |= {edge.parent for edge in walk.context.declared.graph.parents(table)}
+    return tuple(sorted(names))
+
+
+def _wake(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
+    """Start a table that was at rest, because one that begins reads it."""
+    known = walk.found.by_table[parent]
+    begins = walk.found.by_table[child].action in BEGINS
+    if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):
+        return False
+    if not walk.context.observed.deployment(parent).checkpoint_ok and known.change.kind is ChangeKind.CHECKPOINT_LOST:
+        return False
+    resumed = TableDecision(Action.RESUME, Reason.COLD_PARENT, known.change, (child,))
+    walk.found.put(parent, resume_safely(walk, parent, resumed))
+    return True
+
+
+def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
+    known = walk.found.by_table[parent]
+    if known.reason in (Reason.COLD_PARENT, Reason.REGISTERED) and parent not in walk.scope.requested:
+        walk.found.add_cause(parent, child)
+
+
+def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
+    """Decide a parent that nothing asked for; True when the walk goes on above it."""
+    context, found = walk.context, walk.found
+    if parent in walk.scope.excluded:
+        _meet_excluded(walk, parent, child)
+        return False
+    if context.observed.is_external(parent):
+        found.put(parent, decide_external(walk, parent, (child,)))
+        return False
+    declared = context.declared.tables.get(parent)
+    if not context.observed.is_deployed(parent):
+        if declared is None:
+            found.refuse(child, f"{child} reads {parent}, which is neither declared nor deployed", f"declare {parent}")
+            return False
+        begun = TableDecision(Action.START, Reason.COLD_PARENT, context.changes.first_start(parent), (child,))
+        found.put(parent, with_chosen_strategy(walk, parent, begun))
+        return True
+    if declared is not None and may_start_anew(context, parent):
+        found.put(parent, start_anew(context.observed, parent, Reason.COLD_PARENT, (child,)))
+        return True
+    change = context.changes.of(parent) if declared is not None else Change(ChangeKind.NONE, Action.KEEP)
+    if change.action is not Action.KEEP:
+        what = change.kind.definition.reason if change.kind.definition.is_of_the_environment else "changed on disk"
+        found.warn(parent, f"{what} but is not part of the request: it stays on its deployed revision")
+    if context.observed.is_running(parent):
+        found.put(parent, TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP)))
+        return False
+    decision = TableDecision(Action.RESUME, Reason.COLD_PARENT, Change(ChangeKind.NONE, Action.RESUME), (child,))
+    found.put(parent, resume_safely(walk, parent, decision))
+    return True
+
+
+def _meet_excluded(walk: DeployWalk, parent: TableName, child: TableName) -> None:
+    context = walk.context
+    if context.observed.is_running(parent) or (
+        context.observed.is_external(parent) and is_in_catalog(context.observed, context.bindings, parent)
+    ):
+        return
+    if context.observed.is_deployed(parent):
+        walk.found.warn(
+            child, f"lacks its upstream table: {parent} is excluded and {context.observed.deployment(parent).state}"
+        )
+        return
+    walk.found.refuse(
+        child,
+        f"{child} has nothing to read: {parent} is excluded and not deployed",
+        f"leave {parent} in, or exclude {child} too",
+    )

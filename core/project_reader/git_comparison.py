@@ -1,0 +1,122 @@
+"""What differs between the project at an older commit and now: tables, and the texts that they had then."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+
+from core.model.names import TableName
+from core.model.states import State
+from core.observed.deployment import ObservedDeployment
+from core.policy.model import Policy
+from core.project.manifest_head import MANIFEST_PATH as MANIFEST
+from core.project.model import Environment, Project, Table
+from core.project.revision import RevisionTexts, revision_hash
+from core.project_reader.keyed_tables import with_changes
+from core.project_reader.loader import read_tables
+from core.project_reader.manifest import Manifest, read_manifest
+from core.project_reader.parse_cache import ParseCache
+from core.project_reader.paths import table_folder
+from core.project_reader.revision_reader import revision_of
+from core.project_reader.schema_tracking import with_schema_tracking
+
+
+@dataclass(frozen=True, slots=True)
+class GitComparison:
+    """A project compared with itself at a git reference."""
+
+    reference: str
+    changed: tuple[TableName, ...] = ()
+    """Declared now, and differing in SQL, DDL, settings or place, or not declared then; sorted."""
+    gone: tuple[TableName, ...] = ()
+    """Declared then and not now; sorted."""
+    before: Mapping[TableName, RevisionTexts] = field(default_factory=dict)
+    """What the changed and the gone ones said then, as far as it can be read."""
+    settings: tuple[str, ...] = ()
+    """Keys of the environment in headgate.yml that differ: `pool.memory`, `policy.freeze`, `place.data`; sorted."""
+
+
+def compare_with_commit(
+    reference: str,
+    project: Project,
+    now: Mapping[str, str],
+    then: Mapping[str, str | None],
+    parse_cache: ParseCache,
+    *,
+    environment: str,
+) -> GitComparison:
+    """Compare the project's texts by path with those of a commit; `then` holds the paths that differ.
+
+    None in `then` is a path that the commit does not have. Only the folders of these paths are read, all of them where
+    the defaults of headgate.yml differ. An older text may be wrong: its table counts as changed.
+    """
+    manifest = _manifest_then(then)
+    defaults = manifest.defaults if manifest else project.defaults
+    older = {found.name: found for found in manifest.environments} if manifest else {}
+    folders = {table_folder(path) for path in then}
+    whole = defaults != project.defaults
+    texts = {path: text for path, text in now.items() if (whole or table_folder(path) in folders) and path not in then}
+    texts |= {path: text for path, text in then.items() if text is not None and path != MANIFEST}
+    old = read_tables(texts, defaults, parse_cache)
+    among = {**project.tables, **old}
+    old = with_schema_tracking(with_changes(old, among), among)
+    near = {name: table for name, table in project.tables.items() if whole or table.folder in folders}
+    changed = [name for name, table in near.items() if name not in old or _identity(table) != _identity(old[name])]
+    gone = [name for name in old if name not in project.tables]
+    before = {name: revision_of(old[name]).texts for name in (*changed, *gone) if name in old}
+    was, is_now = older.get(environment), project.environments.get(environment)
+    differing = _differing(was, is_now) if was and is_now else ()
+    return GitComparison(reference, tuple(sorted(changed)), tuple(sorted(gone)), before, tuple(sorted(differing)))
+
+
+def with_texts_of_commit(
+    since: GitComparison, observed: Mapping[TableName, ObservedDeployment]
+) -> dict[TableName, ObservedDeployment]:
+    """Return observations the texts of the commit where they have none: what is deployed is taken for what it says.
+
+    Left alone is what says `same`, and what names another revision by its hash. What changed since, and has no text
+    there that can be read, is `changed`: how, is not known.
+    """
+    return {table: _with_texts_of(since, table, seen) for table, seen in observed.items()}
+
+
+def _with_texts_of(since: GitComparison, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
+    if seen.deployed is not None or seen.state == State.ABSENT:
+        return seen
+    texts = since.before.get(table)
+    if texts is None:
+        return replace(seen, revision="changed") if not seen.revision and table in since.changed else seen
+    if seen.revision in ("", "changed") or seen.revision == revision_hash(texts):
+        return replace(seen, deployed=texts)
+    return seen
+
+
+def _manifest_then(then: Mapping[str, str | None]) -> Manifest | None:
+    """Read headgate.yml as it was; None where it is the same, or was not there."""
+    text = then.get(MANIFEST)
+    return read_manifest(text, []) if text is not None else None
+
+
+def _differing(was: Environment, now: Environment) -> Iterator[str]:
+    """Return the keys that differ between two forms of an environment, and no values: some may be secret."""
+    conf = dict(was.pool.conf), dict(now.pool.conf)
+    yield from (f"pool.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
+    yield from (f"pool.{key}" for key in ("name", "url", "cores", "memory") if _differ(was.pool, now.pool, key))
+    yield from (f"place.{key}" for key in ("data", "prefix") if _differ(was, now, key))
+    settings = ("protected", "plan_expires_h", "drop_after_d", "gate_ends_h", "soak_min", "validate")
+    yield from (f"policy.{key}" for key in settings if _differ(was, now, key))
+    rules = (each.name for each in fields(Policy) if not each.name.startswith("protected"))
+    yield from (f"policy.{key}" for key in rules if _differ(was.policy, now.policy, key))
+
+
+def _differ(was: object, now: object, key: str) -> bool:
+    return bool(getattr(was, key) != getattr(now, key))
+
+
+def _identity(table: Table) -> tuple[str, ...]:
+    """Return all that a change of a table can be in, line endings aside."""
+    texts = revision_of(table).texts
+    lines = (_unix(text) for text in (texts.ddl, texts.dml, texts.yml, table.settings_text))
+    return (*lines, table.product, table.layer, table.unit)
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n")

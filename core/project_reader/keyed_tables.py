@@ -1,0 +1,241 @@
+"""Tables whose rows replace others by their key, and streams of them: what has no place in either is a Problem."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from core.model.names import TableName
+from core.model.problems import Problem, Severity, Where
+from core.model.table_formats import TABLE_FORMATS, table_format
+from core.project.model import Table
+from core.project_reader.yaml_reader import read_yaml
+from core.sql.statement import TableRead, line_of, taking_changes
+from core.text.wording import did_you_mean
+
+_UNORDERED = ("map<", "variant", "struct<", "array<")
+_TEXT = ("string", "varchar(", "char(", "binary")
+_INEXACT = ("float", "real", "double")
+_OURS = "headgate_"
+"""How the names begin that a writer adds to the rows of a batch."""
+_FIRST_ONLY = ("skipchangecommits", "ignorechanges")
+_SAYS = (*_FIRST_ONLY, "readchangefeed")
+"""Options of a stream that say themselves what it takes."""
+
+_RECORDED = "TBLPROPERTIES ('delta.enableChangeDataFeed'='true') in its DDL, where its log says so"
+"""How a table of others is declared to record its changes."""
+
+CHANGES, ROWS = "changes", "rows"
+"""Values of `reads`: what STREAM takes of a keyed table."""
+
+
+def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
+    """Report every keyed table that cannot be written so, and every stream of one that Spark would end."""
+    for table in tables.values():
+        if table.settings.upserts and not table.external:
+            path = yml.get(table.name, "")
+            for name, summary, remedy in _wrong_table(table):
+                where = Where(path, _line_of(table.settings_text, name))
+                problems.append(Problem(f"{table.name} {summary}", remedy, where, table.name))
+            for name, summary, remedy in _doubtful_table(table):
+                where = Where(path, _line_of(table.settings_text, name))
+                problems.append(
+                    Problem(f"{table.name} {summary}", remedy, where, table.name, severity=Severity.WARNING)
+                )
+        _check_streams(table, tables, yml.get(table.name, ""), problems)
+
+
+def with_changes(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
+    """Return tables whose statements take the changes of each keyed one that they stream, where nothing says rows.
+
+    Those of a table of others, to which rows may as well only be added, are taken where `reads: changes` is said.
+    Whether what they stream is keyed is looked up `among` all.
+    """
+    return {name: _with_changes(table, among) for name, table in tables.items()}
+
+
+def _with_changes(table: Table, among: Mapping[TableName, Table]) -> Table:
+    if table.parsed is None:
+        return table
+    implied = {
+        str(read.table)
+        for read in table.parsed.reads
+        if read.streaming and (parent := among.get(read.table)) is not None
+        if _replaces(parent) or (parent.external and table.settings.reads == CHANGES and _records_changes(parent))
+        if table.settings.reads != ROWS and not any(name.lower() in _SAYS for name, _ in read.options)
+    }
+    if not implied and not table.settings.changes_of:
+        return table
+    settings = replace(table.settings, changes_of=tuple(sorted(implied)))
+    return replace(table, settings=settings, parsed=taking_changes(table.parsed, implied))
+
+
+def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, problems: list[Problem]) -> None:
+    """Report each stream that Spark would end, in the statement, or in the yml where that asks for it."""
+    section = read_yaml(table.settings_text, yml, [])
+    asked = section.lines if section is not None else {}
+    if "changes_of" in asked:
+        words = f"{table.name} says whose changes it takes, which follows from what it streams"
+        problems.append(Problem(words, "leave out changes_of", Where(yml, asked["changes_of"]), table.name))
+    if table.parsed is None or table.dml is None:
+        return
+    streams = [(read, tables[read.table]) for read in table.parsed.reads if read.streaming and read.table in tables]
+    if asked.get("reads") and table.settings.reads == CHANGES and not any(read.takes_changes for read, _ in streams):
+        words, remedy = (
+            f"{table.name} takes changes, and nothing that it streams records any",
+            "leave out reads: changes",
+        )
+        inputs = (parent for _, parent in streams if parent.external)
+        if logged := [each.name for each in inputs if table_format(each.parsed_ddl.format).transaction_log]:
+            remedy += f", or declare that {logged[0]} does: {_RECORDED}"
+        problems.append(Problem(words, remedy, Where(yml, asked["reads"]), table.name))
+    for read, parent in streams:
+        if wrong := _wrong_stream(read, table, parent):
+            place = Where(table.dml.path, line_of(table.dml.text, table.parsed, read.start))
+            if table.settings.reads == ROWS and not read.takes_changes and asked.get("reads"):
+                place = Where(yml, asked["reads"])
+            problems.append(Problem(wrong[0], wrong[1], place, read.table))
+
+
+def _wrong_table(table: Table) -> Iterator[tuple[str, str, str]]:
+    """Yield each thing that is wrong as (key of the yml, summary, remedy)."""
+    settings, ddl = table.settings, table.parsed_ddl
+    if not table_format(ddl.format).keyed:
+        able = " or ".join(name for name, each in TABLE_FORMATS.items() if each.keyed)
+        yield "mode", f"is {ddl.format}, whose rows have no key", f"write USING {able}, or leave out mode: upsert"
+    kinds = {column.name.lower(): column.type.lower() for column in ddl.columns}
+    named = [("key", name) for name in settings.key] + [("sequence", settings.sequence)] * bool(settings.sequence)
+    for where, name in named:
+        kind = kinds.get(name.lower())
+        if kind is None:
+            near = did_you_mean(name, kinds) or f"columns: {', '.join(kinds)}"
+            yield where, f"has no column {name}, which is its {where}", near
+        elif kind.startswith("char("):
+            words = f"has the {where} {name}, which is {kind}: Delta's MERGE cannot compare it"
+            yield where, words, "declare it as STRING or VARCHAR"
+        elif kind.startswith(_UNORDERED):
+            words = f"has the {where} {name}, which is {kind} and cannot be compared"
+            yield where, words, f"take a column of a plain type: {', '.join(_plain(kinds))}"
+    for name in (name for name in kinds if name.startswith(_OURS)):
+        yield "mode", f"has a column {name}: its writer takes names with {_OURS} itself", "give it another name"
+    if settings.deletes and not settings.sequence:
+        words = "deletes rows and has no sequence: a row that comes late would bring a deleted key back"
+        yield "deletes", words, "name the column that orders the rows of a key: sequence: changed_at"
+    if settings.deletes and settings.sequence.lower() in {name.lower() for name in settings.key}:
+        words = f"has the sequence {settings.sequence}, which is in its key: all rows of a key have the same"
+        yield "sequence", words, "name another column, which says which row of a key is newer"
+    if len({name.lower() for name in settings.key}) < len(settings.key):
+        yield "key", "names a column of its key twice", "name each column once"
+    if settings.deletes:
+        for summary, remedy in _wrong_condition(table):
+            yield "deletes", f"has a wrong condition for deletes: {summary}", remedy
+
+
+def _doubtful_table(table: Table) -> Iterator[tuple[str, str, str]]:
+    """Yield each thing that is most likely not meant, as `_wrong_table` does."""
+    settings = table.settings
+    kinds = {column.name.lower(): column.type.lower() for column in table.parsed_ddl.columns}
+    if not settings.sequence:
+        words = "has no sequence: two rows of a key in one batch, as a rebuild reads them, end it"
+        yield "mode", words, "name the column that says which row is newer: sequence: changed_at"
+    elif (kind := kinds.get(settings.sequence.lower(), "")).startswith(_TEXT):
+        words = f"has the sequence {settings.sequence}, which is {kind}: '10' is older than '9' there"
+        yield "sequence", words, "declare it as TIMESTAMP or BIGINT; only text of one length, as ISO dates are, will do"
+    for name in settings.key:
+        if (kind := kinds.get(name.lower(), "")) in _INEXACT:
+            words = f"has the key {name}, which is {kind}: a value that is computed in two ways is two keys"
+            yield "key", words, "take a whole number, DECIMAL or STRING, which are compared exactly"
+
+
+def _plain(kinds: Mapping[str, str]) -> list[str]:
+    return [name for name, kind in kinds.items() if not kind.startswith((*_UNORDERED, "char("))]
+
+
+def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
+    # The parser is loaded only where a project has such a condition.
+    from core.sql.analysis_safety import unsafe_for_analysis
+    from core.sql.conditions import why_no_condition
+    from core.sql.lineage.statement_lineage import lineage_of
+    from core.sql.statement_reader import read_any
+
+    sql = f"SELECT * FROM {table.name} WHERE ({table.settings.deletes}\n)"
+    found, problems = read_any(sql, "")
+    if found and (unsafe := unsafe_for_analysis(sql)):
+        yield unsafe, "write a condition over the columns"
+    elif problems:
+        yield _at_its_end(problems[0], sql)
+    elif not _closes(table.settings.deletes):
+        yield "its brackets do not close", "write a condition over the columns"
+    elif [read.table for read in found[0].reads] != [table.name]:
+        yield "it reads a table", "write a condition over the columns"
+    elif no_condition := why_no_condition(
+        table.settings.deletes, {column.name.lower(): column.type.lower() for column in table.parsed_ddl.columns}
+    ):
+        yield no_condition, "write a comparison, for example name IS NULL"
+    else:
+        for each in lineage_of(found[0], lambda name: table.parsed_ddl.columns).unresolved:
+            if each.lacking:
+                near = did_you_mean(each.name, each.known) or f"columns: {', '.join(each.known)}"
+                yield f"{each.name} is no column", near
+
+
+def _at_its_end(problem: Problem, sql: str) -> tuple[str, str]:
+    """Return a Problem's words about a condition, which does not have the bracket that was put behind it."""
+    if problem.where is not None and problem.where.line > sql.count("\n"):
+        summary = problem.summary.replace("at `)`", "at its end")
+        return summary, "complete the condition"
+    return problem.summary, problem.remedy.replace("what starts here", "it")
+
+
+def _closes(condition: str) -> bool:
+    """Return whether no bracket closes what stands around a condition that is written into another text."""
+    from core.sql.tokens.lexer import open_sql, tokens_of
+
+    depth = 0
+    for token in tokens_of(open_sql(condition, "")):
+        depth += (token.text == "(") - (token.text == ")")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _wrong_stream(read: TableRead, table: Table, parent: Table) -> tuple[str, str] | None:
+    if read.takes_changes and not _records_changes(parent):
+        summary = f"{table.name} streams the changes of {read.table}, which records none"
+        if parent.external:
+            return summary, f"leave out readChangeFeed, or declare that it does: {_RECORDED}"
+        return summary, f"leave out readChangeFeed, or have {read.table} record them: mode: upsert"
+    if not _replaces(parent) and not (parent.external and read.takes_changes):
+        return None
+    if any(name.lower() in _FIRST_ONLY for name, _ in read.options):
+        return None
+    if not read.takes_changes:
+        return (
+            f"{table.name} streams the rows of {read.table}, which replaces rows by key: Spark ends it at an update",
+            f"take its changes: leave out {_rows_by(table)}, and choose by _change_type",
+        )
+    if table.parsed is not None and "_change_type" not in table.parsed.select.lower():
+        return (
+            f"{table.name} streams the changes of {read.table} and does not say which",
+            "choose by _change_type: insert, update_preimage, update_postimage or delete",
+        )
+    return None
+
+
+def _replaces(parent: Table) -> bool:
+    return parent.settings.upserts and not parent.external
+
+
+def _rows_by(table: Table) -> str:
+    return "reads: rows" if table.settings.reads == ROWS else "readChangeFeed"
+
+
+def _records_changes(parent: Table) -> bool:
+    """Return whether a table records its changes from its creation, by what it is or by its DDL."""
+    recorded = table_format(parent.parsed_ddl.format).keyed_properties
+    said = {name.lower(): value.lower() for name, value in parent.parsed_ddl.properties}
+    itself = "true" if parent.settings.upserts and not parent.external else ""
+    return bool(recorded) and all(said.get(name.lower(), itself) == value for name, value in recorded)
+
+
+def _line_of(text: str, name: str) -> int:
+    section = read_yaml(text, "", [])
+    return section.lines.get(name, 1) if section is not None else 1

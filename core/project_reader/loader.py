@@ -1,0 +1,252 @@
+"""Texts of a project folder → Project, or all Problems at once; reads no file and never stops at the first mistake."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from core.model.names import TableName
+from core.model.problems import Problem, Severity, Where, in_reading_order
+from core.project.manifest_head import MANIFEST_PATH as MANIFEST
+from core.project.model import Project, Script, Settings, Table
+from core.project_reader.consistency import check_tables
+from core.project_reader.keyed_tables import check_keyed, with_changes
+from core.project_reader.manifest import Manifest, read_manifest
+from core.project_reader.parse_cache import ParseCache
+from core.project_reader.paths import ScriptFolder, read_script_folders
+from core.project_reader.project_checks import check_queries
+from core.project_reader.schema_tracking import check_schema_tracking, with_schema_tracking
+from core.project_reader.table_settings import read_settings, settings_as_text
+from core.sql.statement import ParsedStatement, TableDdl
+from core.text.escaping import escape_surrogates
+from core.text.wording import did_you_mean
+
+__all__ = ["read_project", "read_settings", "read_tables", "settings_as_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class _StatementFile:
+    """One INSERT of the project with the file it stands in."""
+
+    path: str
+    folder: ScriptFolder
+    parsed: ParsedStatement
+
+
+@dataclass(slots=True)
+class _ProjectDraft:
+    """What has been read so far; the first declaration of a table wins, a second one is a Problem."""
+
+    texts: Mapping[str, str]
+    parse_cache: ParseCache
+    problems: list[Problem]
+    folders: dict[TableName, ScriptFolder] = field(default_factory=dict)
+    ddl: dict[TableName, tuple[str, TableDdl]] = field(default_factory=dict)
+    views: dict[TableName, str] = field(default_factory=dict)
+    declared: set[TableName] = field(default_factory=set)
+    """Names with a DDL file, readable or not, so that one mistake is reported once."""
+    statements: dict[TableName, _StatementFile] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    """Folders with a statement that could not be read."""
+
+
+def read_project(
+    texts: Mapping[str, str], parse_cache: ParseCache | None = None
+) -> tuple[Project | None, tuple[Problem, ...]]:
+    """Read paths (relative, forward slashes) and their texts; the project is None when any Problem is an error.
+
+    `parse_cache` only saves time: what it knows is not read again, what is read newly stands in it afterwards.
+    """
+    # A plan names its files to the agent in JSON, which holds no such path.
+    problems: list[Problem] = [
+        Problem(f"{shown} is not UTF-8", "rename the file or its folder", Where(shown))
+        for path in texts
+        if (shown := escape_surrogates(path)) != path
+    ]
+    manifest = read_manifest(texts.get(MANIFEST), problems)
+    draft = _ProjectDraft(texts, parse_cache or ParseCache(), problems)
+    tables = _read_tables(draft, manifest.defaults)
+    unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
+    connectors = {connector.name for connector in manifest.connectors}
+    check_tables(tables, draft.declared, draft.views, problems, unreadable=unreadable, connectors=connectors)
+    yml = {name: _yml(name, draft.folders[name]) for name in tables}
+    check_queries(tables, yml, problems)
+    check_keyed(tables, yml, problems)
+    check_schema_tracking(tables, yml, problems)
+    found = in_reading_order(problems)
+    if any(problem.severity is Severity.ERROR for problem in found):
+        return None, found
+    return _project(manifest, tables), found
+
+
+def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache) -> dict[TableName, Table]:
+    """Read the tables of some folders of a project whatever Problems they have: those that have a DDL that can be read.
+
+    A statement that cannot be read leaves its table without one.
+    """
+    return _read_tables(_ProjectDraft(texts, parse_cache, []), defaults)
+
+
+def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Table]:
+    folders = read_script_folders(draft.texts, draft.problems)
+    for folder in folders:
+        _read_ddls(folder, draft)
+    for folder in folders:
+        _read_statements(folder, draft, defaults)
+    tables = {name: _table(name, draft, defaults) for name in sorted(draft.ddl)}
+    return with_schema_tracking(with_changes(tables, tables), tables)
+
+
+def _project(manifest: Manifest, tables: dict[TableName, Table]) -> Project:
+    return Project(
+        id=manifest.id,
+        name=manifest.name,
+        default_env=manifest.default_env,
+        environments={environment.name: environment for environment in manifest.environments},
+        tables=tables,
+        defaults=manifest.defaults,
+    )
+
+
+def _read_ddls(folder: ScriptFolder, draft: _ProjectDraft) -> None:
+    for name, path in sorted(folder.ddl.items()):
+        if name in draft.declared:
+            other = draft.folders[name].ddl[name]
+            draft.problems.append(
+                Problem(f"{name} is declared twice", f"keep one: the other is {other}", Where(path), name)
+            )
+            continue
+        draft.declared.add(name)
+        draft.folders[name] = folder
+        view, ddl, problems = draft.parse_cache.ddl(draft.texts[path], path)
+        if view is not None:
+            draft.views[name] = path
+            draft.problems.append(
+                Problem(
+                    f"{name} is declared as a view, which cannot be streamed",
+                    "declare a table and fill it with a statement",
+                    Where(path, view),
+                    name,
+                )
+            )
+            continue
+        draft.problems.extend(problems)
+        if ddl is None:
+            continue
+        if ddl.table != name:
+            draft.problems.append(
+                Problem(
+                    f"{path.rpartition('/')[2]} declares {ddl.table}",
+                    f"name the file ddl.{ddl.table}.sql, or create {name} in it",
+                    Where(path, ddl.line),
+                    name,
+                )
+            )
+        draft.ddl[name] = (path, ddl)
+
+
+def _read_statements(folder: ScriptFolder, draft: _ProjectDraft, defaults: Settings) -> None:
+    for name, path in sorted(folder.dml.items()):
+        settings = _settings(name, folder, draft, defaults)
+        statements, problems = draft.parse_cache.statements(
+            draft.texts[path], path, every_table_streams=settings.every_table_streams
+        )
+        draft.problems.extend(problems)
+        if any(problem.severity is Severity.ERROR for problem in problems):
+            draft.broken.add(folder.path)
+        elif not statements:
+            draft.problems.append(
+                Problem(
+                    f"{path.rpartition('/')[2]} contains no statement",
+                    f"write INSERT INTO {name} SELECT …",
+                    Where(path),
+                    name,
+                )
+            )
+        if len(statements) == 1 and not problems and statements[0].writes != name:
+            draft.problems.append(
+                Problem(
+                    f"{path.rpartition('/')[2]} writes {statements[0].writes}",
+                    f"write INSERT INTO {name}, or name the file dml.{statements[0].writes}.sql",
+                    Where(path, statements[0].line),
+                    name,
+                )
+            )
+        for statement in statements:
+            if (
+                statement.writes != name
+                and _settings(statement.writes, folder, draft, defaults).reads != settings.reads
+            ):
+                draft.problems.append(
+                    Problem(
+                        f"{statement.writes} and {name} have different values of reads:, but their "
+                        "statements are in one file",
+                        f"write reads: {settings.reads} in its yml, or give it a dml file of its own",
+                        Where(path, statement.line),
+                        statement.writes,
+                    )
+                )
+            _take_statement(_StatementFile(path, folder, statement), draft)
+
+
+def _take_statement(statement: _StatementFile, draft: _ProjectDraft) -> None:
+    target, where = statement.parsed.writes, Where(statement.path, statement.parsed.line)
+    if target not in draft.declared:
+        near = did_you_mean(target, draft.declared)
+        draft.problems.append(
+            Problem(
+                f"{target} has no DDL",
+                near or f"write {statement.folder.path}/sql-scripts/ddl.{target}.sql",
+                where,
+                target,
+            )
+        )
+    elif draft.folders[target].path != statement.folder.path:
+        draft.problems.append(
+            Problem(
+                f"{target} is written here and declared in {draft.folders[target].path}",
+                "put the statement and the DDL of a table into the same folder",
+                where,
+                target,
+            )
+        )
+    if target in draft.statements:
+        first = draft.statements[target]
+        draft.problems.append(
+            Problem(
+                f"{target} has two writers",
+                f"keep one: the other is {Where(first.path, first.parsed.line)}",
+                where,
+                target,
+            )
+        )
+        return
+    draft.statements[target] = statement
+
+
+def _table(name: TableName, draft: _ProjectDraft, defaults: Settings) -> Table:
+    folder = draft.folders[name]
+    path, ddl = draft.ddl[name]
+    statement = draft.statements.get(name)
+    yml = _yml(name, folder)
+    return Table(
+        name=name,
+        product=folder.product,
+        layer=folder.layer,
+        unit=folder.unit,
+        folder=folder.path,
+        ddl=Script(path, draft.texts[path]),
+        parsed_ddl=ddl,
+        dml=Script(statement.path, draft.texts[statement.path]) if statement else None,
+        parsed=statement.parsed if statement else None,
+        settings=_settings(name, folder, draft, defaults),
+        settings_text=draft.texts[yml] if yml else "",
+    )
+
+
+def _settings(name: str, folder: ScriptFolder, draft: _ProjectDraft, defaults: Settings) -> Settings:
+    yml = _yml(name, folder)
+    return draft.parse_cache.settings(draft.texts[yml] if yml else "", yml, defaults, draft.problems)
+
+
+def _yml(name: str, folder: ScriptFolder) -> str:
+    """Find a table's own yml, or that of its unit; empty when there is none."""
+    return folder.yml.get(TableName(name)) or folder.yml.get(folder.unit, "")

@@ -1,0 +1,240 @@
+"""headgate.yml → the project's name, environments, defaults and declared policies; a wrong value is a Problem."""
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from core.model.names import TableName
+from core.model.problems import Problem, Where
+from core.policy.model import Policy
+from core.project.connectors import Connector
+from core.project.manifest_head import MANIFEST_PATH, ManifestHead
+from core.project.model import Environment, Pool, Settings
+from core.project_reader.connectors_section import read_connectors
+from core.project_reader.paths import ScriptFolder, read_script_folders
+from core.project_reader.policy_section import RULES, read_policy_section
+from core.project_reader.table_settings import read_objective, read_settings, read_settings_section
+from core.project_reader.yaml_reader import YamlSection, read_yaml
+from core.text.wording import did_you_mean
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
+_PREFIX = re.compile(r"[a-z0-9_]{0,40}\Z")
+_MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")
+_ENVIRONMENT_KEYS = ("data", "protected", "prefix", "pool", "objective", "policy")
+
+YEAR_D = 365
+MOST_CORES = 1024
+LEAST_MIB, MOST_MIB = 512, 4096 * 1024
+"""Heap of a local pool; Spark refuses to start with less than 450 MiB (`UnifiedMemoryManager.getMaxMemory`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What headgate.yml says; fields with Problems hold their defaults."""
+
+    name: str = ""
+    id: str = ""
+    default_env: str = ""
+    environments: tuple[Environment, ...] = ()
+    defaults: Settings = field(default_factory=Settings)
+    connectors: tuple[Connector, ...] = ()
+    """What local pools are given beside Spark, sorted by name."""
+
+
+def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
+    """Read headgate.yml; None means that the project has none, which is a Problem."""
+    if text is None:
+        problems.append(
+            Problem(
+                "there is no headgate.yml",
+                "run `headgate init`, or name the folder with --project",
+                Where(MANIFEST_PATH),
+            )
+        )
+        return Manifest()
+    top = read_yaml(text, MANIFEST_PATH, problems)
+    if top is None:
+        return Manifest()
+    top.only(("project", "id", "default_env", "environments", "defaults", "connectors"))
+    below = top.section("defaults")
+    environments = _environments(top)
+    return Manifest(
+        name=_name(top),
+        id=_identity(top),
+        default_env=_default_env(top, environments),
+        environments=environments,
+        defaults=read_settings_section(below, Settings()) if below else Settings(),
+        connectors=read_connectors(top),
+    )
+
+
+def read_manifest_head(text: str, problems: list[Problem]) -> ManifestHead:
+    """Read what says which environment is meant; what is wrong elsewhere in the file is left to `read_manifest`.
+
+    With a Problem the head is not to be used: a protected environment could count as unprotected.
+    """
+    top = read_yaml(text, MANIFEST_PATH, problems)
+    if top is None:
+        return ManifestHead()
+    sections = _environment_sections(top)
+    for section in sections.values():
+        section.only(_ENVIRONMENT_KEYS)
+    return ManifestHead(
+        project=_name(top),
+        id=_identity(top),
+        default_env=_default_env_name(top),
+        protected_by_name={name: section.flag("protected", False) for name, section in sections.items()},
+        data_by_name={name: section.text("data", "data") for name, section in sections.items()},
+    )
+
+
+def _name(top: YamlSection) -> str:
+    name = top.text("project", "")
+    if not _NAME.match(name):
+        top.wrong("project", "a name", "write project: and a name of letters, digits, _ and -")
+    return name
+
+
+def _identity(top: YamlSection) -> str:
+    text = top.text("id", "")
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        top.wrong("id", "a UUID", "write the output of `uuidgen`; it identifies this project permanently")
+        return ""
+
+
+def _environments(top: YamlSection) -> tuple[Environment, ...]:
+    found = (_environment(name, section) for name, section in _environment_sections(top).items())
+    return tuple(sorted(found, key=lambda environment: environment.name))
+
+
+def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
+    """Find the entry of each environment, in the order of the file; one that is left empty is an empty section."""
+    section = top.section("environments")
+    if section is None or not section.nodes:
+        if "environments" not in top.nodes or section is not None or _is_null(top):
+            top.wrong("environments", "at least one environment", "write environments: {dev: {}}")
+        return {}
+    found = {}
+    for name in section.nodes:
+        if not _NAME.match(name):
+            section.wrong(name, "named with letters, digits, _ and -", "give the environment another name")
+            continue
+        node = section.nodes[name]
+        inner = section.section(name)
+        if inner is None and node.tag.endswith(":null"):
+            inner = YamlSection(section.path, f"environments.{name}", section.lines[name], {}, {}, section.problems)
+        if inner is not None:
+            found[name] = inner
+    return found
+
+
+def _is_null(top: YamlSection) -> bool:
+    return top.nodes["environments"].tag.endswith(":null")
+
+
+def _environment(name: str, section: YamlSection) -> Environment:
+    section.only(_ENVIRONMENT_KEYS)
+    prefix = section.text("prefix", "")
+    if not _PREFIX.match(prefix):
+        section.wrong("prefix", "lower-case letters, digits and _", "write a prefix such as dev_")
+        prefix = ""
+    pool, policy = section.section("pool"), section.section("policy")
+    if policy is not None:
+        policy.only(("plan_expires_h", "drop_after_d", "gate_ends_h", "soak_min", "validate", *RULES))
+    return Environment(
+        name=name,
+        protected=section.flag("protected", False),
+        data=section.text("data", "data"),
+        prefix=prefix,
+        pool=_pool(pool) if pool is not None else Pool(),
+        plan_expires_h=policy.number("plan_expires_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
+        drop_after_d=policy.number("drop_after_d", 7.0, most=10 * YEAR_D) if policy else 7.0,
+        gate_ends_h=policy.number("gate_ends_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
+        soak_min=(policy.bound("soak_min", most=YEAR_D * 1440, example="30") or 0.0) if policy else 0.0,
+        validate=policy.flag("validate", True) if policy else True,
+        objective=read_objective(section, ""),
+        policy=read_policy_section(policy) if policy else Policy(),
+    )
+
+
+def _pool(section: YamlSection) -> Pool:
+    section.only(("name", "url", "cores", "memory", "conf"))
+    cores = section.number("cores", 2, most=MOST_CORES)
+    if cores != int(cores):
+        section.wrong("cores", "a whole number", "write cores: 2")
+    memory = section.text("memory", "2g")
+    if not _MEMORY.match(memory) or not LEAST_MIB <= _mebibytes(memory) <= MOST_MIB:
+        section.wrong("memory", f"a size from {LEAST_MIB}m to {MOST_MIB // 1024}g", "write memory: 2g")
+        memory = "2g"
+    url = section.text("url", "")
+    if url and not url.startswith("sc://"):
+        section.wrong("url", "a Spark Connect address", "write url: sc://host:port")
+        url = ""
+    return Pool(section.text("name", "local"), url or None, int(cores), memory, section.pairs("conf"))
+
+
+def _mebibytes(memory: str) -> int:
+    return int(memory[:-1]) * (1024 if memory[-1] in "gG" else 1)
+
+
+def _default_env_name(top: YamlSection) -> str:
+    name = top.text("default_env", "")
+    if not name:
+        top.wrong("default_env", "the name of an environment", "write default_env: dev")
+    return name
+
+
+def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str:
+    name = _default_env_name(top)
+    by_name = {environment.name: environment for environment in environments}
+    if name and environments and name not in by_name:
+        top.problems.append(
+            Problem(
+                f"default_env {name} is not an environment",
+                did_you_mean(name, by_name) or f"environments: {', '.join(by_name)}",
+                top.at("default_env"),
+                name,
+            )
+        )
+    elif name in by_name and by_name[name].protected:
+        top.problems.append(
+            Problem(
+                f"default_env {name} is protected",
+                "choose an unprotected one: a command without --env must never act on a protected environment",
+                top.at("default_env"),
+                name,
+            )
+        )
+    return name
+
+
+def declared_policy(texts: Mapping[str, str], environment: str, problems: list[Problem]) -> Policy | None:
+    """Read one environment's policy from paths and texts, those of SQL files may be empty; None where it is not there.
+
+    What is wrong stands in `problems` afterwards.
+    """
+    manifest = read_manifest(texts.get(MANIFEST_PATH), problems)
+    declared = next((found for found in manifest.environments if found.name == environment), None)
+    protected = protected_tables(texts, manifest.defaults, problems)
+    return declared.declared_policy(protected) if declared else None
+
+
+def protected_tables(texts: Mapping[str, str], defaults: Settings, problems: list[Problem]) -> tuple[TableName, ...]:
+    """List the declared tables whose own yml, or that of their unit, says `protect: true`."""
+    found = []
+    for folder in read_script_folders(texts, problems):
+        known: dict[str, Settings] = {}
+        for table in folder.ddl:
+            path = _yml(folder, table)
+            if path not in known:
+                known[path] = read_settings(texts[path] if path else "", path, defaults, problems)
+            if known[path].protect:
+                found.append(table)
+    return tuple(sorted(found))
+
+
+def _yml(folder: ScriptFolder, table: TableName) -> str:
+    return folder.yml.get(table) or folder.yml.get(folder.unit, "")

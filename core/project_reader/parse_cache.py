@@ -1,0 +1,225 @@
+"""What the texts of a project say, each text read once: the parsers are loaded only for a text that is not known.
+
+A text is known by its content alone, never by its path or its file's dates. Whether a DDL text declares a view is told
+without a parser: a view has no files that a stream could follow.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, fields
+from typing import TYPE_CHECKING, Any
+
+from core.model.names import TableName
+from core.model.problems import Problem
+from core.project.model import Settings
+from core.sql.statement import CHANGE_COLUMNS, Column, ParsedStatement, TableDdl, TableRead
+from core.sql.statement_codec import decode_ddl, decode_statements, encode_ddl, encode_statements
+
+if TYPE_CHECKING:
+    from core.sql.lineage.model import UnresolvedName
+
+MOST_CACHED_TEXTS = 50_000
+"""Texts whose values are held at once; above it all are let go, so that an agent does not grow with every edit."""
+
+_BROKEN = (ValueError, TypeError, LookupError)
+"""What unpacking raises for a packed text that is not one."""
+
+
+class ParseCache:
+    """Reads SQL and settings by their content; give the same one again to read nothing twice.
+
+    Threads may share one: at worst a text is read twice.
+    """
+
+    def __init__(
+        self, known: Mapping[bytes, str] | None = None, look_up: Callable[[bytes], str | None] = lambda _: None
+    ) -> None:
+        """Begin with packed entries by key, and where others are looked up."""
+        self._known = dict(known or {})
+        self._look_up = look_up
+        self._values: dict[bytes, Any] = {}
+        self._fresh: dict[bytes, str] = {}
+
+    def keys(self) -> frozenset[bytes]:
+        """Return the keys of all texts that were asked for."""
+        return frozenset(self._values)
+
+    def take_fresh(self) -> dict[bytes, str]:
+        """Return and forget what was newly parsed: packed entries by key, to be stored by the caller."""
+        fresh, self._fresh = self._fresh, {}
+        return fresh
+
+    def add(self, read: Mapping[bytes, str]) -> None:
+        """Add entries that another process parsed, as returned by its `take_fresh`."""
+        self._known.update(read)
+        self._fresh.update(read)
+
+    def ddl(self, text: str, path: str) -> tuple[int | None, TableDdl | None, tuple[Problem, ...]]:
+        """Return the line of CREATE VIEW (None for a table), the table, and Problems placed in `path`."""
+        key = _key(b"ddl", text)
+        found: tuple[str, TableDdl | None, tuple[Problem, ...]] | None = self._value(key, path)
+        if found is None:
+            found = self._unpacked(key, lambda packed: (path, *decode_ddl(packed, path)))
+        if found is None:
+            view = view_declared_in(text)
+            if view is not None:
+                return view, None, ()
+            from core.sql.ddl_reader import read_ddl
+
+            ddl, problems = read_ddl(text, path)
+            found = (path, ddl, problems)
+            self._fresh[key] = encode_ddl(ddl, problems)
+        self._keep(key, found)
+        return None, found[1], found[2]
+
+    def has_ddl(self, text: str) -> bool:
+        """Return whether a ddl text is known."""
+        key = _key(b"ddl", text)
+        return key in self._values or self._packed(key) is not None
+
+    def has_statements(self, text: str, *, every_table_streams: bool = False) -> bool:
+        """Return whether a dml text is known."""
+        key = _statements_key(text, every_table_streams)
+        return key in self._values or self._packed(key) is not None
+
+    def statements(
+        self, text: str, path: str, *, every_table_streams: bool = False
+    ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
+        """Return the statements of a dml text, and Problems placed in `path`."""
+        key = _statements_key(text, every_table_streams)
+        found: tuple[str, tuple[ParsedStatement, ...], tuple[Problem, ...]] | None = self._value(key, path)
+        if found is None:
+            found = self._unpacked(key, lambda packed: (path, *decode_statements(packed, text, path)))
+        if found is None:
+            from core.sql.statement_reader import read_statements
+
+            statements, problems = read_statements(text, path, every_table_streams=every_table_streams)
+            found = (path, statements, problems)
+            self._fresh[key] = encode_statements(statements, problems, text)
+        self._keep(key, found)
+        return found[1], found[2]
+
+    def wrong_columns(
+        self, parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
+    ) -> tuple["UnresolvedName", ...]:
+        """Return the columns that a statement names and no table of its FROM has; `columns` are those declared.
+
+        Known by the statement's text and the columns of what it reads.
+        """
+        key, read = _columns_read(parsed, columns)
+        found = self._columns(key)
+        if found is None:
+            from core.sql.lineage.statement_lineage import lineage_of
+
+            found = tuple(each for each in lineage_of(parsed, read.get).unresolved if each.lacking)
+            self._fresh[key] = json.dumps([astuple(each) for each in found])
+            self._keep(key, found)
+        return found
+
+    def known_wrong_columns(
+        self, parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
+    ) -> tuple["UnresolvedName", ...] | None:
+        """Return what `wrong_columns` does where it is known."""
+        return self._columns(_columns_read(parsed, columns)[0])
+
+    def _columns(self, key: bytes) -> tuple["UnresolvedName", ...] | None:
+        found: tuple[UnresolvedName, ...] | None = self._values.get(key)
+        if found is None and (found := self._unpacked(key, _unresolved)) is not None:
+            self._keep(key, found)
+        return found
+
+    def settings(self, text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
+        """Return a table's settings over the project's defaults; a text with Problems is read each time."""
+        if not text.strip():
+            return defaults
+        key = _key(b"yml" + repr(defaults).encode("utf-8", "surrogatepass"), text)
+        found: Settings | None = self._values.get(key)
+        if found is None:
+            found = self._unpacked(key, _settings)
+        if found is None:
+            from core.project_reader.table_settings import read_settings
+
+            wrong: list[Problem] = []
+            found = read_settings(text, path, defaults, wrong)
+            if wrong:
+                problems.extend(wrong)
+                return found
+            self._fresh[key] = json.dumps(astuple(found))
+        self._keep(key, found)
+        return found
+
+    def _value(self, key: bytes, path: str) -> Any:
+        """Return a held value, unless it has Problems placed in another file of the same content."""
+        found = self._values.get(key)
+        return found if found is not None and (found[0] == path or not found[-1]) else None
+
+    def _unpacked(self, key: bytes, unpack: Any) -> Any:
+        packed = self._packed(key)
+        try:
+            return unpack(packed) if packed is not None else None
+        except _BROKEN:
+            return None
+
+    def _packed(self, key: bytes) -> str | None:
+        packed = self._known.get(key)
+        return packed if packed is not None else self._look_up(key)
+
+    def _keep(self, key: bytes, value: Any) -> None:
+        if len(self._values) >= MOST_CACHED_TEXTS:
+            self._values.clear()
+        self._values[key] = value
+
+
+def _key(kind: bytes, text: str) -> bytes:
+    return hashlib.sha256(kind + b"\0" + text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _statements_key(text: str, every_table_streams: bool) -> bytes:
+    return _key(b"dml stream" if every_table_streams else b"dml", text)
+
+
+def _columns_read(
+    parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
+) -> tuple[bytes, dict[TableName, tuple[Column, ...] | None]]:
+    """Return by what the columns that a statement reads are known, and those that there are."""
+    read = {each.table: _with_changes(columns.get(each.table), each) for each in parsed.reads}
+    declared = {name: [(each.name, each.type) for each in found or ()] for name, found in sorted(read.items())}
+    parts = [parsed.select, parsed.stateful, declared, [*map(bool, read.values())]]
+    return _key(b"columns", json.dumps(parts)), read
+
+
+def _settings(packed: str) -> Settings:
+    values: list[Any] = json.loads(packed)
+    if len(values) != len(fields(Settings)):
+        raise ValueError("not the settings of this program")
+    found: Any = [_tuples(value) for value in values]
+    return Settings(*found)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _with_changes(columns: tuple[Column, ...] | None, read: TableRead) -> tuple[Column, ...] | None:
+    return (*columns, *CHANGE_COLUMNS) if columns and read.takes_changes else columns
+
+
+def _unresolved(packed: str) -> "tuple[UnresolvedName, ...]":
+    from core.sql.lineage.model import UnresolvedName
+
+    rows: list[list[Any]] = json.loads(packed)
+    return tuple(UnresolvedName(*row[:4], *map(tuple, row[4:])) for row in rows)
+
+
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_VIEW = re.compile(r"\s*create\s+(?:or\s+replace\s+)?(?:global\s+)?(?:temp(?:orary)?\s+|materialized\s+)?view\b", re.I)
+
+
+def view_declared_in(text: str) -> int | None:
+    """Return the line of CREATE VIEW, None where the text declares something else."""
+    plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text.removeprefix("\ufeff"))
+    if not _VIEW.match(plain):
+        return None
+    return plain.count("\n", 0, len(plain) - len(plain.lstrip())) + 1

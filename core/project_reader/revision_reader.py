@@ -1,0 +1,45 @@
+"""The revision of a statement from its texts: of a declared table, or of deployed texts that are parsed again."""
+
+from dataclasses import replace
+
+from core.model.names import TableName
+from core.model.problems import Problem, Severity
+from core.project.model import Settings, Table
+from core.project.revision import Revision, RevisionTexts
+from core.project_reader.parse_cache import ParseCache
+from core.project_reader.table_settings import settings_as_text
+from core.sql.statement import taking_changes
+
+
+def revision_of(table: Table) -> Revision:
+    """Return a declared table's revision; its yml is the settings with the project's defaults filled in."""
+    texts = RevisionTexts(table.ddl.text, table.dml.text if table.dml else "", settings_as_text(table.settings))
+    return Revision(table.name, texts, table.parsed, table.parsed_ddl, table.settings)
+
+
+def read_revision(
+    table: TableName, texts: RevisionTexts, defaults: Settings, parse_cache: ParseCache | None = None
+) -> Revision | None:
+    """Read deployed texts again; None when they cannot be read. An older yml is read over today's defaults."""
+    problems: list[Problem] = []
+    parse_cache = parse_cache or ParseCache()
+    if "trigger:" in texts.yml:
+        # `settings_as_text` wrote it: it names the trigger always and `reads` only where every table streams.
+        defaults = replace(defaults, reads=Settings().reads)
+    settings = parse_cache.settings(texts.yml, f"{table}.yml", defaults, problems)
+    _, ddl, wrong = parse_cache.ddl(texts.ddl, f"ddl.{table}.sql")
+    if ddl is None or _has_error((*problems, *wrong)):
+        return None
+    if not texts.dml.strip():
+        return Revision(table, texts, None, ddl, settings)
+    statements, wrong = parse_cache.statements(
+        texts.dml, f"dml.{table}.sql", every_table_streams=settings.every_table_streams
+    )
+    parsed = next((statement for statement in statements if statement.writes == table), None)
+    if parsed is None or _has_error(wrong):
+        return None
+    return Revision(table, texts, taking_changes(parsed, settings.changes_of), ddl, settings)
+
+
+def _has_error(problems: tuple[Problem, ...]) -> bool:
+    return any(problem.severity is Severity.ERROR for problem in problems)

@@ -1,0 +1,152 @@
+"""`<table>.yml` and the project's `defaults` → Settings, and back to one text that needs no defaults to be read."""
+
+import re
+from dataclasses import fields
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from core.model.problems import Problem
+from core.project.model import APPEND, UPSERT, Settings
+from core.text.wording import did_you_mean
+
+if TYPE_CHECKING:
+    from core.project_reader.yaml_reader import YamlSection
+
+KEYS = tuple(field.name for field in fields(Settings))
+LATER = ("contract", "static_refresh")
+_READER = re.compile(r"[^()\x00-\x1f]{1,100}(?: \([^()\x00-\x1f]{1,100}\))?\Z")
+_TRIGGER = re.compile(r"[1-9][0-9]{0,6} (?:millisecond|second|minute|hour)s?\Z")
+
+
+def read_settings(text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
+    """Read a table's yml over the project's defaults; wrong values are reported and replaced by the default."""
+    if not text.strip():
+        return defaults
+    from core.project_reader.yaml_reader import read_yaml
+
+    section = read_yaml(text, path, problems)
+    return defaults if section is None else read_settings_section(section, defaults)
+
+
+READS = ("batch", "stream", "changes", "rows")
+"""Values of `reads`."""
+
+
+def read_settings_section(section: "YamlSection", defaults: Settings) -> Settings:
+    """Read the keys of Settings from a section."""
+    from core.project_reader.project_checks import read_checks
+
+    section.only(KEYS, later=LATER)
+    trigger = " ".join(section.text("trigger", defaults.trigger).split())
+    if not _TRIGGER.match(trigger):
+        section.wrong("trigger", "an interval", "write a number of at most 7 digits and a unit, for example 10 seconds")
+        trigger = defaults.trigger
+    mode, key = section.text("mode", defaults.mode), section.texts("key", defaults.key)
+    if mode not in (APPEND, UPSERT):
+        near = did_you_mean(mode.lower(), (APPEND, UPSERT))
+        section.wrong("mode", f"{APPEND} or {UPSERT}, not {mode}", near or f"write mode: {UPSERT}, or leave it out")
+        # What else is wrong is told by what was most likely meant.
+        mode = UPSERT if UPSERT in near else APPEND
+    if mode == UPSERT and not key:
+        place = "key" if "key" in section.nodes else "mode"
+        words = f"mode is {UPSERT} and there is no key: nothing tells one row from another"
+        section.problems.append(Problem(words, "name the columns of the key: key: [id]", section.at(place), place))
+    for name in ("sequence", "deletes"):
+        if mode == APPEND and name in section.nodes:
+            section.wrong(name, f"left out without mode: {UPSERT}", f"write mode: {UPSERT} and key: […] as well")
+    reads = section.text("reads", defaults.reads)
+    if reads not in READS:
+        remedy = "write reads: stream where every table is read as a stream, or leave it out"
+        remedy = did_you_mean(reads.lower(), READS) or remedy
+        section.wrong("reads", "stream, batch, changes or rows", remedy)
+        reads = defaults.reads
+    return Settings(
+        trigger=trigger,
+        mode=mode,
+        key=key,
+        sequence=section.text("sequence", defaults.sequence) if mode == UPSERT else "",
+        deletes=section.text("deletes", defaults.deletes) if mode == UPSERT else "",
+        owner=section.text("owner", defaults.owner),
+        runbook=section.text("runbook", defaults.runbook),
+        objective=read_objective(section, defaults.objective),
+        description=section.text("description", defaults.description),
+        tags=section.texts("tags", defaults.tags),
+        reads=reads,
+        changes_of=section.texts("changes_of", defaults.changes_of),
+        schema_tracking=section.flag("schema_tracking", defaults.schema_tracking),
+        protect=section.flag("protect", defaults.protect),
+        readers=_readers(section),
+        checks=read_checks(section),
+    )
+
+
+def read_objective(section: "YamlSection", default: str) -> str:
+    """Read `objective: {behind: 5 minutes}`, what a statement may be behind before that is a fault."""
+    below = section.section("objective")
+    if below is None:
+        return default
+    below.only(("behind",))
+    behind = " ".join(below.text("behind", default).split())
+    if behind and not _TRIGGER.match(behind):
+        below.wrong("behind", "an interval", "write a number of at most 7 digits and a unit, for example 5 minutes")
+        return default
+    return behind
+
+
+def _readers(section: "YamlSection") -> tuple[str, ...]:
+    """Read who else reads a table; nobody reads every table of a project, so the defaults have none."""
+    if section.name and "readers" in section.nodes:
+        section.wrong("readers", "in the yml of the table that they read", "write readers: in <table>.yml")
+        return ()
+    found: dict[str, str] = {}
+    for text in section.texts("readers", ()):
+        reader = " ".join(text.split())
+        name = reader.partition(" (")[0]
+        if not _READER.match(reader):
+            section.wrong("readers", "a list of names with their owners", "write readers: [finance report (bi-team)]")
+        elif name in found:
+            section.wrong("readers", f"a list that names {name} once", "write each reader with one owner")
+        else:
+            found[name] = reader
+    return tuple(found[name] for name in sorted(found))
+
+
+@lru_cache(maxsize=10_000)
+def settings_as_text(settings: Settings) -> str:
+    """Write settings as YAML, defaults filled in: the yml of a revision, equal for equal settings.
+
+    The trigger is always written, so that a later change of the project's default is seen as a change.
+    """
+    lines = []
+    for key in KEYS:
+        value = getattr(settings, key)
+        if value == getattr(_NOTHING, key):
+            continue
+        if key == "checks":
+            checks = (f"{{name: {_quoted(name)}, sql: {_quoted(sql)}}}" for name, sql in value)
+            lines.append(f"checks: [{', '.join(checks)}]")
+        elif isinstance(value, tuple):
+            lines.append(f"{key}: [{', '.join(_quoted(item) for item in value)}]")
+        elif key == "objective":
+            lines.append(f"{key}: {{behind: {_quoted(value)}}}")
+        elif isinstance(value, bool):
+            lines.append(f"{key}: {'true' if value else 'false'}")
+        else:
+            lines.append(f"{key}: {_quoted(value)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+_NOTHING = Settings(trigger="")
+
+
+def _quoted(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*|[1-9][0-9]* [a-z]+", text) and text.lower() not in _WORDS_OF_YAML:
+        return text
+    escaped = "".join(
+        _ESCAPES.get(letter) or (letter if letter.isprintable() else f"\\U{ord(letter):08x}") for letter in text
+    )
+    return f'"{escaped}"'
+
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_WORDS_OF_YAML = frozenset(("y", "n", "yes", "no", "true", "false", "on", "off", "null"))

@@ -1,0 +1,259 @@
+"""Deletes of tables, products and pipelines: what goes, what stays and for whom, and what is refused."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from core.model.names import TableName
+from core.model.states import State
+from core.observed.deployment import ObservedDeployment, OtherVersion
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.planner.context import PlanningContext, planning_context
+from core.planner.delete import decide_delete
+from core.planner.planner import make_plan
+from core.planner.scope import PlanScope, normal_request, resolve_scope
+from core.project.model import Project
+from core.project_reader.parse_cache import ParseCache
+from tests.support.domain_builders import T, deployed, project, running, table
+
+SHOP = project(
+    table("src", product="raw"),
+    table("base", "src", product="raw"),
+    table("a", "base", product="sales"),
+    table("b", "a", product="sales"),
+    table("sink", "b", product="sales"),
+    table("other", "a", product="crm"),
+    table("leaf", "other", product="crm"),
+)
+"""src → base → a → b → sink, and a → other → leaf of another product."""
+
+
+def delete(*tables: str, observed: Mapping[TableName, ObservedDeployment] | None = None, **request: Any) -> Plan:
+    asked = PlanRequest(verb="delete", tables=tuple(map(T, tables)), **request)
+    return make_plan(SHOP, "dev", running(SHOP) if observed is None else observed, asked)
+
+
+def gone(found: Plan) -> list[str]:
+    """Return what is deleted, in the order in which it is."""
+    return [str(node.table) for node in found.nodes if node.action == "delete"]
+
+
+def said(found: Plan) -> list[str]:
+    return [f"{warned.table} {warned.summary}" for warned in found.warnings]
+
+
+def refused(found: Plan) -> list[str]:
+    return [refusal.summary for refusal in found.refusals]
+
+
+def test_a_sink_goes_alone() -> None:
+    assert gone(delete("sink")) == ["sink"]
+
+
+def test_a_table_under_a_reader_that_runs_is_refused_with_all_that_must_go_with_it() -> None:
+    found = delete("b")
+    assert refused(found) == ["b is read by sink (sales)"] and found.steps == ()
+    assert found.refusals[0].remedy == "delete them together: headgate plan delete b sink"
+
+
+@pytest.mark.parametrize(
+    ("children", "tables", "why"),
+    [
+        ("none", ["a"], ["a is read by b (sales), other (crm)"]),
+        ("product", ["sink", "b", "a"], ["a is read by other (crm)"]),
+        ("crm", ["leaf", "sink", "b", "other", "a"], []),
+        ("all", ["leaf", "sink", "b", "other", "a"], []),
+    ],
+)
+def test_readers_go_along_as_far_as_they_are_accepted(children: str, tables: list[str], why: list[str]) -> None:
+    found = delete("a", children=children)
+    assert sorted(gone(found)) == sorted(tables) and refused(found) == why
+
+
+def test_no_reader_goes_along_unless_it_is_asked_to() -> None:
+    assert delete("a").request.children == "none" and refused(delete("a"))
+
+
+def test_an_excluded_reader_stays_and_refuses() -> None:
+    found = delete("a", children="all", exclude=(T("leaf"),))
+    assert "leaf" not in gone(found) and refused(found) == ["a is read by other (crm)"]
+
+
+def test_readers_go_before_what_they_read() -> None:
+    found = delete("base", children="all")
+    order = gone(found)
+    assert set(order) == {"base", "a", "b", "sink", "other", "leaf"} and not found.refusals
+    for parent, child in (("base", "a"), ("a", "b"), ("b", "sink"), ("a", "other"), ("other", "leaf")):
+        assert order.index(child) < order.index(parent)
+
+
+def test_a_product_keeps_what_others_read_and_says_for_whom() -> None:
+    found = delete(products=("sales",))
+    assert gone(found) == ["sink", "b"] and not found.refusals
+    assert said(found) == ["a stays: other (crm) reads it"]
+
+
+def test_all_who_need_a_shared_table_are_named() -> None:
+    wide = project(
+        table("src"), table("base", "src", product="raw"), *(table(name, "base", product=name) for name in "xyz")
+    )
+    found = make_plan(wide, "dev", running(wide), PlanRequest(verb="delete", products=("raw", "x")))
+    assert gone(found) == ["x"] and said(found) == ["base stays: y (y), z (z) read it"]
+
+
+def test_a_product_keeps_up_to_the_sources_what_a_kept_table_reads() -> None:
+    found = delete(products=("raw", "sales"))
+    assert gone(found) == ["sink", "b"]
+    assert said(found) == [
+        "a stays: other (crm) reads it",
+        "base stays: a (sales) reads it",
+        "src is external and is not deleted",
+    ]
+
+
+def test_two_products_that_read_each_other_alone_go_together() -> None:
+    assert set(gone(delete(products=("crm", "sales")))) == {"a", "b", "sink", "other", "leaf"}
+
+
+def test_a_pipeline_is_a_sink_with_all_parents_that_nobody_else_needs() -> None:
+    found = delete(pipelines=(T("sink"),))
+    assert gone(found) == ["sink", "b"] and not found.refusals
+    assert said(found) == [
+        "a stays: other (crm) reads it",
+        "base stays: a (sales) reads it",
+        "src is external and is not deleted",
+    ]
+
+
+def test_two_pipelines_take_what_only_they_share() -> None:
+    found = delete(pipelines=(T("leaf"), T("sink")))
+    assert set(gone(found)) == {"sink", "leaf", "b", "other", "a", "base"} and said(found) == [
+        "src is external and is not deleted"
+    ]
+
+
+def test_a_pipeline_of_a_table_that_is_read_is_refused_or_takes_its_readers() -> None:
+    assert refused(delete(pipelines=(T("b"),))) == ["b is read by sink (sales)"]
+    assert gone(delete(pipelines=(T("b"),), children="all")) == ["sink", "b"]
+
+
+def test_a_pipeline_takes_no_reader_for_the_sake_of_a_parent_that_others_share() -> None:
+    for children in ("product", "all"):
+        found = delete(pipelines=(T("sink"),), children=children)
+        assert gone(found) == ["sink", "b"] and not found.refusals
+
+
+def test_what_is_excluded_from_a_pipeline_stays_with_what_it_reads() -> None:
+    found = delete(pipelines=(T("leaf"), T("sink")), exclude=(T("a"),))
+    assert set(gone(found)) == {"sink", "leaf", "b", "other"}
+    assert "base stays: a (sales) reads it" in said(found)
+
+
+def test_a_layer_and_a_folder_take_what_nobody_else_reads() -> None:
+    assert set(gone(delete(layers=("fact",)))) == {"base", "a", "b", "sink", "other", "leaf"}
+    found = delete(folders=("pipelines/facts/sales",))
+    assert gone(found) == ["sink", "b"] and said(found) == ["a stays: other (crm) reads it"]
+
+
+def test_a_reader_at_rest_lets_its_parent_go_and_is_told() -> None:
+    observed = running(SHOP) | {T("sink"): deployed(SHOP.tables[T("sink")], state="stopped", wanted="stopped")}
+    found = delete("b", observed=observed)
+    assert gone(found) == ["b"] and said(found) == [
+        "sink is stopped and reads b: it could not resume from its checkpoint"
+    ]
+
+
+@pytest.mark.parametrize("state", [state for state in State if state != State.ABSENT])
+@pytest.mark.parametrize("wanted", ["running", "stopped"])
+def test_only_a_reader_that_neither_runs_nor_is_wanted_lets_its_parent_go(state: State, wanted: str) -> None:
+    observed = running(SHOP) | {T("sink"): deployed(SHOP.tables[T("sink")], state=str(state), wanted=wanted)}
+    at_rest = wanted == "stopped" and state in (State.STOPPED, State.FAILED, State.COMPLETED)
+    assert refused(delete("b", observed=observed)) == ([] if at_rest else ["b is read by sink (sales)"])
+
+
+def test_what_is_not_ours_or_not_there_is_refused_when_it_is_named() -> None:
+    assert refused(delete("src", exclude=())) == ["src is external: Headgate does not delete it"]
+    observed = {table: seen for table, seen in running(SHOP).items() if table != "sink"}
+    assert refused(delete("sink", observed=observed)) == ["sink is not deployed; there is nothing to delete"]
+    assert delete(products=("sales",), observed={}).empty and not delete(products=("sales",), observed={}).refusals
+
+
+def test_a_table_that_another_pointer_serves_is_refused() -> None:
+    observed = running(SHOP) | {T("leaf"): deployed(SHOP.tables[T("leaf")], pointer="sink__v1")}
+    found = delete("sink", observed=observed)
+    assert refused(found) == ["sink is what the pointer leaf serves: sink__v1"]
+    assert not delete("sink", "leaf", observed=observed).refusals
+
+
+def test_older_versions_that_go_with_a_table_are_told() -> None:
+    sink = deployed(
+        SHOP.tables[T("sink")], version=4, kept=(2, 3, 5), orphan_versions=(OtherVersion(5, "r"),), bindings={"b": 1}
+    )
+    found = delete("sink", observed=running(SHOP) | {T("sink"): sink})
+    (words,) = said(found)
+    assert words == "sink v2, v3 do not serve, and go with it: an undelete brings back only what serves"
+
+
+def test_a_deleted_table_that_is_no_longer_declared_goes_with_a_pipeline() -> None:
+    lost = table("lost", "src", product="raw")
+    top = table("top", "lost", product="sales")
+    observed = running(SHOP) | {T("lost"): deployed(lost), T("top"): deployed(top, bindings={"lost": 1})}
+    assert gone(delete(pipelines=(T("top"),), observed=observed)) == ["top", "lost"]
+
+
+SET = project(
+    table("src", product="raw"),
+    table("x", "src", product="sales", unit="both"),
+    table("y", "src", product="sales", unit="both"),
+    table("top", "x", product="sales"),
+    table("theirs", "y", product="crm"),
+)
+"""x and y are one statement set; another product reads y."""
+
+
+def test_a_statement_set_stays_or_goes_whole() -> None:
+    pipeline = make_plan(SET, "dev", running(SET), PlanRequest(verb="delete", pipelines=(T("top"),)))
+    assert gone(pipeline) == ["top"] and "x stays: it belongs to one statement set with y" in said(pipeline)
+    product = make_plan(SET, "dev", running(SET), PlanRequest(verb="delete", products=("sales",)))
+    assert gone(product) == ["top"]
+    assert said(product) == ["x stays: it belongs to one statement set with y", "y stays: theirs (crm) reads it"]
+    everything = make_plan(SET, "dev", running(SET), PlanRequest(verb="delete", everything=True))
+    assert set(gone(everything)) == {"x", "y", "top", "theirs"}
+
+
+def test_the_rest_of_a_statement_set_is_named_in_one_order() -> None:
+    whole = [table(name, "src", product="sales", unit="all") for name in ("z", "y", "x")]
+    readers = [table(f"of_{name}", name, product="crm") for name in ("y", "z")]
+    declared = project(table("src", product="raw"), *whole, *readers)
+    found = make_plan(declared, "dev", running(declared), PlanRequest(verb="delete", products=("sales",)))
+    assert "x stays: it belongs to one statement set with y, z" in said(found)
+
+
+def test_half_a_statement_set_is_refused_when_it_is_named() -> None:
+    found = make_plan(SET, "dev", running(SET), PlanRequest(verb="delete", tables=(T("x"), T("top"))))
+    assert refused(found) == ["x belongs to one statement set with y"]
+
+
+def test_a_delete_of_thousands_by_name_takes_no_time_for_each_pair() -> None:
+    wide = project(table("src"), *(table(f"t{n}", "src") for n in range(2000)))
+    context, scope, counted = *_resolved(wide, running(wide)), 0
+
+    def count(*_: object) -> None:
+        nonlocal counted
+        counted += 1
+
+    sys.setprofile(count)
+    try:
+        decide_delete(context, scope)
+    finally:
+        sys.setprofile(None)
+    assert counted < 200 * len(wide.tables)
+
+
+def _resolved(declared: Project, observed: Mapping[TableName, ObservedDeployment]) -> tuple[PlanningContext, PlanScope]:
+    context = planning_context(declared, declared.environments["dev"], observed, ParseCache())
+    names = tuple(name for name in declared.tables if name != "src")
+    return context, resolve_scope(normal_request(PlanRequest(verb="delete", tables=names)), context)
