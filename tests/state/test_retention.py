@@ -61,21 +61,26 @@ def test_events_and_commands_go_by_age(ledger: Ledger) -> None:
     assert [command.line for command in ledger.commands()] == ["0 d", f"{COMMANDS_D - 1} d"]
 
 
-def test_a_flood_of_events_is_limited_whatever_their_age(ledger: Ledger) -> None:
+def flood(ledger: Ledger, event: EventRow, number: int) -> None:
+    """Write an event a number of times."""
+    ledger.add_event(event)
+    columns = ", ".join(f'"{column.name}"' for column in fields(EventRow) if column.name != "id")
     ledger._connection.execute(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) INSERT INTO event "
-        "SELECT i, ?, 'orders', 1, 'state', 'flood', '', '', 1, 0 FROM n",
-        (EVENTS_KEPT + 500, NOW),
+        "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+        f"INSERT INTO event ({columns}) SELECT {columns} FROM event, n",
+        (number,),
     )
+    assert count(ledger, "event") == number
+
+
+def test_a_flood_of_events_is_limited_whatever_their_age(ledger: Ledger) -> None:
+    flood(ledger, EventRow(0, NOW, "orders", 1, "state", "flood"), EVENTS_KEPT + 500)
     forget_all(ledger)
     assert count(ledger, "event") == EVENTS_KEPT
 
 
 def test_a_round_removes_a_bounded_part(ledger: Ledger) -> None:
-    ledger._connection.execute(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) INSERT INTO event "
-        "SELECT i, 1.0, 'orders', 1, 'state', 'old', '', '', 1, 0 FROM n"
-    )
+    flood(ledger, EventRow(0, 1.0, "orders", 1, "state", "old"), 5000)
     ledger.forget_old(NOW)
     assert count(ledger, "event") == 3000
     forget_all(ledger)
