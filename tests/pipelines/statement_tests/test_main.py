@@ -18,14 +18,14 @@ from pipelines.local_pool.process_identity import process_start
 pytestmark = pytest.mark.spark
 
 ASKER = """
-import json, subprocess, sys, time
+import json, subprocess, sys
 child = subprocess.Popen([sys.executable, "-I", "-m", "pipelines.statement_tests", sys.argv[1]], stdin=subprocess.PIPE,
                          stdout=subprocess.PIPE, start_new_session=True)
 child.stdin.write(sys.stdin.buffer.readline())
 child.stdin.flush()
 for line in child.stdout:
     print(line.decode(), end="", flush=True)
-time.sleep(600)
+sys.stdin.buffer.read()
 """
 
 
@@ -67,6 +67,7 @@ def test_a_server_ends_with_an_asker_that_is_killed_in_the_middle(tmp_path: Path
     asker = started(folder)
     assert asker.stdout is not None
     for line in asker.stdout:
+        assert '"error"' not in line and '"done"' not in line, line
         if "fct_kitchen_load" in line:
             break
     pid, began = server(folder)
