@@ -49,10 +49,14 @@ class ParseCacheFile:
             return ParseCache()
         return ParseCache(look_up=_StoredFacts(self._path, self._version, self._heal))
 
-    def save(self, facts: ParseCache) -> bool:
-        """Add what was read newly; says whether anything was written."""
+    def save(self, facts: ParseCache, *, whole: bool = True) -> bool:
+        """Add what was read newly; says whether anything was written.
+
+        Where a `whole` project was read, texts of the past go once they are many.
+        """
         fresh = facts.take_fresh()
-        return bool(fresh) and self._written(lambda database: self._add(database, fresh, facts.keys()))
+        used = facts.keys() if whole else None
+        return bool(fresh) and self._written(lambda database: self._add(database, fresh, used))
 
     def load_project(self, texts: Mapping[str, str]) -> ReadProject | None:
         """Return what the same texts were read as; None where that is not known."""
@@ -108,16 +112,18 @@ class ParseCacheFile:
         finally:
             database.close()
 
-    def _add(self, database: sqlite3.Connection, fresh: Mapping[bytes, str], used: Set[bytes]) -> None:
+    def _add(self, database: sqlite3.Connection, fresh: Mapping[bytes, str], used: Set[bytes] | None) -> None:
         rows = ((self._version, key, _crc(body), body) for key, body in fresh.items())
         database.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?)", rows)
         self._forget(database, used)
 
-    def _forget(self, database: sqlite3.Connection, used: Set[bytes]) -> None:
+    def _forget(self, database: sqlite3.Connection, used: Set[bytes] | None) -> None:
         """Drop readers that are long gone, and texts of the past once they are more than those of today."""
         stale = "version NOT IN (SELECT version FROM reader ORDER BY used_at DESC LIMIT ?)"
         for table in ("fact", "project", "reader"):
             database.execute(f"DELETE FROM {table} WHERE {stale}", (READER_VERSIONS_KEPT,))
+        if used is None:
+            return
         mine = (self._version,)
         (count,) = database.execute("SELECT count(*) FROM fact WHERE version = ?", mine).fetchone()
         if count > 2 * len(used) + 1000:

@@ -220,7 +220,7 @@ class Reconciler:
             fail(self.world, deployment, *ended)
             return
         key = (deployment.table, deployment.version)
-        if deployment.query_id and (why := self._transient_failures.pause(key, self.world.monotonic())):
+        if why := self._transient_failures.pause(key, deployment.run_id, self.world.monotonic()):
             raise TryAgain(why)
         if deployment.query_id or self._was_cut_off(deployment):
             self._start_again(deployment, stops)
@@ -257,7 +257,7 @@ class Reconciler:
         if goes_on(deployment, over.error_class):
             self.world.state_event(deployment, State.STARTING, detail=over.error)
             return True
-        if what := self._transient_failures.again(key, over.error_class, over.error, self.world.monotonic()):
+        if what := self._transient_failures.again(key, over, self.world.monotonic()):
             self.world.event(EventKind.EXCEPTION, what, about=key, detail=over.error, fingerprint=what)
         return bool(what)
 

@@ -185,7 +185,7 @@ class ProjectReader:
         try:
             found = parse(self._place, texts, self.facts)
         finally:
-            new = self.save_facts()
+            new = self._cache.save(self.facts)
         if first and not new:
             self._cache.save_project(texts, found)
         return found
@@ -197,7 +197,7 @@ class ProjectReader:
 
     def save_facts(self) -> bool:
         """Save newly parsed statements for the next process; says whether there were any."""
-        return self._cache.save(self.facts)
+        return self._cache.save(self.facts, whole=False)
 
     @cached_property
     def _cache(self) -> "ParseCacheFile":

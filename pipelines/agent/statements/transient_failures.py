@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from core.model.names import TableName, query_name
 from core.observed.versions import Deployment
+from core.ports.spark import ReportedQuery
 from core.text.units import short_size
 from pipelines.spark.error_translation import NO_SPACE
 from pipelines.storage.file_system import disk_space
@@ -35,20 +36,28 @@ class TransientFailures:
 
     _ended: dict[tuple[TableName, int], list[float]] = field(default_factory=dict)
 
-    def again(self, key: tuple[TableName, int], error_class: str, error: str, now: float) -> str:
+    _run: dict[tuple[TableName, int], str] = field(default_factory=dict)
+    """Spark's run id of the query that has ended last."""
+
+    def again(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str:
         """Return by what class a statement that ended is to be started again; empty where it has failed."""
+        error_class, error = over.error_class, over.error
         died = any(words in error for words in _DIED)
         if not died and not error_class.startswith(_CHANGED):
             return ""
         if not self.is_left(key, now):
             return ""
         self.count(key, now)
+        self._run[key] = over.run_id
         return WORKER_LOST if died else WRITTEN_MEANWHILE
 
-    def pause(self, key: tuple[TableName, int], now: float) -> str:
-        """Return why a statement is not started again yet; empty once its pause is over. Changes with an end alone."""
+    def pause(self, key: tuple[TableName, int], run_id: str, now: float) -> str:
+        """Return why a statement is not started again yet; empty once its pause is over. Changes with an end alone.
+
+        A query of a later run has not ended so: it was stopped, or lost with its session.
+        """
         ended = self._ended.get(key, ())
-        if not ended or now - ended[-1] >= (pause := PAUSES_S[len(ended) - 1]):
+        if not ended or self._run.get(key) != run_id or now - ended[-1] >= (pause := PAUSES_S[len(ended) - 1]):
             return ""
         return f"it ended {len(ended)} times in {WITHIN_S / 60:g} minutes: the next start follows after {pause:g} s"
 

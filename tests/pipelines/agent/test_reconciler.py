@@ -199,6 +199,24 @@ def test_a_statement_that_ends_with_what_passes_is_said_and_started_again_after_
     assert len(pool.starts) == 4
 
 
+def test_what_is_lost_in_another_way_after_such_an_end_does_not_wait(
+    world: AgentContext, pool: Any, tmp_path: Path
+) -> None:
+    now = [1000.0]
+    reconciler = Reconciler(replace(world, monotonic=lambda: now[0]), EmergencyJournal(tmp_path / "emergency.jsonl"))
+    deploy(world)
+    for _ in range(2):
+        row = world.ledger.deployment(A, 1)
+        assert row is not None
+        pool.running.clear()
+        died = ReportedQuery("a@v1", "q", row.run_id, False, error="Python worker exited unexpectedly (crashed)")
+        reconcile(reconciler, ended=(died,))
+        now[0] += 15
+    assert reconcile(reconciler) == "starting" and len(pool.starts) == 2
+    pool.running.clear()
+    assert reconcile(reconciler) == "starting" and len(pool.starts) == 3
+
+
 def test_a_query_that_is_wanted_stopped_is_stopped_again(
     world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:

@@ -178,7 +178,7 @@ def _happened(event: EventRow) -> Iterator[HistoryEntry]:
 
 def _upstream(event: EventRow) -> HistoryEntry | None:
     """Return what an operator, a run or a failure did to something that the table reads; None for anything else."""
-    bad = event.state in FAULTY
+    bad = event.state in FAULTY and event.before != event.state
     if event.kind != EventKind.STATE or not (bad or event.cause in DONE_BY):
         return None
     return HistoryEntry(event.at, "upstream", f"{event.table}: {event.summary}", detail=event.detail, bad=bad)

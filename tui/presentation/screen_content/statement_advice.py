@@ -2,6 +2,7 @@
 
 from urllib.parse import urlsplit
 
+from core.model.names import query_name
 from core.model.states import Fault, State, Trend
 from core.model.triggers import trigger_s
 from core.observed.versions import Measurement, StatementLine
@@ -29,10 +30,10 @@ def advise(
         and not parent.external
         and str(parent.state) in ("failed", "stopped", "absent")
     ]
-    table = statement.table
+    table = statement.table if statement.line.active else query_name(statement.line.table, statement.version)
     if statement.state is State.FAILED:
         restart = "press R" if by_key else f"run headgate restart {table}"
-        deploy = "stage it with D and make a new plan" if by_key else f"then run headgate plan deploy {table}"
+        deploy = "stage it with D and make a new plan" if by_key else f"then run headgate plan deploy {statement.table}"
         return (
             f"It failed {long_duration(look.now - statement.since)} ago and does not run. If the cause is outside "
             f"the SQL, fix it, then {restart}. If it is in the SQL, correct the file, {deploy}.",

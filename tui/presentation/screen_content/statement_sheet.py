@@ -6,7 +6,7 @@ Inspector, console and `headgate show` draw the same facts in the width that eac
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from core.model.states import Trend
+from core.model.states import State, Trend
 from core.observed.batch_time import batch_shares
 from core.observed.log_history import history_of
 from core.observed.table_statistics import SMALL_FILE, TableStatistics
@@ -119,12 +119,14 @@ def statement_sheet(
         SheetFact("read by", tuple(read_by) or (Span("nothing here", Tone.DIM),)),
     ]
     if not statement.external:
-        verdict, tone = advise(statement, known, view, look, by_key=by_key)
-        facts.insert(1, SheetFact("VERDICT", (Span(verdict, tone),)))
-        facts.insert(4, SheetFact("reads", _reads(statement, deployed)))
+        if statement.state is not State.ABSENT:
+            verdict, tone = advise(statement, known, view, look, by_key=by_key)
+            facts.insert(1, SheetFact("VERDICT", (Span(verdict, tone),)))
+        facts.insert(-1, SheetFact("reads", _reads(statement, deployed)))
         folder = deployed.folder if deployed is not None else ""
         facts.append(SheetFact("writes", _writes(statement, deployed, look), path=folder))
-        facts += _measured(statement, known, details, look) if known is not None else ()
+        trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
+        facts += _measured(statement, known, details, look) if known is not None else (SheetFact("batch", (trigger,)),)
     # What is read after the list stands below it, so that nothing moves on the screen once it has been read.
     facts += _holds(details, known, look.now) if deployed is not None else ()
     if deployed is not None and not statement.external:
