@@ -15,7 +15,7 @@ from core.project.revision import RevisionTexts
 from core.text.sentence import Sentence
 
 PLAN_FORMAT = "headgate.plan/1"
-PLANNER_VERSION = "9"
+PLANNER_VERSION = "10"
 """Version of the planner; an agent refuses plans of another one."""
 
 UNDO_D = 90.0

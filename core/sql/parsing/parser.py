@@ -36,6 +36,13 @@ _CLAUSES = (
     "VALUES",
 )
 """What a misspelt word may stand for: sqlglot takes it for a name, and stumbles over what follows."""
+_FUNCTIONS_BY_NAME: dict[str, type[exp.Expression]] = {
+    "current_date": exp.CurrentDate,
+    "current_timestamp": exp.CurrentTimestamp,
+    "current_user": exp.CurrentUser,
+    "session_user": exp.SessionUser,
+}
+"""Functions that are called without brackets, as sqlglot calls them: to its tokens they are names."""
 _QUOTED = 40
 """Characters of a token that are quoted."""
 _LAST_EDIT = "compare it with a text that works: the last edit is the likely cause"
@@ -46,9 +53,10 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
 
     `text` is the whole file, for places.
     """
-    start, queries, views = tokens[0].start if tokens else 0, 0, False
+    start, queries, views, calls = tokens[0].start if tokens else 0, 0, False, False
     for token in tokens:
         kind = token.token_type
+        calls = calls or (kind is TokenType.VAR and token.text.lower() in _FUNCTIONS_BY_NAME)
         views = views or kind is TokenType.VIEW
         if kind is TokenType.PIPE_GT:
             raise SqlDiagnostic("the pipe syntax |> is not supported", "write SELECT … FROM … WHERE", token.start)
@@ -65,8 +73,23 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
         raise SqlDiagnostic("the SQL cannot be parsed", _LAST_EDIT, start) from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise SqlDiagnostic("the SELECT cannot be parsed", _LAST_EDIT, start)
+    if calls:
+        _call_without_brackets(trees[0])
     shape_from_clauses(trees[0], nested=queries > 1)
     return trees[0]
+
+
+def _call_without_brackets(query: Any) -> None:
+    """Put the call of a function where its name alone stands, as Spark does where no column is called so."""
+    for name in list(query.find_all(exp.Column)):
+        made = _FUNCTIONS_BY_NAME.get(name.name.lower())
+        if (
+            made is not None
+            and not name.table
+            and not name.this.args.get("quoted")
+            and not isinstance(name.parent, exp.Dot)
+        ):
+            name.replace(made())
 
 
 def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:

@@ -121,6 +121,9 @@ def _is_name(tokens: Sequence[Token], index: int) -> bool:
         return False
     if word not in _FREE and word not in _JOINING:
         return before in _BEFORE_OPERAND and after in _NOTHING_ELSE and not _begins(tokens, index, word)
+    if word in _JOINING and before is _T.NOT and _kind(tokens, index - 2) not in (None, *_BEFORE_OPERAND):
+        # An operand stands before NOT: `a NOT LIKE b`.
+        return False
     streams = str(tokens[index - 1].text).upper() in ("STREAM", "WATERMARK")
     if before is None or before in _BEFORE_OPERAND or (streams and word not in STRICT):
         return _is_operand(tokens, index, word)

@@ -24,6 +24,8 @@ _REFUSED = """
 REFUSED = frozenset(_REFUSED.split())
 # The first is a function where no column has its name; before the others Spark takes WHERE for an alias.
 READ_AS_NAME = frozenset(("CURRENT_PATH", "LIMIT", "OFFSET"))
+# Spark takes these for a column where there is one, else for a function: we take them for the function everywhere.
+CALLED = frozenset(("CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER"))
 
 
 class Place(NamedTuple):
@@ -65,7 +67,7 @@ def wrong(place: Place, words: list[str]) -> list[str]:
         elif word in place.other:
             agrees = ours is None or ours != quoted or word in READ_AS_NAME
         else:
-            agrees = ours == quoted or (ours is None and word in REFUSED)
+            agrees = ours == quoted or (ours is None and word in REFUSED) or (ours is not None and word in CALLED)
         found += [] if agrees else [word]
     return found
 
@@ -93,6 +95,24 @@ def test_every_keyword_is_read_as_a_name_where_spark_reads_one(place: Place) -> 
 def test_a_word_that_is_no_name_says_what_it_is(text: str, summary: str) -> None:
     _, problems = read_any(text, "q.sql")
     assert problems[0].summary == summary and problems[0].remedy
+
+
+@pytest.mark.parametrize("word", ["LIKE", "ILIKE", "RLIKE", "REGEXP"])
+@pytest.mark.parametrize(
+    "operand", ["b", "s.b", "concat(b, '%')", "CAST(b AS STRING)", "b || 'x'", "'x'", "ANY ('x', b)"]
+)
+def test_an_operator_behind_not_is_no_name(word: str, operand: str) -> None:
+    text = "SELECT a FROM STREAM s WHERE a {not_}{word} {operand}"
+    if operand.startswith("ANY") and word in ("RLIKE", "REGEXP"):
+        return
+    negated, plain = (reading(text.format(not_=each, word=word, operand=operand)) for each in ("NOT ", ""))
+    assert plain is not None and negated is not None and negated != plain
+
+
+def test_a_function_without_brackets_is_the_function() -> None:
+    for word in sorted(CALLED):
+        bare, quoted = (reading(f"SELECT {each} AS d, a FROM STREAM s") for each in (word.lower(), f"`{word.lower()}`"))
+        assert bare is not None and bare != quoted, word
 
 
 def test_a_word_that_is_kept_from_names_asks_for_backticks() -> None:
