@@ -1,7 +1,6 @@
 """Another system user of the same group reads the ledger: agent alive, exited, killed; needs root to become one."""
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,13 +8,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from core.model.errors import HeadgateError
-from state.ledger import LedgerReader
 from state.row_types import EnvironmentRow
 
 NOBODY, GROUP, STRANGERS = 65534, 54321, 54322
@@ -35,6 +31,26 @@ for line in sys.stdin:
     ledger.heartbeat(float(line))
     print("done", flush=True)
 ledger.close()
+"""
+
+
+READER = """
+import os, sys
+from pathlib import Path
+from core.model.errors import HeadgateError
+from state.ledger import LedgerReader
+path, group, nobody = sys.argv[1], *map(int, sys.argv[2:])
+os.setgroups([group])
+os.setresgid(nobody, nobody, nobody)
+os.setresuid(nobody, nobody, nobody)
+try:
+    reader = LedgerReader(Path(path))
+    print(reader.facts().agent_seen_at, flush=True)
+    for _ in sys.stdin:
+        print(reader.facts().agent_seen_at, flush=True)
+    reader.close()
+except HeadgateError as error:
+    print(f"{type(error).__name__}: {error.summary}", flush=True)
 """
 
 
@@ -79,40 +95,33 @@ class Agent:
 class OtherUser:
     """A reader that runs as nobody, in the ledger's group unless told otherwise.
 
-    A fork and not a new interpreter: Python itself may lie where nobody cannot go.
+    It becomes nobody once it has imported all: Python itself may lie where nobody cannot go. A process of its own, as
+    gRPC aborts a fork of a process that runs it.
     """
 
     def __init__(self, path: Path, group: int = GROUP) -> None:
-        fork = multiprocessing.get_context("fork")
-        self._answers, theirs = fork.Pipe()
-        self._process = fork.Process(target=serve_reads, args=(path, group, theirs))
-        self._process.start()
-        self.first = self._answers.recv()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", READER, str(path), str(group), str(NOBODY)],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.first = self._answer()
 
     def again(self) -> str:
-        self._answers.send("again")
-        return str(self._answers.recv())
+        assert self._process.stdin
+        self._process.stdin.write("again\n")
+        self._process.stdin.flush()
+        return self._answer()
 
     def end(self) -> None:
-        self._answers.send("end")
-        self._process.join()
-        assert self._process.exitcode == 0
+        assert self._process.stdin
+        self._process.stdin.close()
+        assert self._process.wait() == 0
 
-
-def serve_reads(path: Path, group: int, answers: Connection) -> None:
-    os.setgroups([group])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
-    try:
-        reader = LedgerReader(path)
-    except HeadgateError as error:
-        answers.send(f"{type(error).__name__}: {error.summary}")
-        answers.recv()
-        return
-    answers.send(str(reader.facts().agent_seen_at))
-    while answers.recv() == "again":
-        answers.send(str(reader.facts().agent_seen_at))
-    reader.close()
+    def _answer(self) -> str:
+        assert self._process.stdout
+        answer = self._process.stdout.readline().strip()
+        assert answer, "the reader has ended"
+        return answer
 
 
 def read(path: Path, group: int = GROUP) -> str:
