@@ -166,9 +166,9 @@ class _StoredFacts:
         return self._all.get(key)
 
     def _read(self, condition: str, *keys: bytes) -> Iterator[tuple[bytes, str]]:
-        self._database = self._database or _open(self._path, "ro")
+        database = self._database = self._database or _open(self._path, "ro")
         mine = f"SELECT key, crc, body FROM fact WHERE version = ?{condition}"
-        for key, crc, body in self._database.execute(mine, (self._version, *keys)).fetchall():
+        for key, crc, body in database.execute(mine, (self._version, *keys)).fetchall():
             if isinstance(body, str) and _crc(body) == crc:
                 yield key, body
 
@@ -189,13 +189,13 @@ _ROOMS = ("lineage", "model", "policy", "project", "project_reader", "sql", "tex
 
 
 def _sources() -> list[Path]:
-    """List what a fact depends on: its rooms of core, and the file with sqlglot's version, without importing it."""
-    core, sqlglot = find_spec("core"), find_spec("sqlglot")
-    if core is None or core.origin is None or sqlglot is None or sqlglot.origin is None:
-        raise FileNotFoundError("core or sqlglot")
+    """List what a fact depends on: packages of core, and the files with the versions of sqlglot and PyYAML."""
+    core, sqlglot, yaml = find_spec("core"), find_spec("sqlglot"), find_spec("yaml")
+    if not (core and core.origin and sqlglot and sqlglot.origin and yaml and yaml.origin):
+        raise FileNotFoundError("core, sqlglot or yaml")
     folder = Path(core.origin).parent
     ours = (folder / "__init__.py", *(path for room in _ROOMS for path in (folder / room).rglob("*.py")))
-    return [*sorted(ours), Path(sqlglot.origin).parent / "_version.py"]
+    return [*sorted(ours), Path(sqlglot.origin).parent / "_version.py", Path(yaml.origin)]
 
 
 def _open(path: str, mode: str) -> sqlite3.Connection:
