@@ -18,7 +18,7 @@ from core.model.errors import (
 )
 from core.model.events import EventCause, EventKind
 from core.model.names import TableName, query_name, split_query
-from core.model.states import ALIVE, State, WantedState
+from core.model.states import ALIVE, State, TableFaultKind, WantedState
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from pipelines.agent.context import AgentContext, PoolConnection
@@ -319,11 +319,16 @@ class Reconciler:
     def _look_at_checkpoint(self, deployment: Deployment) -> None:
         lost, kind = "", ""
         try:
-            if fault := fault_of_tables(self.world, deployment):
+            fault = fault_of_tables(self.world, deployment)
+            if fault and fault.kind != TableFaultKind.STREAM_COLUMNS_CHANGED:
                 kind = fault.kind
                 raise fault.refused()
+            # A text that tracks columns goes on over changed ones, but not on a checkpoint that is another.
             refuse_other_checkpoint(self.world, deployment)
             keep_deleted_keys(self.world, deployment)
+            if fault:
+                kind = fault.kind
+                raise fault.refused()
         except Refused as error:
             lost = error.summary
             if deployment.checkpoint_ok:

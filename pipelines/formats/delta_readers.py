@@ -45,6 +45,7 @@ class DeltaReaders:
 
         A stream of rows ends at a commit that took rows out (4.4.0), one that `takes_changes` does not; none goes on
         over a column that was renamed or dropped, except those that are `tracked`.
+        That fault comes last: it is the only one that tracking helps against.
         """
         if log.id != offset.table_id:
             why = f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"
@@ -61,18 +62,21 @@ class DeltaReaders:
                 looked = _Looked(log.life, first - 1)
             waits = list(log.since(looked.upto + 1))
             took_out = next((commit for commit in waits if commit.took_out and not takes_changes), None)
-            if not tracked and (lost := lost_column(log, waits)) is not None:
-                only = "only with schema_tracking does a stream go on over that, also where it is taken back"
-                why = f"is another one since version {lost[0]}: its {lost[1]}, and {only}"
-                return TableFault(TableFaultKind.STREAM_COLUMNS_CHANGED, why)
             if took_out is not None:
                 how = f"{took_out.took_out} in version {took_out.version}, which it has not read"
                 why = f"was changed by {how}: a stream of rows does not go on over that"
                 return TableFault(TableFaultKind.ROWS_CHANGED, why)
-            self._keep(key, _Looked(log.life, log.head, looked.replaced or any(commit.replaced for commit in waits)))
-            if self._looked[key].replaced and (version := first_without_files(log, offset)) is not None:
+            lost = None if tracked else lost_column(log, waits)
+            replaced = looked.replaced or any(commit.replaced for commit in waits)
+            if lost is None:
+                self._keep(key, _Looked(log.life, log.head, replaced))
+            if replaced and (version := first_without_files(log, offset)) is not None:
                 why = f"lacks files of version {version}, which is to be read next: VACUUM has deleted them"
                 return TableFault(TableFaultKind.FILES_GONE, why)
+            if lost is not None:
+                only = "only with schema_tracking does a stream go on over that, also where it is taken back"
+                why = f"is another one since version {lost[0]}: its {lost[1]}, and {only}"
+                return TableFault(TableFaultKind.STREAM_COLUMNS_CHANGED, why)
         except CommitsGone:
             why = f"has no version {first} in its log any more, which is to be read next"
             return TableFault(TableFaultKind.LOG_GONE, why)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_world import put_made
 from ledger_rows import deployment_row
 
 from core.model.errors import Refused, TryAgain
@@ -212,7 +213,7 @@ def test_a_column_that_was_dropped_behind_a_stream_is_recorded_as_what_tracking_
     texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING delta;", "INSERT INTO c SELECT id FROM STREAM t;", "")
     reads = (Binding(TableName("t"), 1, True),)
     child = deployment_row("c", revision="rc", format="delta", table_id="id-c", texts=texts, bindings=reads)
-    world.ledger.put_deployment(child)
+    put_made(world, child)
     world.files.ids[child.folder] = "id-c"
     kind = TableFaultKind.STREAM_COLUMNS_CHANGED
     world.files.others[child.checkpoint] = (TableName("t"), TableFault(kind, "is another one since version 3"))
@@ -223,6 +224,11 @@ def test_a_column_that_was_dropped_behind_a_stream_is_recorded_as_what_tracking_
     reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
     seen = observe(world.ledger.deployments())[TableName("c")]
     assert (seen.checkpoint_ok, seen.lost_kind) == (False, kind)
+    world.files.owner = "9f2d"
+    reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
+    seen = observe(world.ledger.deployments())[TableName("c")]
+    assert (seen.checkpoint_ok, seen.lost_kind) == (False, ""), "tracking does not help where the checkpoint is another"
+    world.files.owner = world.ledger_id
     world.files.others.clear()
     reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
     assert observe(world.ledger.deployments())[TableName("c")].lost_kind == ""
