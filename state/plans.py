@@ -13,7 +13,7 @@ from typing import Any
 
 from core.model.errors import Refused, Stale
 from core.model.names import TableName
-from core.plan.scope_summary import TableWords
+from core.plan.preconditions import TableWords
 from core.run.records import RunRow
 from state.registry import TableAct, move_serials
 from state.row_mapping import field_names, row_from_values, values_by_column

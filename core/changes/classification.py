@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.changes.kinds import ChangeKind
-from core.changes.query_diff import RevisionDifference
-from core.changes.revision_diff import revision_differences
+from core.changes.revision_diff import RevisionDifference, revision_differences
 from core.model.actions import Action
 from core.model.evidence import Edit, EditKind, Evidence, Notice, in_statement, reading_order
 from core.model.names import TableName

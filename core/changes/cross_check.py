@@ -1,8 +1,8 @@
-"""A change as Spark sees it too: what it is asked, and what its answer makes of ours."""
+"""A change as others see it too: Spark's analysis of it, and what an upgrade test has shown."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from core.changes.classification import Change
@@ -182,3 +182,19 @@ def _written(parsed: ParsedStatement) -> str:
     for read in sorted((read for read in parsed.reads if read.implied), key=lambda read: -read.start):
         text = f"{text[: read.start]}STREAM {text[read.start :]}"
     return text
+
+
+def proof_key(old: str, new: str) -> str:
+    """Return the key of what is known of an upgrade between two revisions, by their hashes."""
+    return f"upgrade {old} {new}"
+
+
+def with_upgrade_proof(change: Change, known: Mapping[str, str], *, old: Revision | None, new: Revision) -> Change:
+    """Return the change; where a test has shown that a restart makes rows wrong, it is treated as the worst."""
+    if old is None or change.action in (Action.START, Action.REBUILD):
+        return change
+    shown = known.get(proof_key(old.hash, new.hash), "")
+    if not shown:
+        return change
+    evidence = (Notice.UPGRADE_TEST.of(shown=shown), *change.evidence)
+    return Change(ChangeKind.STATE_CHANGED, Action.REBUILD, evidence, classified=False)

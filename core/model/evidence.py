@@ -1,6 +1,6 @@
 """What was seen of a change: edits of texts and settings as values, and what else a plan has noticed.
 
-The words are made by `core.plan.edit_words`; what decides looks at kinds.
+The words are made by `core.plan.descriptions`; what decides looks at kinds.
 """
 
 from collections.abc import Mapping

@@ -14,13 +14,12 @@ from core.model.evidence import evidence_from_json
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.observed.deployment import Binding
-from core.plan.descriptions import undo_command
-from core.plan.edit_words import evidence_as_json
+from core.plan.descriptions import evidence_as_json, undo_command
 from core.plan.model import (
     PLAN_FORMAT,
+    Exposure,
     Guard,
     LeftBehind,
-    OutsideReader,
     Plan,
     PlanNode,
     PlanRefusal,
@@ -29,7 +28,7 @@ from core.plan.model import (
     RetentionKind,
     Step,
     StrategyOffer,
-    WayBack,
+    Undo,
 )
 from core.plan.preconditions import is_there
 from core.plan.request import PlanRequest, StrategyChoice
@@ -84,11 +83,11 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
             guards=tuple(_unflat(Guard, guard) for guard in data["guards"]),
             refusals=tuple(_unflat(PlanRefusal, refusal) for refusal in data["refusals"]),
             warnings=tuple(_unflat(PlanWarning, warned) for warned in data["warnings"]),
-            readers=tuple(_unflat(OutsideReader, reader) for reader in data["readers"]),
+            readers=tuple(_unflat(Exposure, reader) for reader in data["readers"]),
             approvals=int(data["approvals"]),
             policy=str(data["policy"]),
             preconditions={TableName(table): dict(values) for table, values in data["preconditions"].items()},
-            undo=tuple(_unflat(WayBack, way) for way in data["undo"]),
+            undo=tuple(_unflat(Undo, way) for way in data["undo"]),
             predicted_low_s=data["predicted_low_s"],
             predicted_high_s=data["predicted_high_s"],
         )
@@ -218,12 +217,12 @@ _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
         Binding,
         RevisionTexts,
         LeftBehind,
-        OutsideReader,
+        Exposure,
         Guard,
         PlanRefusal,
         PlanWarning,
         Retention,
-        WayBack,
+        Undo,
     )
 }
 _FIELDS_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _NAMES_BY_KIND.items()}

@@ -7,7 +7,7 @@ from typing import Any
 from core.model.actions import typed_strategy
 from core.plan.codec import lasting_verdict, request_as_json
 from core.plan.descriptions import act_words, action_words, eta_words
-from core.plan.model import LeftBehind, OutsideReader, Plan, PlanNode, PlanRefusal, PlanWarning, Step
+from core.plan.model import Exposure, LeftBehind, Plan, PlanNode, PlanRefusal, PlanWarning, Step
 from core.text.diff import unified_diff
 from core.text.units import short_duration, short_number
 from core.text.wording import counted
@@ -166,7 +166,7 @@ def _left(left: LeftBehind) -> tuple[str, str]:
     return left.table, f"stays on {left.reads}"
 
 
-def _reader(reader: OutsideReader) -> tuple[str, str]:
+def _reader(reader: Exposure) -> tuple[str, str]:
     return reader.reader, f"{reader.table}: {reader.before} → {reader.after or 'gone'}"
 
 

@@ -158,7 +158,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class WayBack:
+class Undo:
     """What undoes a plan for some of its tables, and what that takes; or why nothing does."""
 
     act: str
@@ -177,7 +177,7 @@ class WayBack:
     predicted_high_s: float | None = None
 
     @classmethod
-    def of(cls, act: str, tables: tuple[TableName, ...], words: str, *, until: str = "") -> "WayBack":
+    def of(cls, act: str, tables: tuple[TableName, ...], words: str, *, until: str = "") -> "Undo":
         """Name an act and what it does; without rows that are read again."""
         return cls(act, tables, Sentence(words), until=Sentence(until) if until else None)
 
@@ -198,7 +198,7 @@ class LeftBehind:
 
 
 @dataclass(frozen=True, slots=True)
-class OutsideReader:
+class Exposure:
     """A reader that the project only declares: it is told what changes for it."""
 
     reader: str
@@ -277,14 +277,14 @@ class Plan:
     guards: tuple[Guard, ...] = ()
     refusals: tuple[PlanRefusal, ...] = ()
     warnings: tuple[PlanWarning, ...] = ()
-    readers: tuple[OutsideReader, ...] = ()
+    readers: tuple[Exposure, ...] = ()
     approvals: int = 0
     """How many others must approve it before it is applied."""
     policy: str = ""
     """Digest of the policy that it was judged by."""
     preconditions: Mapping[TableName, Mapping[str, str]] = field(default_factory=dict)
     """Per node what must still be true at apply (`core.plan.preconditions`)."""
-    undo: tuple[WayBack, ...] = ()
+    undo: tuple[Undo, ...] = ()
     """What it takes to undo it, once it was executed."""
     predicted_low_s: float | None = None
     """What its run takes; None where nothing like it was measured."""

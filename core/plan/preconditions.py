@@ -1,13 +1,14 @@
-"""What must still be true when a plan is applied, inside its own scope alone; positions are not part of it."""
+"""What must still be true when a plan is applied, and which open plans contradict each other about a table."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from core.model.actions import Action
 from core.model.names import TableName
 from core.model.states import State
 from core.observed.deployment import ObservedDeployment
-from core.plan.model import PlanNode
+from core.plan.model import Plan, PlanNode
 
 SERIAL = "serial"
 """Moved by every act on a table: a world that has come back to where it was is told from one that never left."""
@@ -118,3 +119,27 @@ def _sentence(table: TableName, key: str, value: str, actual: str) -> str:
     if key == READERS:
         return f"{table}: its readers were {value}, now {actual}"
     return f"{table}: {key} was {value}, now {actual}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableWords:
+    """What one plan says of one table."""
+
+    serial: int
+    """The table's serial when the plan was made."""
+    acts: bool
+    """Whether executing the plan does anything to it."""
+    says: str
+    """What becomes of the table and by which text; empty where the plan was not asked about it."""
+
+
+def scope_words(plan: Plan) -> dict[TableName, TableWords]:
+    """Return what a plan says of each of its tables; two plans that say otherwise of one cannot both be meant."""
+    found = {}
+    for node in plan.nodes:
+        acts = node.action is not Action.KEEP
+        asked = acts or node.table in plan.request.tables
+        says = f"{node.action} {node.strategy} {node.at} {node.revision}" if asked else ""
+        serial = plan.preconditions.get(node.table, {}).get(SERIAL, "0")
+        found[node.table] = TableWords(int(serial), acts, says)
+    return found

@@ -18,11 +18,11 @@ from core.plan.descriptions import (
     spark_word,
     spark_words,
     undo_command,
+    undo_effect,
     undo_words,
-    way_back_words,
     why_words,
 )
-from core.plan.model import Guard, LeftBehind, OutsideReader, Plan, PlanNode
+from core.plan.model import Exposure, Guard, LeftBehind, Plan, PlanNode
 from core.plan.request import command_words
 from core.text.wording import counted
 
@@ -206,7 +206,7 @@ def reader_sentences(plan: Plan) -> tuple[str, ...]:
     return tuple(_reader(reader, swapped=reader.table in swapped) for reader in plan.readers)
 
 
-def _reader(reader: OutsideReader, *, swapped: bool) -> str:
+def _reader(reader: Exposure, *, swapped: bool) -> str:
     """Describe one reader: nobody knows whether it reads the pointer or a version by name, so a swap opens a ticket."""
     words = f"{reader.reader} (owner {reader.owner})" if reader.owner else reader.reader
     words += f" reads {reader.table}: {reader.before} now, "
@@ -235,7 +235,7 @@ def undo_sentences(plan: Plan) -> tuple[str, ...]:
         command = undo_command(plan, way)
         if command:
             found[f"{command}  ({way.until})"] = None
-        found[f"{'' if command else 'no way back for '}{_named(way.tables)}: {way_back_words(way)}"] = None
+        found[f"{'' if command else 'no way back for '}{_named(way.tables)}: {undo_effect(way)}"] = None
     return tuple(found)
 
 

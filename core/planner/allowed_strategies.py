@@ -9,7 +9,7 @@ from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.model.table_formats import table_format
-from core.plan.edit_words import evidence_words
+from core.plan.descriptions import evidence_words
 from core.planner.context import ObservedTables, PlanningContext, TableChanges
 from core.planner.decisions import TableDecision, recreated_parents
 from core.planner.refusals import Refusal, StrategyRefusal

@@ -15,20 +15,15 @@ from core.observed.deployment import Binding, OtherVersion
 from core.plan.model import PlanNode, Step
 from core.planner.context import ObservedTables, PlanningContext, TableBindings, by_parent
 from core.planner.decisions import DeployDecisions, DeployWalk, TableDecision
+from core.planner.failed_run_orphans import unused_orphans, upstream_first, usable_orphan
+from core.planner.left_behind_and_exposures import find_left_behind
 from core.planner.operator_choices import apply_start, refuse_unmet_choices, with_chosen_strategy
 from core.planner.plan_nodes import PlanBody, changed_node, plan_levels
 from core.planner.plan_steps import StepBuilder
-from core.planner.readers_left_behind import find_left_behind
 from core.planner.requested_tables import decide_table
-from core.planner.retired_and_orphan_versions import (
-    RetiredVersion,
-    retired_versions,
-    unused_orphans,
-    upstream_first,
-    usable_orphan,
-)
+from core.planner.retired_versions import RetiredVersion, retired_versions
 from core.planner.scope import PlanScope
-from core.planner.strategy_costs import StrategyPrices
+from core.planner.strategy_costs import StrategyCosts
 from core.planner.upstream_and_downstream import decide_downstream, decide_upstream
 from core.planner.warnings import add_warnings, warn_of_old_inputs
 from core.text.wording import reader_phrase
@@ -60,7 +55,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
             _keep(context, version.table, found.by_table, versions, bindings)
     aside = _set_aside(context, scope, found, used, old=old, versions=versions, bindings=bindings)
     levels = plan_levels(context.declared, bindings, versions, every_version=False)
-    prices = StrategyPrices(context, scope, found.by_table)
+    prices = StrategyCosts(context, scope, found.by_table)
     nodes = tuple(
         changed_node(
             context,

@@ -21,12 +21,10 @@ from core.planner.allowed_strategies import (
     why_not_in_place,
 )
 from core.planner.decisions import DeployWalk, TableDecision, recreated_parents
-from core.planner.event_time import event_time_of, is_time
-from core.planner.log_start_positions import is_log_start, log_starts, why_not_kept
 from core.planner.refusals import Refusal, StrategyRefusal
 from core.planner.requested_tables import rebuild_as_asked
 from core.planner.rewrite_in_place import keys_stay, not_keyed, rows_that_stay
-from core.planner.start_positions import not_partial
+from core.planner.start_positions import event_time_of, is_log_start, is_time, log_starts, not_partial, why_not_kept
 from core.project.model import Table
 from core.text.escaping import quoted_name, quoted_string_literal
 from core.text.sentence import Fact

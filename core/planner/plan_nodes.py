@@ -11,7 +11,7 @@ from core.observed.deployment import Binding, ObservedDeployment
 from core.plan.model import LeftBehind, PlanNode, PlanRefusal, PlanWarning, Step
 from core.planner.context import DeclaredTables, ObservedTables, PlanningContext, TableRevisions
 from core.planner.decisions import NEEDS_TEXTS, TableDecision
-from core.planner.strategy_costs import PricedOffers
+from core.planner.strategy_costs import CostedOffers
 from core.project.model import Environment
 from core.project.revision import RevisionTexts
 
@@ -35,7 +35,7 @@ def changed_node(
     level: int,
     version: int,
     bindings: tuple[Binding, ...],
-    priced: PricedOffers | None,
+    priced: CostedOffers | None,
 ) -> PlanNode:
     """Return what a deploy does with a table, with the texts that it will have and those that it has.
 

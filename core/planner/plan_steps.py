@@ -8,7 +8,7 @@ from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.observed.deployment import OtherVersion
 from core.plan.model import PlanNode, Step
-from core.planner.retired_and_orphan_versions import RetiredVersion
+from core.planner.retired_versions import RetiredVersion
 from core.text.sentence import Sentence
 
 Clones = tuple[tuple[int, int], ...]

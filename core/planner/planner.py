@@ -16,18 +16,17 @@ from core.plan.preconditions import preconditions
 from core.plan.predictions import predict
 from core.plan.request import PlanRequest
 from core.planner.context import PlanningContext, planning_context
-from core.planner.delete import delete_body
+from core.planner.delete_and_retire import delete_body, retire_body
 from core.planner.deploy import deploy_body
+from core.planner.failed_run_orphans import without_orphans
 from core.planner.guards import judge_plan
+from core.planner.left_behind_and_exposures import exposures
 from core.planner.plan_nodes import PlanBody
-from core.planner.readers_left_behind import outside_readers
-from core.planner.retire_versions import retire_body
-from core.planner.retired_and_orphan_versions import without_orphans
 from core.planner.rollback import rollback_body, undelete_body
 from core.planner.scope import PlanScope, normal_request, resolve_scope
 from core.planner.strategy_costs import not_executable_warnings
 from core.planner.table_maintenance import upkeep_body
-from core.planner.undo_plan import ways_back, with_undo_words
+from core.planner.undo_plan import undos_of, with_undo_words
 from core.policy.model import Policy
 from core.project.model import Project
 from core.project_reader.parse_cache import ParseCache
@@ -110,7 +109,7 @@ def questions_of(
 def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: StepDurations) -> Plan:
     """Return a plan with how long it takes and with what undoes it, neither of which is in its hash."""
     found = predict(plan.nodes, plan.steps, context.observed.statistics, durations)
-    ways = ways_back(context, plan.request, plan.nodes, engine=engine, durations=durations)
+    ways = undos_of(context, plan.request, plan.nodes, engine=engine, durations=durations)
     nodes = with_undo_words(found.nodes, ways)
     low_s, high_s = (round(found.whole.low, 1), round(found.whole.high, 1)) if found.whole else (None, None)
     return replace(plan, nodes=nodes, steps=found.steps, undo=ways, predicted_low_s=low_s, predicted_high_s=high_s)
@@ -140,7 +139,7 @@ def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy:
         refusals=refusals,
         warnings=tuple(sorted(warnings, key=lambda w: (not w.multiplies_rows, w.table, w.summary))),
         approvals=verdicts.approvals if steps else 0,
-        readers=outside_readers(context.declared, context.observed, draft.nodes),
+        readers=exposures(context.declared, context.observed, draft.nodes),
         policy=policy.digest,
         preconditions=preconditions(context.observed.deployments, context.bindings.readers, draft.nodes),
     )

@@ -11,7 +11,7 @@ from core.model.reasons import Reason
 from core.model.states import ALIVE, State, WantedState
 from core.model.table_formats import table_format
 from core.observed.deployment import Binding, ObservedDeployment
-from core.plan.edit_words import evidence_words
+from core.plan.descriptions import evidence_words
 from core.planner.allowed_strategies import REBUILDS
 from core.planner.context import ObservedTables, PlanningContext, TableBindings
 from core.planner.decisions import DeployWalk, TableDecision

@@ -11,12 +11,12 @@ from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import State
 from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
-from core.plan.model import LeftBehind, PlanNode, WayBack
+from core.plan.model import LeftBehind, PlanNode, Undo
 from core.planner.context import ObservedTables, PlanningContext
 from core.planner.decisions import PlanRemarks
 from core.planner.plan_nodes import PlanBody, kept_node, plan_levels, purged_after
 from core.planner.plan_steps import StepBuilder
-from core.planner.retired_and_orphan_versions import RetiredVersion
+from core.planner.retired_versions import RetiredVersion
 from core.planner.scope import PlanScope
 from core.project.revision import RevisionTexts
 
@@ -270,7 +270,7 @@ TO_FORMER = ("rollback", "undelete", "delete")
 """Acts that lead from one plan to what was before it by versions that are there, not by texts."""
 
 
-def release_way(context: PlanningContext, nodes: Sequence[PlanNode]) -> WayBack | None:
+def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Undo | None:
     """Return the rollback of what a plan swaps in; None where nothing, or where what it replaces could not go on."""
     moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
     now = {node.table: context.observed.deployment(node.table) for node in moved}
@@ -282,24 +282,24 @@ def release_way(context: PlanningContext, nodes: Sequence[PlanNode]) -> WayBack 
     words = "what served before goes on from its checkpoint, reads what arrived since, and serves again"
     if minutes := context.declared.environment.soak_min:
         words += f"; it takes seconds for {minutes:g} min after the swap"
-    return _way_to_former("rollback", tuple(now), words)
+    return _undo_by_former_version("rollback", tuple(now), words)
 
 
-def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[WayBack, ...]:
+def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[Undo, ...]:
     """Return what undoes a delete, a rollback or an undelete."""
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":
         when = purged_after(context.declared.environment)
-        return (WayBack.of("", tables, f"no command takes a retired version out of the trash; it is purged {when}"),)
+        return (Undo.of("", tables, f"no command takes a retired version out of the trash; it is purged {when}"),)
     if verb in UPKEEP_WAYS:
-        return (WayBack.of("", tables, UPKEEP_WAYS[verb]),)
+        return (Undo.of("", tables, UPKEEP_WAYS[verb]),)
     if verb == "undelete":
-        return (_way_to_former("delete", tables, "they are in the trash again"),)
+        return (_undo_by_former_version("delete", tables, "they are in the trash again"),)
     if verb == "rollback" and all(map(_serves, seen.values())):
-        return (_way_to_former(verb, tables, "what serves now goes on from its checkpoint and serves again"),)
+        return (_undo_by_former_version(verb, tables, "what serves now goes on from its checkpoint and serves again"),)
     if verb == "rollback":
-        return (WayBack.of("", tables, "what serves now has failed, or has lost a checkpoint"),)
+        return (Undo.of("", tables, "what serves now has failed, or has lost a checkpoint"),)
     back = {table: context.bindings.of(table) for table, now in seen.items() if _serves(now)}
 
     def stays(table: TableName, version: int) -> bool:
@@ -310,15 +310,11 @@ def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode
         back = {table: bindings for table, bindings in back.items() if table not in lacking}
     words = "files and checkpoint come out of the trash, and the statement goes on from there"
     until = f"until the files are purged, {purged_after(context.declared.environment)}"
-    found = [WayBack.of("undelete", tuple(sorted(back)), words, until=until)] if back else []
+    found = [Undo.of("undelete", tuple(sorted(back)), words, until=until)] if back else []
     rest = tuple(table for table in tables if table not in back)
     return (
         *found,
-        *(
-            [WayBack.of("", rest, "it has failed or never served, or what it reads is not there any more")]
-            if rest
-            else ()
-        ),
+        *([Undo.of("", rest, "it has failed or never served, or what it reads is not there any more")] if rest else ()),
     )
 
 
@@ -327,5 +323,5 @@ def _serves(seen: ObservedDeployment) -> bool:
     return bool(seen.version and seen.pointer and seen.checkpoint_ok and seen.state != State.FAILED)
 
 
-def _way_to_former(act: str, tables: tuple[TableName, ...], words: str) -> WayBack:
-    return WayBack.of(act, tables, words, until="until another plan changes these tables")
+def _undo_by_former_version(act: str, tables: tuple[TableName, ...], words: str) -> Undo:
+    return Undo.of(act, tables, words, until="until another plan changes these tables")

@@ -1,15 +1,255 @@
-"""Places at which a statement can begin to read later: a time, a partition, a version of what it streams."""
+"""Where a statement can start to read: at an event time, a partition, or a version or commit time of a log."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from core.model.actions import Strategy
-from core.model.names import TableName
+from core.model.names import TableName, whole_number
+from core.model.table_formats import table_format
+from core.observed.log_history import LogHistory
 from core.plan.request import COMMITTED
-from core.planner.event_time import EventTime, event_time_of, is_time, partition_of
-from core.planner.log_start_positions import has_log_starts, is_log_start, why_not_in_log
 from core.planner.refusals import StrategyRefusal
 from core.project.model import Table
+from core.sql.log_starts import AT_TIME, AT_VERSION, LogStart
+from core.sql.statement import TableRead
+from core.text.escaping import quoted_name
 from core.text.sentence import Fact
+
+_WINDOW = re.compile(r"(?<!_)\bwindow\(([^,]+), '([^']+)'(?:, '([^']+)')?(?:, '([^']+)')?\)")
+_SPAN = re.compile(r"([0-9]{1,9}) (millisecond|second|minute|hour|day|week)s?")
+_METADATA = re.compile(r"\b_metadata\b", re.I)
+"""A hidden column of files, which does not pass the filter."""
+_PARTITION = re.compile(r"([A-Za-z_]\w*)=([^']+)\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """What tells the time of a statement's rows."""
+
+    columns: tuple[tuple[TableName, str], ...]
+    """Streamed parents, each with its column, or the expression over its columns that tells the time."""
+    slide: timedelta = timedelta(0)
+    """How far the starts of its windows are apart; zero where it has none."""
+    length: timedelta = timedelta(0)
+    """How long a window is; zero where it has none."""
+    offset: timedelta = timedelta(0)
+    """Of the first window's start, from midnight of 1970 in UTC, where Spark counts them from."""
+    zoneless: frozenset[TableName] = frozenset()
+    """Parents whose column has no time zone: Spark would compare it with a moment by the session's own zone."""
+
+    def aligned(self, at: str) -> str:
+        """Return the start of the earliest window that begins at or after a time: an earlier one would lack rows."""
+        moment = _moment(at)
+        if moment is None or not self.slide:
+            return at
+        behind = (moment - _EPOCH - self.offset) % self.slide
+        return _written(moment + self.slide - behind if behind else moment)
+
+    def conditions(self, at: str) -> dict[TableName, str]:
+        """Write the condition of each streamed parent that leaves out what came before a time."""
+        return {
+            table: f"{column} >= TIMESTAMP_NTZ '{at.removesuffix('Z')}'"
+            if table in self.zoneless
+            else f"{column} >= TIMESTAMP '{at}'"
+            for table, column in self.columns
+        }
+
+
+def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime | None:
+    """Find what tells the time: watermarks, else the window's column, else the one timestamp of the one parent."""
+    statement = table.parsed
+    streamed = tuple(read for read in statement.reads if read.streaming) if statement else ()
+    if statement is None or not streamed:
+        return None
+    windows = [found for operator in statement.operators for key in operator.keys for found in _WINDOW.finditer(key)]
+    every, length, offset = _steps(windows[0]) if windows else (timedelta(0), timedelta(0), timedelta(0))
+    if every is None or _METADATA.search(statement.select):
+        return None
+    columns = _columns(streamed, windows, tables, stateful=statement.stateful)
+    zoneless = frozenset(table for table, column in columns if _type_of(column, table, tables) == "timestamp_ntz")
+    return EventTime(columns, every, length, offset, zoneless) if columns else None
+
+
+def _columns(
+    streamed: Sequence[TableRead],
+    windows: Sequence["re.Match[str]"],
+    tables: Mapping[TableName, Table],
+    *,
+    stateful: bool,
+) -> tuple[tuple[TableName, str], ...]:
+    if all(read.watermark for read in streamed):
+        # An expression is told by its own text: the name that it gets is not a column of the table.
+        return tuple((r.table, r.watermark.column.partition(" AS ")[0]) for r in streamed if r.watermark)
+    parent = streamed[0].table
+    if len(streamed) > 1:
+        return ()
+    if windows:
+        column = windows[0][1].rpartition(".")[2]
+        return ((parent, column),) if _type_of(column, parent, tables) else ()
+    declared = tables[parent].parsed_ddl.columns if parent in tables else ()
+    times = [column.name for column in declared if column.type in ("timestamp", "timestamp_ntz", "timestamp_ltz")]
+    return ((parent, quoted_name(times[0])),) if len(times) == 1 and not stateful else ()
+
+
+def _type_of(column: str, table: TableName, tables: Mapping[TableName, Table]) -> str:
+    """Return the declared type of a table's column; empty where it is none."""
+    declared = tables[table].parsed_ddl.columns if table in tables else ()
+    return next((each.type for each in declared if quoted_name(each.name).lower() == column.lower()), "")
+
+
+def is_time(at: str) -> bool:
+    """Return whether a place to begin is a time."""
+    return _moment(at) is not None
+
+
+def epoch_of(at: str) -> float | None:
+    """Return a time as epoch seconds, None for any other place."""
+    moment = _moment(at)
+    return moment.timestamp() if moment is not None else None
+
+
+def partition_of(at: str) -> tuple[str, str] | None:
+    """Read `column=value`; None for any other place."""
+    found = _PARTITION.match(at)
+    return (found[1], found[2]) if found else None
+
+
+def _steps(found: "re.Match[str]") -> tuple[timedelta | None, timedelta, timedelta]:
+    every, length = _span(found[3] or found[2]), _span(found[2])
+    offset = _span(found[4]) if found[4] else timedelta(0)
+    known = every and length and offset is not None
+    return (every, length or timedelta(0), offset or timedelta(0)) if known else (None, timedelta(0), timedelta(0))
+
+
+def _span(text: str) -> timedelta | None:
+    """Read an interval of fixed length; None for months, and whatever else cannot be told."""
+    parts = _SPAN.findall(text.lower())
+    if not parts or _SPAN.sub("", text.lower()).strip():
+        return None
+    return sum((timedelta(**{f"{unit}s": int(number)}) for number, unit in parts), timedelta(0))
+
+
+def _moment(at: str) -> datetime | None:
+    if at[4:5] != "-":
+        return None
+    try:
+        found = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
+
+
+def _written(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+Histories = Callable[[TableName], LogHistory | None]
+"""What is known of the log of what serves a table."""
+
+
+def is_log_start(at: str) -> bool:
+    """Return whether a place to begin is a version, or a time of commits."""
+    return whole_number(at) is not None or at.startswith(COMMITTED)
+
+
+def log_starts(table: Table, at: str) -> tuple[LogStart, ...]:
+    """Return where each stream of a statement begins, by table."""
+    option, value = (AT_VERSION, at) if whole_number(at) is not None else (AT_TIME, at.removeprefix(COMMITTED))
+    return tuple(LogStart(name, option, value) for name in _streamed(table))
+
+
+def has_log_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
+    """Return whether all that a statement streams has a log at whose versions it can begin."""
+    streamed = _streamed(table)
+    return bool(streamed) and all(
+        n in tables and table_format(tables[n].parsed_ddl.format).starts_at_versions for n in streamed
+    )
+
+
+def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
+    """Return why a statement cannot begin at a place in the log of what it streams; None where it can."""
+    streamed = _streamed(table)
+    for name in streamed:
+        format = table_format(tables[name].parsed_ddl.format) if name in tables else table_format("")
+        if not format.starts_at_versions:
+            return StrategyRefusal.NO_VERSIONS.of(table=name, format=format.name or "unknown")
+    if whole_number(at) is not None and len(streamed) > 1:
+        return StrategyRefusal.SEVERAL_VERSIONS.of(tables=streamed, committed=COMMITTED)
+    if whole_number(at) is None and epoch_of(at.removeprefix(COMMITTED)) is None:
+        return StrategyRefusal.NOT_A_TIME.of(at=at.removeprefix(COMMITTED), committed=COMMITTED)
+    for read in table.parsed.reads if table.parsed else ():
+        said = [key for key, _ in read.options if key.lower() in (AT_VERSION.lower(), AT_TIME.lower())]
+        if said:
+            return StrategyRefusal.TEXT_SAYS.of(option=said[0])
+    return None
+
+
+def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
+    """Return what is missing of the logs from a place on, or that they end before it; None where nothing is known to
+    be."""
+    version = whole_number(at)
+    known = ((name, histories(name)) for name in _streamed(table))
+    found = (
+        _why_version(name, version, history) if version is not None else _why_time(name, at, history)
+        for name, history in known
+        if history is not None
+    )
+    return next((why for why in found if why is not None), None)
+
+
+def rows_from(table: Table, at: str, histories: Histories) -> int | None:
+    """Count the rows that a statement reads from a place on; None where a log does not say it."""
+    total = 0
+    for name in _streamed(table):
+        history = histories(name)
+        epoch = 0.0 if whole_number(at) is not None else epoch_of(at.removeprefix(COMMITTED)) or 0.0
+        rows = (
+            None
+            if history is None
+            else history.rows_from(int(at))
+            if whole_number(at) is not None
+            else history.rows_since(epoch)
+        )
+        if rows is None:
+            return None
+        total += rows
+    return total
+
+
+def _why_version(name: TableName, version: int, history: LogHistory) -> Fact[StrategyRefusal] | None:
+    first = history.first
+    if version > history.last:
+        return StrategyRefusal.LOG_ENDS.of(table=name, version=history.last)
+    if version >= first:
+        return None
+    if version == first - 1:
+        return StrategyRefusal.VERSION_GONE.of(version=version, table=name, first=first)
+    return StrategyRefusal.VERSIONS_GONE.of(version=version, last=first - 1, table=name, first=first)
+
+
+def _why_time(name: TableName, at: str, history: LogHistory) -> Fact[StrategyRefusal] | None:
+    epoch = epoch_of(at.removeprefix(COMMITTED))
+    if epoch is None:
+        return None
+    if epoch > history.last_at:
+        return StrategyRefusal.NO_COMMIT_SINCE.of(table=name, time=_day(history.last_at))
+    if epoch >= history.first_at or history.first == 0:
+        return None
+    return StrategyRefusal.COMMITS_GONE.of(table=name, first=history.first, time=_day(history.first_at))
+
+
+def _streamed(table: Table) -> tuple[TableName, ...]:
+    reads = table.parsed.reads if table.parsed else ()
+    return tuple(dict.fromkeys(read.table for read in reads if read.streaming))
+
+
+def _day(epoch: float) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, str]]:

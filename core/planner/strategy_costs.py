@@ -19,9 +19,8 @@ from core.plan.request import NOW
 from core.planner.allowed_strategies import strategies_of
 from core.planner.context import PlanningContext
 from core.planner.decisions import TableDecision, recreated_parents
-from core.planner.event_time import epoch_of
-from core.planner.log_start_positions import is_log_start, rows_from
 from core.planner.scope import PlanScope
+from core.planner.start_positions import epoch_of, is_log_start, rows_from
 from core.sql.statement import TableRead
 from core.text.sentence import Sentence
 
@@ -74,7 +73,7 @@ def _not_executable(nodes: Iterable[PlanNode]) -> tuple[tuple[TableName, str], .
 
 
 @dataclass(frozen=True, slots=True)
-class PricedOffers:
+class CostedOffers:
     """What may be chosen for a statement, the chosen strategy first, and whether what that reads is still there."""
 
     offers: tuple[StrategyOffer, ...]
@@ -82,7 +81,7 @@ class PricedOffers:
 
 
 @dataclass(frozen=True, slots=True)
-class _PricedStatement:
+class _CostedStatement:
     """What a price is made of: the statement after the plan, with all that there is to read for it."""
 
     table: TableName
@@ -95,7 +94,7 @@ class _PricedStatement:
     """How long its parents of the same plan take: levels overlap, and the last rows of the slowest come last."""
 
 
-class StrategyPrices:
+class StrategyCosts:
     """Prices the statements of one plan, which must come parents first."""
 
     def __init__(
@@ -110,7 +109,7 @@ class StrategyPrices:
         self._cut: set[TableName] = set()
         """Tables that lose rows from before: so does what is made anew from them."""
 
-    def of(self, table: TableName, bindings: tuple[Binding, ...]) -> PricedOffers | None:
+    def of(self, table: TableName, bindings: tuple[Binding, ...]) -> CostedOffers | None:
         """Price every strategy that may be had for a table; None where nothing of it is begun, and outside of ours."""
         decision = self._decisions[table]
         notes = strategies_of(self._context, self._scope, self._decisions, table)
@@ -127,16 +126,16 @@ class StrategyPrices:
             self._eta[table] = offers[0].eta_s
         if decision.action is Action.REBUILD and self._is_cut(bindings, decision.strategy):
             self._cut.add(table)
-        return PricedOffers(offers, self._retention(statement))
+        return CostedOffers(offers, self._retention(statement))
 
-    def _statement(self, table: TableName, decision: TableDecision, bindings: tuple[Binding, ...]) -> _PricedStatement:
+    def _statement(self, table: TableName, decision: TableDecision, bindings: tuple[Binding, ...]) -> _CostedStatement:
         declared = self._context.declared.tables.get(table)
         streamed = dict.fromkeys(binding.parent for binding in bindings if binding.streamed)
         known = [
             self._context.observed.statistics(parent) if parent not in self._other else _UNKNOWN for parent in streamed
         ]
         waits = [self._eta[binding.parent] for binding in bindings if binding.parent in self._eta]
-        return _PricedStatement(
+        return _CostedStatement(
             table,
             decision,
             bindings,
@@ -146,7 +145,7 @@ class StrategyPrices:
             None if None in waits else max((wait for wait in waits if wait is not None), default=0.0),
         )
 
-    def _offer(self, statement: _PricedStatement, strategy: str, note: str) -> StrategyOffer:
+    def _offer(self, statement: _CostedStatement, strategy: str, note: str) -> StrategyOffer:
         rows, size = self._to_read(statement, strategy)
         begins = statement.decision.action is Action.START
         loses = () if begins else self._loses(statement, strategy)
@@ -160,7 +159,7 @@ class StrategyPrices:
             note=Sentence(note) if note else None,
         )
 
-    def _loses(self, statement: _PricedStatement, strategy: str) -> tuple[str, ...]:
+    def _loses(self, statement: _CostedStatement, strategy: str) -> tuple[str, ...]:
         if self._is_cut(statement.bindings, strategy):
             return _CUT
         return _REWRITTEN if strategy == Strategy.KEYED else self._lost_changes(statement, strategy)
@@ -171,7 +170,7 @@ class StrategyPrices:
             return True
         return strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in bindings)
 
-    def _lost_changes(self, statement: _PricedStatement, strategy: str) -> tuple[str, ...]:
+    def _lost_changes(self, statement: _CostedStatement, strategy: str) -> tuple[str, ...]:
         """Return what a rebuild of a reader of changes cannot read again: its first batch is a table as it is then.
 
         Who keeps one row of each key has the same rows in the end.
@@ -189,7 +188,7 @@ class StrategyPrices:
         )
         return tuple(f"changes of {name} from before: it begins with the rows that {name} has then" for name in names)
 
-    def _to_read(self, statement: _PricedStatement, strategy: str) -> tuple[int | None, int | None]:
+    def _to_read(self, statement: _CostedStatement, strategy: str) -> tuple[int | None, int | None]:
         if strategy == Strategy.PARTIAL == statement.decision.strategy and is_log_start(statement.decision.at):
             return self._rows_in_log(statement), None
         if strategy in _WHOLE:
@@ -198,7 +197,7 @@ class StrategyPrices:
             return 0, 0
         return None, None
 
-    def _rows_in_log(self, statement: _PricedStatement) -> int | None:
+    def _rows_in_log(self, statement: _CostedStatement) -> int | None:
         declared = self._context.declared.tables.get(statement.table)
         if declared is None or recreated_parents(declared, self._decisions):
             return None
@@ -207,7 +206,7 @@ class StrategyPrices:
     def _history(self, table: TableName) -> LogHistory | None:
         return history_of(self._context.observed.statistics(table).log)
 
-    def _eta_of(self, statement: _PricedStatement, strategy: str, rows: int | None) -> float | None:
+    def _eta_of(self, statement: _CostedStatement, strategy: str, rows: int | None) -> float | None:
         """Return the seconds until it has read what it replays; nothing is known of how long a restart takes."""
         if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or statement.wait_s is None:
             return None
@@ -215,7 +214,7 @@ class StrategyPrices:
         own = rows / rate if rate else 0.0 if rows == 0 else None
         return statement.wait_s + own if own is not None else None
 
-    def _disk(self, statement: _PricedStatement, strategy: str) -> int | None:
+    def _disk(self, statement: _CostedStatement, strategy: str) -> int | None:
         statistics = self._context.observed.statistics(statement.table)
         state = statistics.state_bytes if statement.stateful else 0
         if strategy in _NEW_ROWS_ONLY:
@@ -224,7 +223,7 @@ class StrategyPrices:
             return state
         return _sum((statistics.bytes, state)) if strategy in (Strategy.EARLIEST, Strategy.PARTIAL) else None
 
-    def _retention(self, statement: _PricedStatement) -> Retention | None:
+    def _retention(self, statement: _CostedStatement) -> Retention | None:
         """Judge whether what it reads again is still there; None where it reads nothing again."""
         decision = statement.decision
         if decision.strategy in _READS_NOTHING:

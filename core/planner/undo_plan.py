@@ -12,12 +12,12 @@ from core.model.reasons import STOPPED_MEANWHILE
 from core.model.states import State, WantedState
 from core.observed.deployment import ObservedDeployment
 from core.observed.step_durations import StepDurations
-from core.plan.model import UNDO_D, PlanNode, PlanRefusal, RetentionKind, WayBack
+from core.plan.model import UNDO_D, PlanNode, PlanRefusal, RetentionKind, Undo
 from core.plan.predictions import predict
 from core.plan.request import PlanRequest
 from core.planner.context import PlanningContext, planning_context
 from core.planner.deploy import deploy_body
-from core.planner.rollback import TO_FORMER, release_way, ways_to_former
+from core.planner.rollback import TO_FORMER, undo_by_rollback, undos_by_former_versions
 from core.planner.scope import normal_request, resolve_scope
 from core.project.model import Project, Script
 from core.project_reader.parse_cache import ParseCache
@@ -55,18 +55,18 @@ def undo_request(
     )
 
 
-def ways_back(
+def undos_of(
     context: PlanningContext,
     request: PlanRequest,
     nodes: Sequence[PlanNode],
     *,
     engine: str,
     durations: StepDurations = MappingProxyType({}),
-) -> tuple[WayBack, ...]:
+) -> tuple[Undo, ...]:
     """Return what undoes the nodes of a plan once it was executed, each acted table in one at least."""
     if request.verb != "deploy":
-        return ways_to_former(context, request.verb, nodes)
-    released = release_way(context, nodes)
+        return undos_by_former_versions(context, request.verb, nodes)
+    released = undo_by_rollback(context, nodes)
     nodes = [node for node in nodes if released is None or node.table not in released.tables]
     acted = {node.table: node for node in nodes if node.action is not Action.KEEP}
     begun = [table for table, node in acted.items() if node.action is Action.START and node.version]
@@ -81,10 +81,10 @@ def ways_back(
         if table not in covered and not (node.action is Action.RESUME and node not in edited_nodes((node,))):
             none.setdefault(_no_way_words(node, back), []).append(table)
     found += [way for way in back if way.act]
-    return (*found, *(WayBack.of("", tuple(tables), words) for words, tables in none.items()))
+    return (*found, *(Undo.of("", tuple(tables), words) for words, tables in none.items()))
 
 
-def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[WayBack]) -> tuple[PlanNode, ...]:
+def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[Undo]) -> tuple[PlanNode, ...]:
     """Return the nodes, each with its way back in one word; empty where nothing is to be undone."""
     words: dict[TableName, str] = {}
     for act, word in (("stop", "stop"), ("plan undo", "plan"), *((act, "back") for act in TO_FORMER)):
@@ -94,12 +94,12 @@ def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[WayBack]) -> tuple
     )
 
 
-def _stop(tables: Sequence[TableName], more: str) -> WayBack:
+def _stop(tables: Sequence[TableName], more: str) -> Undo:
     words = f"stopped at once; table and checkpoint stay{more}"
-    return WayBack.of("stop", tuple(tables), words, until="at any time")
+    return Undo.of("stop", tuple(tables), words, until="at any time")
 
 
-def _no_way_words(node: PlanNode, back: Sequence[WayBack]) -> str:
+def _no_way_words(node: PlanNode, back: Sequence[Undo]) -> str:
     if node.action is Action.START:
         return "it is only registered, and no command takes it out of the catalog"
     if not node.old.ddl:
@@ -119,7 +119,7 @@ def _back(
     *,
     engine: str,
     durations: StepDurations,
-) -> tuple[WayBack, ...]:
+) -> tuple[Undo, ...]:
     """Plan the old texts over what the plan leaves; without an act where that is refused."""
     edited = edited_nodes(nodes)
     if not edited:
@@ -127,11 +127,11 @@ def _back(
     tables = tuple(node.table for node in edited)
     project = _with_old_texts(context, edited)
     if project is None:
-        return (WayBack.of("", tables, "the deployed text cannot be read"),)
+        return (Undo.of("", tables, "the deployed text cannot be read"),)
     world, asked = _afterwards(context, nodes, engine), undo_request(request, tables, "")
     planned, refused = _planned(context, project, world, asked, engine=engine, durations=durations)
     if refused is not None:
-        return (WayBack.of("", tables, f"planning the old text would be refused: {refused.summary}"),)
+        return (Undo.of("", tables, f"planning the old text would be refused: {refused.summary}"),)
     went, back_to_old = {node.table: node for node in nodes}, frozenset(tables)
     groups: dict[str, list[PlanNode]] = {}
     for node in planned:
@@ -140,11 +140,11 @@ def _back(
     return tuple(_way(words, group) for words, group in groups.items())
 
 
-def _way(words: str, nodes: Sequence[PlanNode]) -> WayBack:
-    return _priced(WayBack.of("plan undo", tuple(node.table for node in nodes), words, until=UNTIL), nodes)
+def _way(words: str, nodes: Sequence[PlanNode]) -> Undo:
+    return _priced(Undo.of("plan undo", tuple(node.table for node in nodes), words, until=UNTIL), nodes)
 
 
-def _priced(way: WayBack, nodes: Sequence[PlanNode]) -> WayBack:
+def _priced(way: Undo, nodes: Sequence[PlanNode]) -> Undo:
     """Return a way back with all rows that are read again, when the slowest has read them, and when the last step ends;
     None for what is not known.
     """

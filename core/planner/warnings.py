@@ -1,6 +1,7 @@
-"""What the reviewer should know of each table of a deploy: states, seams, old versions and inputs, broken readers."""
+"""Warnings about each table of a deploy: states, seams, old inputs, multiplied rows, and readers that would break."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from core.changes.kinds import ChangeKind
 from core.lineage.column_usage import column_reference_lines
@@ -9,12 +10,12 @@ from core.model.actions import FORKS, Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
-from core.plan.edit_words import evidence_words
+from core.plan.descriptions import evidence_words
 from core.planner.column_widening import end_at_change, refuse_unfit_reader
 from core.planner.decisions import DeployWalk, DownstreamOutcome, TableDecision
 from core.planner.requested_tables import is_at_rest, stale_bindings, would_end
 from core.planner.rewrite_in_place import rows_that_stay
-from core.planner.row_multiplication_warnings import warn_of_multiplied_rows
+from core.project.model import Table
 from core.sql.log_starts import words_of
 from core.text.wording import counted
 
@@ -279,3 +280,55 @@ def _sees_new(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
         return False
     static = any(read.parent == parent and not read.streamed for read in walk.context.bindings.of(child))
     return known.moves or (known.action is Action.RESTART and static)
+
+
+_NO_DUPLICATES = re.compile(
+    r"\s*select\b.+?\bfrom\s+`?(?P<table>\w+)`?\s+group\s+by\s+(?P<keys>[\w`,\s]+?)\s+"
+    r"having\s+count\s*\(\s*(?:\*|1)\s*\)\s*(?:>\s*1|>=\s*2|<>\s*1)\s*;?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A check that returns a row for each key that stands more than once."""
+
+
+def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
+    """Warn of each edit of a statement that may write more rows for a row of its input than the deployed one does."""
+    compared = walk.context.changes.compared(table)
+    if compared is None or compared[0].parsed is None or compared[1].parsed is None:
+        return
+    old, new = (revision.parsed for revision in compared)
+    assert old is not None and new is not None
+    if old.canonical == new.canonical:
+        return
+    # The parser is loaded only where a statement was edited.
+    from core.sql.comparison.row_multiplication import row_multipliers
+
+    for found in row_multipliers(old, new, compared[1].parents):
+        does = "adds rows" if found.certain else "may multiply rows"
+        words = f"{does}: {found.edit}" + (f": {found.detail}" if found.detail else "")
+        joined = walk.context.declared.tables.get(TableName(found.table))
+        keys = tuple(_declared_keys(joined)) if joined is not None else ()
+        if not any(key <= found.equated for key in keys):
+            outcome = _what_decides(found.table, found.equated, keys) or found.outcome
+            walk.found.warn(table, f"{words}; {outcome}", multiplies_rows=True)
+
+
+def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str], ...]) -> str:
+    """Describe how many rows a join with a table makes of one; empty where it is not a table that is joined."""
+    if not table:
+        return ""
+    if keys:
+        return f"it does not equate the key of {table}, {' or '.join(', '.join(sorted(key)) for key in keys)}"
+    if not equated:
+        return f"each row of {table} that meets it makes a row"
+    by = ", ".join(sorted(equated))
+    return f"as many as {table} has rows for each {by}, and no key of {table} is declared"
+
+
+def _declared_keys(table: Table) -> Iterator[frozenset[str]]:
+    """Return the sets of columns, in lower case, of whose values the table has each once by its yml."""
+    if table.settings.key:
+        yield frozenset(name.lower() for name in table.settings.key)
+    for _, sql in table.settings.checks:
+        found = _NO_DUPLICATES.fullmatch(sql)
+        if found is not None and found["table"].lower() == table.name:
+            yield frozenset(name.strip(" `\n\t").lower() for name in found["keys"].split(","))

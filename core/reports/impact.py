@@ -15,12 +15,12 @@ from core.model.errors import UsageError
 from core.model.names import TableName, physical_name
 from core.model.states import State, stays_at_rest
 from core.observed.deployment import Binding, ObservedDeployment, PlannerInput
-from core.plan.model import OutsideReader, PlanRefusal
+from core.plan.model import Exposure, PlanRefusal
 from core.plan.request import CHILDREN, PlanRequest
 from core.planner.context import ObservedTables, PlanningContext, TableBindings, planning_context
-from core.planner.delete import decide_delete
+from core.planner.delete_and_retire import decide_delete
 from core.planner.deploy import decide_deploy
-from core.planner.readers_left_behind import outside_readers_of
+from core.planner.left_behind_and_exposures import exposures_of
 from core.planner.scope import normal_request, resolve_scope
 from core.project.model import Project
 from core.project_reader.parse_cache import ParseCache
@@ -103,7 +103,7 @@ class ImpactAnswer:
     """Why no such plan can be applied, besides readers that are refused."""
     reached: tuple[ReachedTable, ...]
     """The most severe first, then by depth and name."""
-    outside: tuple[OutsideReader, ...]
+    outside: tuple[Exposure, ...]
 
     @property
     def refused(self) -> bool:
@@ -297,7 +297,7 @@ def _dropped(asking: _Asking) -> ImpactAnswer:
             effects[name] = effect
     _starve(context.bindings, effects)
     refusals = _sorted((*scope.refusals, *found.refusals))
-    outside = outside_readers_of(context.declared, context.observed, dict.fromkeys(gone, ""))
+    outside = exposures_of(context.declared, context.observed, dict.fromkeys(gone, ""))
     return ImpactAnswer(ImpactEvent.DROPPED, request, refusals, _listed(asking, effects), outside)
 
 
@@ -372,12 +372,12 @@ _NOTHING = (ImpactEffect.UNAFFECTED, "reads only what is unchanged")
 _ABSENT = (ImpactEffect.UNAFFECTED, "is not deployed")
 
 
-def _told(asking: _Asking, effects: Mapping[TableName, tuple[ImpactEffect, str]]) -> tuple[OutsideReader, ...]:
+def _told(asking: _Asking, effects: Mapping[TableName, tuple[ImpactEffect, str]]) -> tuple[Exposure, ...]:
     """Return who reads, outside, the table that is rebuilt or one that is rebuilt for it."""
     context = asking.context
     rebuilt = {name for name, (effect, _) in effects.items() if effect is ImpactEffect.REBUILT} | {asking.table}
     own = (name for name in rebuilt if not context.observed.is_external(name))
-    return outside_readers_of(
+    return exposures_of(
         context.declared,
         context.observed,
         {name: physical_name(name, context.observed.next_version(name)) for name in own},

@@ -23,7 +23,7 @@ from random_trials import Run, drawn, small, tried
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action
-from core.plan.edit_words import evidence_words
+from core.plan.descriptions import evidence_words
 
 AT_ONCE = 75
 """Pairs for one server: it keeps the plans of all queries that it ran."""

@@ -20,7 +20,7 @@ from revision_pairs import Edit
 from core.changes.classification import Change
 from core.model.actions import Action
 from core.model.errors import EngineRefused, PoolUnreachable
-from core.plan.edit_words import evidence_words
+from core.plan.descriptions import evidence_words
 from core.project.model import Settings
 from core.project.revision import Revision
 from core.sql.compiler import compile_ddl, compile_select

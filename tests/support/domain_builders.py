@@ -6,7 +6,7 @@ from typing import Any
 from core.changes.classification import Change
 from core.model.names import TableName, physical_name
 from core.observed.deployment import Binding, ObservedDeployment
-from core.plan.edit_words import evidence_words
+from core.plan.descriptions import evidence_words
 from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan

@@ -7,7 +7,7 @@ from core.model.names import TableName
 from core.model.reasons import Reason
 from core.observed.deployment import Binding
 from core.observed.versions import Deployment, Measurement
-from core.plan.model import Guard, LeftBehind, Plan, PlanNode, Step, WayBack
+from core.plan.model import Guard, LeftBehind, Plan, PlanNode, Step, Undo
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from core.run.records import RunRow, StepRow
@@ -217,7 +217,7 @@ def sample_plan(protected: bool = False) -> Plan:
             Guard("pool", "warn", "62 % -> 91 % while both run"),
         ),
         undo=(
-            WayBack(
+            Undo(
                 "plan undo",
                 (TableName("order_items"), TableName("oven_load")),
                 "rebuild",
@@ -227,7 +227,7 @@ def sample_plan(protected: bool = False) -> Plan:
                 41.0,
                 95.0,
             ),
-            WayBack("", (TableName("crm_orders"),), "its files are kept in the trash for 7 days after the run"),
+            Undo("", (TableName("crm_orders"),), "its files are kept in the trash for 7 days after the run"),
         ),
     )
 

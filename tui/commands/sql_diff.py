@@ -7,7 +7,7 @@ from core.changes.classification import classify_set, most_severe, unproven_chan
 from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.problems import Problem, Severity
-from core.plan.edit_words import evidence_as_json, evidence_words
+from core.plan.descriptions import evidence_as_json, evidence_words
 from core.project.revision import Revision
 from core.sql.statement import ParsedStatement, TableRead
 from core.text.diff import unified_diff

@@ -221,8 +221,7 @@ class ConsoleBackend:
             return ProjectView(missing=_sentence(error))
 
     def _compare(self, project: "Project") -> tuple[ChangeRow, ...]:
-        from core.plan.descriptions import change_words
-        from core.plan.edit_words import evidence_lines
+        from core.plan.descriptions import change_words, evidence_lines
 
         found = self._service.drift()
         wanted = tuple(sorted({*found.changed, *found.new}))

@@ -18,9 +18,8 @@ from core.plan.confirmation import confirmation_for_act, confirmation_for_plan
 from core.plan.descriptions import about
 from core.plan.diff import compare_plans, difference_words
 from core.plan.model import PLANNER_VERSION, Plan
-from core.plan.preconditions import moved_since
+from core.plan.preconditions import moved_since, scope_words
 from core.plan.request import PlanRequest
-from core.plan.scope_summary import scope_words
 from core.planner.planner import make_plan
 from core.planner.scope import normal_request
 from core.planner.strategy_costs import refuse_not_executable

@@ -4,8 +4,7 @@ import pytest
 from revision_pairs import side
 
 from core.changes.classification import classify
-from core.changes.kind_examples import KIND_EXAMPLES
-from core.changes.kinds import ChangeKind
+from core.changes.kinds import KIND_EXAMPLES, ChangeKind, example_lines
 from core.project.revision import Revision, RevisionTexts
 
 
@@ -17,8 +16,7 @@ def read(text: str) -> Revision:
 
 @pytest.mark.parametrize("kind", KIND_EXAMPLES, ids=lambda kind: kind.name)
 def test_an_example_is_classified_as_the_kind_that_it_explains(kind: ChangeKind) -> None:
-    example = KIND_EXAMPLES[kind]
-    found = classify(read(example.old), read(example.new))
+    found = classify(*map(read, KIND_EXAMPLES[kind]))
     assert (found.kind, found.action) == (kind, kind.definition.action)
     assert found.classified
 
@@ -29,5 +27,5 @@ def test_every_kind_that_texts_can_express_has_an_example() -> None:
 
 @pytest.mark.parametrize("kind", KIND_EXAMPLES, ids=lambda kind: kind.name)
 def test_an_example_shows_its_edit_in_few_lines(kind: ChangeKind) -> None:
-    lines = KIND_EXAMPLES[kind].lines
+    lines = example_lines(kind)
     assert (lines == ()) == (kind is ChangeKind.NONE) and len(lines) <= 4

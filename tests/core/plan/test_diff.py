@@ -8,7 +8,7 @@ import pytest
 from core.model.actions import Action
 from core.model.names import TableName as T
 from core.plan.diff import compare_plans, difference_as_json, difference_lines, difference_words
-from core.plan.model import Guard, OutsideReader, Plan, PlanRefusal, PlanWarning
+from core.plan.model import Exposure, Guard, Plan, PlanRefusal, PlanWarning
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from tests.core.plan.test_hash import DRIFTS, MATTERS, Edit, one
@@ -87,7 +87,7 @@ def test_another_text_is_its_unified_diff_below_the_node() -> None:
         (lambda p: replace(p, warnings=(PlanWarning("a", "look"),)), "+ warning     a: look"),
         (lambda p: replace(p, refusals=(PlanRefusal("a", "no", ""),)), "+ refusal     a: no"),
         (
-            lambda p: replace(p, readers=(OutsideReader("report", T("a"), "a__v1", "a__v2"),)),
+            lambda p: replace(p, readers=(Exposure("report", T("a"), "a__v1", "a__v2"),)),
             "+ reader      report: a: a__v1 → a__v2",
         ),
     ],

@@ -6,7 +6,7 @@ import pytest
 
 from core.model.evidence import Edit, EditKind, EditPlace, Evidence, Notice, evidence_from_json, in_statement
 from core.model.names import TableName
-from core.plan.edit_words import edit_of_rows, evidence_as_json, evidence_lines, evidence_words
+from core.plan.descriptions import edit_of_rows, evidence_as_json, evidence_lines, evidence_words
 
 
 @pytest.mark.parametrize("kind", EditKind)

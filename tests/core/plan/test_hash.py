@@ -18,8 +18,8 @@ from core.observed.table_statistics import Headroom, TableStatistics
 from core.plan.codec import plan_hash
 from core.plan.diff import compare_plans
 from core.plan.model import (
+    Exposure,
     Guard,
-    OutsideReader,
     Plan,
     PlanNode,
     PlanRefusal,
@@ -27,7 +27,7 @@ from core.plan.model import (
     Retention,
     RetentionKind,
     StrategyOffer,
-    WayBack,
+    Undo,
 )
 from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest, StrategyChoice
@@ -109,7 +109,7 @@ MATTERS: dict[str, Edit] = {
     "what is left behind": of_plan(left_behind=()),
     "a refusal": of_plan(refusals=(PlanRefusal("a", "no", "never"),)),
     "a warning": of_plan(warnings=(PlanWarning("a", "look"),)),
-    "a reader outside": of_plan(readers=(OutsideReader("report", T("a"), "a__v1", "a__v2"),)),
+    "a reader outside": of_plan(readers=(Exposure("report", T("a"), "a__v1", "a__v2"),)),
     "approvals": of_plan(approvals=2),
     "the policy": of_plan(policy="other"),
     "the planner": of_plan(planner="1"),
@@ -131,7 +131,7 @@ DRIFTS: dict[str, Edit] = {
     "the ETA": node(eta_s=1.5),
     "bytes to replay": node(replay_bytes=7),
     "its way back": node(undo="stop"),
-    "the ways back": of_plan(undo=(WayBack("stop", (T("a"),), "stopped"),)),
+    "the ways back": of_plan(undo=(Undo("stop", (T("a"),), "stopped"),)),
     "retention": node(retention=Retention(RetentionKind.SHORT, 3)),
     "what was seen of it": node(evidence=(Notice.CONFIRMED.of(),)),
     "that Spark was asked": node(confirmed_by_spark=True),

@@ -22,16 +22,16 @@ from core.plan.descriptions import (
 )
 from core.plan.markdown import plan_as_markdown
 from core.plan.model import (
+    Exposure,
     Guard,
     LeftBehind,
-    OutsideReader,
     Plan,
     PlanNode,
     PlanRefusal,
     PlanWarning,
     Step,
     StrategyOffer,
-    WayBack,
+    Undo,
 )
 from core.plan.rendering import PlanStanding, plan_lines, plan_sections, request_words
 from core.plan.request import PlanRequest
@@ -219,14 +219,14 @@ def everything() -> Plan:
         steps=(Step(1, StepKind.CREATE, T("int_orders"), 4, (), ""),),
         left_behind=(LeftBehind(T("crm_orders"), "crm", "int_orders__v3", "crm-team", "int_orders", 1),
                      LeftBehind(T("crm_report"), "crm", "crm_orders__v1", "", "crm_orders", 2)),
-        readers=(OutsideReader("tableau", T("fct_order"), "fct_order__v7", "fct_order__v8", "bi"),),
+        readers=(Exposure("tableau", T("fct_order"), "fct_order__v7", "fct_order__v8", "bi"),),
         guards=(Guard("history", "ok", "orders from 08-01"), Guard("disk", "warn", "380 of 410 GB"),
                 Guard("approval", "approve", "int_orders is rebuilt")),
         warnings=(PlanWarning("int_orders", "is degraded"),), approvals=2,
-        undo=(WayBack("plan undo", (T("int_orders"), T("fct_order")), "rebuild", 81_000_000, 870.0, "until then",
+        undo=(Undo("plan undo", (T("int_orders"), T("fct_order")), "rebuild", 81_000_000, 870.0, "until then",
                       880.0, 2700.0),
-              WayBack("plan undo", (T("int_refunds"),), "record", 0, None, "until then"),
-              WayBack("", (T("crm_visits"),), "it is in the trash")),
+              Undo("plan undo", (T("int_refunds"),), "record", 0, None, "until then"),
+              Undo("", (T("crm_visits"),), "it is in the trash")),
     )  # fmt: skip
 
 

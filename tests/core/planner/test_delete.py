@@ -12,7 +12,7 @@ from core.observed.deployment import ObservedDeployment, OtherVersion
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.context import PlanningContext, planning_context
-from core.planner.delete import decide_delete
+from core.planner.delete_and_retire import decide_delete
 from core.planner.planner import make_plan
 from core.planner.scope import PlanScope, normal_request, resolve_scope
 from core.project.model import Project

@@ -3,7 +3,7 @@
 import pytest
 
 from core.model.names import TableName as T
-from core.planner.event_time import event_time_of
+from core.planner.start_positions import event_time_of
 from core.project_reader.loader import read_project
 from tests.core.project_reader.test_loader import MANIFEST
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.changes.upgrade_proof import proof_key
+from core.changes.cross_check import proof_key
 from core.model.names import TableName as T
 from core.observed.deployment import Binding, ObservedDeployment
 from core.plan.model import Plan

@@ -55,11 +55,11 @@ def test_a_stop_always_wins_and_nothing_runs_that_is_not_wanted() -> None:
 
 
 def test_what_goes_back_to_former_versions_is_stopped_as_well() -> None:
-    ends = Counter(end for seed in range(times(20)) for end in ends_of_ways_back(seed))
+    ends = Counter(end for seed in range(times(20)) for end in ends_of_undos(seed))
     assert set(ends) >= {(verb, end) for verb in ("rollback", "undelete") for end in ("done", "failed")}, ends
 
 
-def ends_of_ways_back(seed: int) -> Iterator[tuple[str, str]]:
+def ends_of_undos(seed: int) -> Iterator[tuple[str, str]]:
     """Release or delete in peace and go back among others, again and again; yields how each run ended."""
     life, chance = born(seed, 2 + seed % 7), random.Random(seed)
     for request in (PlanRequest(everything=True, children="all"), *(_ahead(chance, life) for _ in range(3))):

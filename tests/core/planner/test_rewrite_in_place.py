@@ -11,8 +11,8 @@ from core.model.names import TableName as T
 from core.plan.descriptions import action_words
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
+from core.planner.guards import NEEDS_APPROVAL
 from core.planner.planner import make_plan
-from core.planner.policy_guards import NEEDS_APPROVAL
 from core.policy.model import Policy
 from core.project.model import Project
 from core.text.sentence import Fact

@@ -3,8 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
-from core.changes.kind_examples import KIND_EXAMPLES
-from core.changes.kinds import CHANGE_KINDS, ChangeKind, ChangeKindDefinition
+from core.changes.kinds import CHANGE_KINDS, KIND_EXAMPLES, ChangeKind, ChangeKindDefinition, example_lines
 from core.model.actions import EXECUTABLE, strategy_lines, typed_strategy
 
 WIDTH = 80
@@ -37,8 +36,7 @@ def _block(facts: ChangeKindDefinition) -> str:
     for name, words in _parts(facts):
         first, *others = textwrap.wrap(words, WIDTH - _INDENT - _NAMES - 2)
         rows += [f"  {name:<{_NAMES}}{first}", *(" " * (_NAMES + 2) + other for other in others)]
-    example = KIND_EXAMPLES.get(facts.kind)
-    for place, row in enumerate(example.lines if example is not None else ()):
+    for place, row in enumerate(example_lines(facts.kind) if facts.kind in KIND_EXAMPLES else ()):
         rows.append(f"  {'' if place else 'example':<{_NAMES}}{row}")
     return textwrap.indent("\n".join(rows), " " * _INDENT)
 

@@ -8,8 +8,7 @@ from core.model.act_outcomes import CommandOutcome
 from core.model.actions import Action, StepKind
 from core.model.events import DONE_BY, FAULTY, EventCause, EventKind
 from core.model.names import TableName
-from core.plan.descriptions import action_words, change_words
-from core.plan.edit_words import evidence_words, is_of_columns
+from core.plan.descriptions import action_words, change_words, evidence_words, is_of_columns
 from core.plan.model import Plan
 from core.run.model import StepState
 from core.run.records import RunRow, StepRow

@@ -4,8 +4,15 @@ from collections.abc import Sequence
 from itertools import repeat
 
 from core.model.actions import Action
-from core.plan.descriptions import GLYPH_BY_ACTION, act_words, lowered_words, offer_lines, spark_words
-from core.plan.edit_words import edit_of_rows, evidence_lines
+from core.plan.descriptions import (
+    GLYPH_BY_ACTION,
+    act_words,
+    edit_of_rows,
+    evidence_lines,
+    lowered_words,
+    offer_lines,
+    spark_words,
+)
 from core.plan.model import Guard, Plan, PlanNode, PlanWarning
 from core.plan.rendering import (
     TITLES,

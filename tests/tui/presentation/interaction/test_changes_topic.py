@@ -2,8 +2,7 @@
 
 import pytest
 
-from core.changes.kind_examples import KIND_EXAMPLES
-from core.changes.kinds import CHANGE_KINDS, ChangeKindDefinition
+from core.changes.kinds import CHANGE_KINDS, KIND_EXAMPLES, ChangeKindDefinition, example_lines
 from core.model.actions import EXECUTABLE, Strategy
 from tui.presentation.interaction.changes_topic import changes_topic
 
@@ -24,8 +23,7 @@ def test_a_kind_says_what_is_done_why_what_is_lost_and_shows_an_edit(facts: Chan
         *([facts.note.of().sentence] if facts.note else []),
     ):
         assert words in said
-    example = KIND_EXAMPLES.get(facts.kind)
-    for line in example.lines if example is not None else ():
+    for line in example_lines(facts.kind) if facts.kind in KIND_EXAMPLES else ():
         assert any(row.endswith(f" {line}") for row in rows)
 
 

@@ -1,21 +1,13 @@
-"""Versions that do not serve after a plan: retired ones, and orphans of a failed run, with who still reads them.
-
-Of orphan versions, only those of tables that the plan touches are judged, with what reads them: a table that another
-open run holds cannot be in a plan that is applied.
-"""
+"""Versions that stop serving with a plan: which of them end, and which go on because something still reads them."""
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from core.model.names import TableName
-from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
+from core.observed.deployment import Binding
 from core.planner.context import (
-    DeclaredTables,
     ObservedTables,
-    PlanningContext,
     TableBindings,
-    TableRevisions,
-    by_parent,
 )
 
 
@@ -122,12 +114,12 @@ def _readers_then(
         if reader in deleted:
             continue
         stays = kept.get(reader, set())
-        bound_now = _reads_any(bindings.of(reader), {old})
+        bound_now = reads_any(bindings.of(reader), {old})
         serving = observed.deployment(reader).version
         if reader in rebuilt:
             is_bound = bound_now and serving in stays
         else:
-            is_bound = _reads_any(bindings_then.get(reader, bindings.of(reader)), {old})
+            is_bound = reads_any(bindings_then.get(reader, bindings.of(reader)), {old})
         if is_bound or stays - {serving}:
             found.append(reader)
     return tuple(found)
@@ -145,98 +137,13 @@ def _is_released(
     `ended` holds the versions that this plan stops: a reader's old version that nobody reads any more is not its doing.
     """
     for reader in bindings.readers(old[0]):
-        if reader in moved and _reads_any(bindings.of(reader), {old}):
+        if reader in moved and reads_any(bindings.of(reader), {old}):
             return True
         if set(observed.deployment(reader).retained) & ended.get(reader, set()):
             return True
     return False
 
 
-def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[TableName, ObservedDeployment]:
-    """Take orphan versions from those that run for others: a plan that continues a run judges them here."""
-    return {
-        table: replace(seen, retained=tuple(set(seen.retained) - {orphan.version for orphan in seen.orphan_versions}))
-        for table, seen in observed.items()
-    }
-
-
-def usable_orphan(
-    observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
-) -> OtherVersion | None:
-    """Find the newest orphan version that has the declared texts and reads exactly `reads`, all of them; else None."""
-    wanted = sorted(reads, key=by_parent)
-    revision = revisions.declared(table).hash
-    fitting = (
-        orphan
-        for orphan in observed.deployment(table).orphan_versions
-        if orphan.revision == revision
-        and orphan.checkpoint_ok
-        and not orphan.begins_where
-        and sorted(orphan.bindings, key=by_parent) == wanted
-    )
-    return next(fitting, None)
-
-
-def upstream_first(declared: DeclaredTables, tables: Iterable[TableName]) -> list[TableName]:
-    """Sort declared tables so that each comes after what it reads."""
-    wanted = set(tables)
-    return [
-        table
-        for generation in (declared.graph.generations() if wanted else ())
-        for table in sorted(generation)
-        if table in wanted
-    ]
-
-
-def unused_orphans(
-    context: PlanningContext,
-    tables: Iterable[TableName],
-    used: Mapping[TableName, OtherVersion],
-    fresh: Iterable[TableName],
-    bindings_then: Mapping[TableName, tuple[Binding, ...]],
-) -> tuple[RetiredVersion, ...]:
-    """List the orphan versions of `tables` that the plan has no use for, sinks first, with who still reads each.
-
-    For a table that starts anew (`fresh`), the version that never ran is one of them. An orphan version that reads one
-    of them is one as well, whatever its table.
-    """
-    anew = set(fresh)
-    found: set[tuple[TableName, int]] = set()
-    for table in tables:
-        seen, kept = context.observed.deployment(table), used.get(table)
-        found |= {
-            (table, orphan.version) for orphan in seen.orphan_versions if kept is None or orphan.version != kept.version
-        }
-        if table in anew and context.observed.is_deployed(table):
-            found.add((table, seen.version))
-    bound = {
-        (table, orphan.version): orphan.bindings
-        for table in context.observed.tables()
-        for orphan in context.observed.deployment(table).orphan_versions
-    }
-    while more := {key for key, reads in bound.items() if key not in found and _reads_any(reads, found)}:
-        found |= more
-    return tuple(
-        RetiredVersion(table, version, _orphan_readers(context.bindings, (table, version), bindings_then))
-        for table in reversed(_ordered(context.declared, {table for table, _ in found}))
-        for version in sorted((v for t, v in found if t == table), reverse=True)
-    )
-
-
-def _ordered(declared: DeclaredTables, tables: set[TableName]) -> list[TableName]:
-    upstream = upstream_first(declared, tables)
-    return [*upstream, *sorted(tables - set(upstream))]
-
-
-def _orphan_readers(
-    bindings: TableBindings, version: tuple[TableName, int], bindings_then: Mapping[TableName, tuple[Binding, ...]]
-) -> tuple[TableName, ...]:
-    return tuple(
-        reader
-        for reader in bindings.readers(version[0])
-        if _reads_any(bindings_then.get(reader, bindings.of(reader)), {version})
-    )
-
-
-def _reads_any(bindings: Iterable[Binding], versions: set[tuple[TableName, int]]) -> bool:
+def reads_any(bindings: Iterable[Binding], versions: set[tuple[TableName, int]]) -> bool:
+    """Return whether a binding is to one of some versions."""
     return any((binding.parent, binding.version) in versions for binding in bindings)

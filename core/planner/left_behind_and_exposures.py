@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
-from core.plan.model import LeftBehind, OutsideReader, PlanNode
+from core.plan.model import Exposure, LeftBehind, PlanNode
 from core.planner.context import DeclaredTables, ObservedTables
 from core.planner.decisions import DeployWalk, DownstreamOutcome, TableDecision
 
@@ -68,23 +68,21 @@ def _warn(walk: DeployWalk, child: TableName, parent: TableName) -> None:
         walk.found.warn(child, f"is no longer declared and stays on the old version of {parent}")
 
 
-def outside_readers(
-    declared: DeclaredTables, observed: ObservedTables, nodes: Sequence[PlanNode]
-) -> tuple[OutsideReader, ...]:
+def exposures(declared: DeclaredTables, observed: ObservedTables, nodes: Sequence[PlanNode]) -> tuple[Exposure, ...]:
     """Return the declared readers of what is rebuilt, written again, altered or deleted, by table and name."""
-    return outside_readers_of(declared, observed, {n.table: after for n in nodes if (after := _after(n)) is not None})
+    return exposures_of(declared, observed, {n.table: after for n in nodes if (after := _after(n)) is not None})
 
 
-def outside_readers_of(
+def exposures_of(
     declared: DeclaredTables, observed: ObservedTables, after_by_table: Mapping[TableName, str]
-) -> tuple[OutsideReader, ...]:
+) -> tuple[Exposure, ...]:
     """Return the declared readers of tables with what each pointer will serve, by table and name."""
     found = []
     for table, after in after_by_table.items():
         made = declared.tables.get(table)
         before = _served_name(table, observed.deployment(table).version)
         for name, owner in made.settings.outside_readers if made is not None else ():
-            found.append(OutsideReader(name, table, before, after, owner))
+            found.append(Exposure(name, table, before, after, owner))
     return tuple(sorted(found, key=lambda reader: (reader.table, reader.reader)))
 
 

@@ -1,0 +1,106 @@
+"""Orphans: versions that a failed run has half made; which of them a plan uses, and which go into the trash.
+
+Only the orphans of tables that the plan touches are judged, and what reads them: a plan cannot be applied while another
+open run holds one of its tables.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from core.model.names import TableName
+from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
+from core.planner.context import (
+    DeclaredTables,
+    ObservedTables,
+    PlanningContext,
+    TableBindings,
+    TableRevisions,
+    by_parent,
+)
+from core.planner.retired_versions import RetiredVersion, reads_any
+
+
+def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[TableName, ObservedDeployment]:
+    """Take orphan versions from those that run for others: a plan that continues a run judges them here."""
+    return {
+        table: replace(seen, retained=tuple(set(seen.retained) - {orphan.version for orphan in seen.orphan_versions}))
+        for table, seen in observed.items()
+    }
+
+
+def usable_orphan(
+    observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
+) -> OtherVersion | None:
+    """Find the newest orphan version that has the declared texts and reads exactly `reads`, all of them; else None."""
+    wanted = sorted(reads, key=by_parent)
+    revision = revisions.declared(table).hash
+    fitting = (
+        orphan
+        for orphan in observed.deployment(table).orphan_versions
+        if orphan.revision == revision
+        and orphan.checkpoint_ok
+        and not orphan.begins_where
+        and sorted(orphan.bindings, key=by_parent) == wanted
+    )
+    return next(fitting, None)
+
+
+def upstream_first(declared: DeclaredTables, tables: Iterable[TableName]) -> list[TableName]:
+    """Sort declared tables so that each comes after what it reads."""
+    wanted = set(tables)
+    return [
+        table
+        for generation in (declared.graph.generations() if wanted else ())
+        for table in sorted(generation)
+        if table in wanted
+    ]
+
+
+def unused_orphans(
+    context: PlanningContext,
+    tables: Iterable[TableName],
+    used: Mapping[TableName, OtherVersion],
+    fresh: Iterable[TableName],
+    bindings_then: Mapping[TableName, tuple[Binding, ...]],
+) -> tuple[RetiredVersion, ...]:
+    """List the orphan versions of `tables` that the plan has no use for, sinks first, with who still reads each.
+
+    For a table that starts anew (`fresh`), the version that never ran is one of them. An orphan version that reads one
+    of them is one as well, whatever its table.
+    """
+    anew = set(fresh)
+    found: set[tuple[TableName, int]] = set()
+    for table in tables:
+        seen, kept = context.observed.deployment(table), used.get(table)
+        found |= {
+            (table, orphan.version) for orphan in seen.orphan_versions if kept is None or orphan.version != kept.version
+        }
+        if table in anew and context.observed.is_deployed(table):
+            found.add((table, seen.version))
+    bound = {
+        (table, orphan.version): orphan.bindings
+        for table in context.observed.tables()
+        for orphan in context.observed.deployment(table).orphan_versions
+    }
+    while more := {key for key, reads in bound.items() if key not in found and reads_any(reads, found)}:
+        found |= more
+    return tuple(
+        RetiredVersion(table, version, _orphan_readers(context.bindings, (table, version), bindings_then))
+        for table in reversed(_ordered(context.declared, {table for table, _ in found}))
+        for version in sorted((v for t, v in found if t == table), reverse=True)
+    )
+
+
+def _ordered(declared: DeclaredTables, tables: set[TableName]) -> list[TableName]:
+    upstream = upstream_first(declared, tables)
+    return [*upstream, *sorted(tables - set(upstream))]
+
+
+def _orphan_readers(
+    bindings: TableBindings, version: tuple[TableName, int], bindings_then: Mapping[TableName, tuple[Binding, ...]]
+) -> tuple[TableName, ...]:
+    return tuple(
+        reader
+        for reader in bindings.readers(version[0])
+        if reads_any(bindings_then.get(reader, bindings.of(reader)), {version})
+    )
