@@ -12,7 +12,7 @@ from core.model.table_formats import table_format
 from core.model.wider_types import is_wider
 from core.project.model import Pool, Settings
 from core.project.revision import Revision
-from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, TableRead, says_star
+from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, TableRead, selects_star
 from core.text.diff import short_diff
 
 RevisionDifference = tuple[ChangeKind, Edit]
@@ -74,7 +74,7 @@ def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
     """
     if old.parsed is None or new.parsed is None or not new.parsed.stateful:
         return ()
-    if old.parsed.canonical != new.parsed.canonical or not says_star(new.parsed):
+    if old.parsed.canonical != new.parsed.canonical or not selects_star(new.parsed):
         return ()
     before = {column.name.lower() for column in old.ddl.columns}
     return tuple(column.name.lower() for column in new.ddl.columns if column.name.lower() not in before)
@@ -158,7 +158,7 @@ def _type_findings(
 
 def _retyped(was: str, now: str, into: str) -> Edit | None:
     """Return how an expression may write another type than `into`, which is empty where no DDL is known."""
-    from core.sql.comparison.expression_types import expression_type
+    from core.sql.expression_properties import expression_type
 
     kind, before = expression_type(now), expression_type(was)
     if kind == before:
@@ -413,8 +413,7 @@ def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) 
 
 
 def _operator_edits(was: Operator, now: Operator, old: ParsedStatement, new: ParsedStatement) -> Iterator[Edit]:
-    from core.sql.comparison.query_edits import query_edits
-    from core.sql.parsing.written_aliases import aliases_of_both
+    from core.sql.comparison.query_edits import aliases_of_both, query_edits
 
     aliases = aliases_of_both(old, new)
     sides = tuple(zip((was, now), aliases, strict=True))
@@ -443,8 +442,7 @@ def _told(kind: ChangeKind, old: ParsedStatement, new: ParsedStatement, part: st
     An edit without a description is still a difference.
     """
     # The parser is loaded only where there is something to say.
-    from core.sql.comparison.query_edits import query_edits
-    from core.sql.parsing.written_aliases import aliases_of_both
+    from core.sql.comparison.query_edits import aliases_of_both, query_edits
 
     aliases = aliases_of_both(old, new)
     before, after = getattr(old, part), getattr(new, part)
@@ -457,7 +455,7 @@ _UNTOLD = Edit(EditKind.MEANING)
 
 
 def as_written(canonical: str, aliases: Mapping[str, str]) -> str:
-    """Return a canonical text with the aliases of its file (`core.sql.parsing.written_aliases`) in place of its own."""
+    """Return a canonical text with the aliases of its file (`core.sql.comparison.query_edits`) in place of its own."""
     text = _OWN_ALIAS.sub(lambda found: aliases.get(found[0]) or "subquery", canonical)
     return _SAID_TWICE.sub(r"\1", text)
 

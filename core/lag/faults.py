@@ -10,7 +10,7 @@ from core.lag.lag_samples import Lag
 from core.lag.trend import LagTrend
 from core.model.states import MAY_WORK, Fault, State, Trend, WantedState
 from core.model.triggers import trigger_s
-from core.text.units import long_duration
+from core.text.wording import long_duration
 
 SUSTAINED_S = 10.0
 """How long a sign must stand until it is a fault, and be gone until it is none: three measurements in a row."""

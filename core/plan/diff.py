@@ -9,8 +9,7 @@ from core.plan.codec import lasting_verdict, request_as_json
 from core.plan.descriptions import act_words, action_words, eta_words
 from core.plan.model import Exposure, LeftBehind, Plan, PlanNode, PlanRefusal, PlanWarning, Step
 from core.text.diff import unified_diff
-from core.text.units import short_duration, short_number
-from core.text.wording import counted
+from core.text.wording import counted, short_duration, short_number
 
 PLAN_DIFF_FORMAT = "headgate.plan-diff/1"
 

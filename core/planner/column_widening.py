@@ -97,7 +97,7 @@ def _narrower_columns(walk: DeployWalk, reader: Table, parent: TableName) -> Ite
 
     What its text casts to a type of its own stays what it is.
     """
-    from core.sql.comparison.expression_types import expression_type
+    from core.sql.expression_properties import expression_type
     from core.sql.lineage.model import InputKind
     from core.sql.lineage.statement_lineage import lineage_of
 

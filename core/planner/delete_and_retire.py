@@ -18,7 +18,7 @@ from core.planner.plan_nodes import PlanBody, deleted_node, kept_node, plan_leve
 from core.planner.plan_steps import StepBuilder
 from core.planner.retired_versions import RetiredVersion, retired_versions
 from core.planner.scope import PlanScope
-from core.sql.log_starts import read_log_start, words_of
+from core.sql.statement import describe_log_start, read_log_start
 
 
 @dataclass(slots=True)
@@ -234,7 +234,10 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         if context.observed.deployment(table).former is not None:
             found.warn(table, "no rollback leads back to what is retired")
         seen = context.observed.deployment(table)
-        begins = [f"with {words_of(each)}" if read_log_start(each) else f"WHERE {each}" for each in seen.begins_where]
+        begins = [
+            f"with {describe_log_start(each)}" if read_log_start(each) else f"WHERE {each}"
+            for each in seen.begins_where
+        ]
         begins += [f"after {seen.begins_after}"] if seen.begins_after else []
         if begins and not seen.rows_before:
             where = " and ".join(begins)

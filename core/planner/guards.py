@@ -15,8 +15,7 @@ from core.planner.context import DeclaredTables, ObservedTables
 from core.policy.model import DISK_FACTOR, Policy
 from core.project.model import Table
 from core.text.sentence import Sentence
-from core.text.units import long_duration, short_number, short_size
-from core.text.wording import counted
+from core.text.wording import counted, long_duration, short_number, short_size
 
 OK, UNKNOWN, WARN, NEEDS_APPROVAL, DENY = "ok", "unknown", "warn", "approve", "deny"
 

@@ -124,8 +124,8 @@ def _changed_columns(old: ParsedStatement, new: ParsedStatement) -> frozenset[st
     if any(" UNION " in each.canonical.upper() for each in (old, new)):
         return None
     # The parser is loaded only where a statement was edited.
+    from core.sql.comparison.query_edits import aliases_of_both
     from core.sql.comparison.row_effects import row_effects
-    from core.sql.parsing.written_aliases import aliases_of_both
 
     effects = row_effects(old.canonical, new.canonical, aliases_of_both(old, new))
     # What a subquery computes otherwise may feed any column.
@@ -136,8 +136,8 @@ def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
     """Return whether an edit gives a row wherever there was one before."""
     if old.canonical == new.canonical:
         return True
+    from core.sql.comparison.query_edits import aliases_of_both
     from core.sql.comparison.row_effects import RowSide, row_effects
-    from core.sql.parsing.written_aliases import aliases_of_both
 
     effects = row_effects(old.canonical, new.canonical, aliases_of_both(old, new))
     fewer = any(row.side is not RowSide.NEW for row in effects.rows)

@@ -12,8 +12,7 @@ from core.observed.log_history import LogHistory
 from core.plan.request import COMMITTED
 from core.planner.refusals import StrategyRefusal
 from core.project.model import Table
-from core.sql.log_starts import AT_TIME, AT_VERSION, LogStart
-from core.sql.statement import TableRead
+from core.sql.statement import AT_TIME, AT_VERSION, LogStart, TableRead
 from core.text.escaping import quoted_name
 from core.text.sentence import Fact
 

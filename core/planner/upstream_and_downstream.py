@@ -29,7 +29,7 @@ from core.planner.requested_tables import (
     start_anew,
     would_end,
 )
-from core.sql.statement import says_star
+from core.sql.statement import selects_star
 from core.text.sentence import Fact
 
 _SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}
@@ -193,7 +193,7 @@ def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fa
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
-    return Notice.STAR_GAINS.of(parent=parent, columns=added) if added and says_star(declared.parsed) else None
+    return Notice.STAR_GAINS.of(parent=parent, columns=added) if added and selects_star(declared.parsed) else None
 
 
 def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:

@@ -16,7 +16,7 @@ from core.planner.decisions import DeployWalk, DownstreamOutcome, TableDecision
 from core.planner.requested_tables import is_at_rest, stale_bindings, would_end
 from core.planner.rewrite_in_place import rows_that_stay
 from core.project.model import Table
-from core.sql.log_starts import words_of
+from core.sql.statement import describe_log_start
 from core.text.wording import counted
 
 _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED})
@@ -53,7 +53,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.WATERMARK_DELAY:
         found.warn(table, "keeps windows that its old watermark closed, and drops rows that arrive for them")
     if decision.action is Action.RESTART and seen.begins_where:
-        where = " and ".join(map(words_of, seen.begins_where))
+        where = " and ".join(map(describe_log_start, seen.begins_where))
         found.warn(table, f"goes on without what it was begun without: it streams only {where}")
     if decision.strategy in (Strategy.FORK, Strategy.CHAIN) and _is_cloned(walk, table):
         base = physical_name(table, seen.version)

@@ -11,7 +11,7 @@ from core.model.states import TableFaultKind
 from core.observed.aligned_positions import BatchHistory
 from core.observed.log_history import LogHistory
 from core.observed.table_statistics import TableStatistics
-from core.sql.log_starts import LogStart
+from core.sql.statement import LogStart
 from core.text.sentence import Sentence
 
 Sources = tuple[tuple[int, TableName, str, str], ...]

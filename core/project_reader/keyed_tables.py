@@ -8,7 +8,7 @@ from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import TABLE_FORMATS, table_format
 from core.project.model import Table
 from core.project_reader.yaml_reader import read_yaml
-from core.sql.statement import TableRead, line_of, taking_changes
+from core.sql.statement import TableRead, line_of, with_change_feeds
 from core.text.wording import did_you_mean
 
 _UNORDERED = ("map<", "variant", "struct<", "array<")
@@ -65,7 +65,7 @@ def _with_changes(table: Table, among: Mapping[TableName, Table]) -> Table:
     if not implied and not table.settings.changes_of:
         return table
     settings = replace(table.settings, changes_of=tuple(sorted(implied)))
-    return replace(table, settings=settings, parsed=taking_changes(table.parsed, implied))
+    return replace(table, settings=settings, parsed=with_change_feeds(table.parsed, implied))
 
 
 def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, problems: list[Problem]) -> None:
@@ -152,7 +152,7 @@ def _plain(kinds: Mapping[str, str]) -> list[str]:
 def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
     # The parser is loaded only where a project has such a condition.
     from core.sql.analysis_safety import unsafe_for_analysis
-    from core.sql.conditions import why_no_condition
+    from core.sql.expression_properties import condition_fault
     from core.sql.lineage.statement_lineage import lineage_of
     from core.sql.statement_reader import read_any
 
@@ -166,7 +166,7 @@ def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
         yield "its brackets do not close", "write a condition over the columns"
     elif [read.table for read in found[0].reads] != [table.name]:
         yield "it reads a table", "write a condition over the columns"
-    elif no_condition := why_no_condition(
+    elif no_condition := condition_fault(
         table.settings.deletes, {column.name.lower(): column.type.lower() for column in table.parsed_ddl.columns}
     ):
         yield no_condition, "write a comparison, for example name IS NULL"

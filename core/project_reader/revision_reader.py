@@ -8,7 +8,7 @@ from core.project.model import Settings, Table
 from core.project.revision import Revision, RevisionTexts
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.table_settings import settings_as_text
-from core.sql.statement import taking_changes
+from core.sql.statement import with_change_feeds
 
 
 def revision_of(table: Table) -> Revision:
@@ -38,7 +38,7 @@ def read_revision(
     parsed = next((statement for statement in statements if statement.writes == table), None)
     if parsed is None or _has_error(wrong):
         return None
-    return Revision(table, texts, taking_changes(parsed, settings.changes_of), ddl, settings)
+    return Revision(table, texts, with_change_feeds(parsed, settings.changes_of), ddl, settings)
 
 
 def _has_error(problems: tuple[Problem, ...]) -> bool:

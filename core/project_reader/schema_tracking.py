@@ -9,7 +9,7 @@ from core.model.problems import Problem, Where
 from core.model.table_formats import table_format
 from core.project.model import Table
 from core.project_reader.yaml_reader import read_yaml
-from core.sql.statement import says_star
+from core.sql.statement import selects_star
 
 _WRONG = {
     "no stream": (
@@ -89,4 +89,4 @@ def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, st
             names.setdefault(place, []).append(name)
     if one := [each for each in names.values() if len(each) > 1]:
         return "one place", " and ".join(one[0])
-    return ("star" if says_star(table.parsed) else "", table.name)
+    return ("star" if selects_star(table.parsed) else "", table.name)

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from core.model.names import TableName
-from core.sql.log_starts import LogStart
 from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clauses
-from core.sql.statement import TAKES_CHANGES, ParsedStatement, TableDdl, TableRead
+from core.sql.statement import TAKES_CHANGES, LogStart, ParsedStatement, TableDdl, TableRead
 from core.sql.tokens.lexer import end_of, open_sql, tokens_of
 from core.text.escaping import quoted_name, quoted_string_literal
 

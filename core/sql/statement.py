@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from core.model.names import TableName
 
@@ -152,7 +153,7 @@ _STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\
 """In canonical SQL: no product, and no `count(*)`."""
 
 
-def says_star(parsed: ParsedStatement) -> bool:
+def selects_star(parsed: ParsedStatement) -> bool:
     """Return whether a statement takes columns that it does not name, at any level.
 
     What a table that is read gets comes through such a star without a word in the text.
@@ -171,7 +172,7 @@ def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
     return (plain.count("\n", 0, at) + 1 if at >= 0 else parsed.line) + within
 
 
-def taking_changes(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
+def with_change_feeds(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
     """Return a statement that streams the changes of some tables where it does not say what it takes of them."""
     if not any(read.table in tables for read in parsed.reads):
         return parsed
@@ -182,3 +183,36 @@ def _taking(read: TableRead) -> TableRead:
     if not read.streaming or read.takes_changes:
         return read
     return replace(read, options=(TAKES_CHANGES, *read.options), changes_implied=True)
+
+
+AT_VERSION, AT_TIME = "startingVersion", "startingTimestamp"
+_FORM = re.compile(rf"(\w+) WITH \('({AT_VERSION}|{AT_TIME})'='([^']+)'\)\Z")
+
+
+class LogStart(NamedTuple):
+    """Where a stream of one table begins: what the table got before is not read."""
+
+    table: TableName
+    option: str
+    """`AT_VERSION` or `AT_TIME`: Spark heeds it in a first batch alone (Delta 4.4.0)."""
+    value: str
+
+    def __str__(self) -> str:
+        """Write it as it stands in SQL."""
+        return f"{self.table} WITH ('{self.option}'='{self.value}')"
+
+
+def describe_log_start(text: str) -> str:
+    """Return in words what an entry of `begins_where` leaves of a stream; a condition says it itself."""
+    found = read_log_start(text)
+    if found is None:
+        return text
+    if found.option == AT_VERSION:
+        return f"{found.table} from version {found.value} on"
+    return f"what was committed to {found.table} from {found.value} on"
+
+
+def read_log_start(text: str) -> LogStart | None:
+    """Read one of the entries of `begins_where`; None where that is a condition."""
+    found = _FORM.match(text)
+    return LogStart(TableName(found[1]), found[2], found[3]) if found else None

@@ -26,8 +26,7 @@ from core.sql.streaming.relation_properties import StreamFindings
 from core.sql.streaming.stateful_operators import relation_properties_of
 from core.sql.tokens.forbidden_functions import forbidden_calls
 from core.sql.tokens.lexer import SqlDiagnostic, SqlText, end_of, open_sql, statements_of, tokens_of
-from core.sql.tokens.other_dialects import statement_set
-from core.sql.tokens.spark_syntax import check_comments, check_syntax, check_text
+from core.sql.tokens.spark_syntax import check_comments, check_syntax, check_text, statement_set
 from core.sql.tokens.statement_header import HEADER_REMEDY, PLACED_HEADER, StatementHeader, header_of
 
 

@@ -1,6 +1,7 @@
 """Differences and numbers in a few words for people; nothing is decided from these words."""
 
 import difflib
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -34,3 +35,65 @@ def first_sentence(text: str, most: int = 100) -> str:
     """Return what a text begins with, up to its first full stop, semicolon or line end; cut at `most` characters."""
     begins = _ENDS.split(text.strip(), maxsplit=1)[0].rstrip(".;")
     return textwrap.shorten(begins, most, placeholder=" …") if len(begins) > most else begins
+
+
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def short_number(value: float | None) -> str:
+    """Write 12, 1.2k, 41k, 3.1M; `?` when it is not known."""
+    if value is None:
+        return "?"
+    for size, unit in _UNITS:
+        if abs(value) >= size:
+            return _scaled(value / size) + unit
+    return str(round(value)) if abs(value) >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def short_size(value: float | None) -> str:
+    """Write bytes as 512 B, 2.4 MB, 1.3 GB."""
+    if value is None:
+        return "?"
+    for step, unit in _UNITS:
+        if value >= step:
+            return f"{_scaled(value / step)} {unit if unit != 'k' else 'k'}B"
+    return f"{round(value)} B"
+
+
+def short_duration(seconds: float | None) -> str:
+    """Write a duration in its largest unit: 4s, 11m, 1h, 3d."""
+    if seconds is None:
+        return "?"
+    value = max(seconds, 0.0)
+    if value < 60:
+        return f"{int(value)}s"
+    if value < 3600:
+        return f"{int(value // 60)}m"
+    if value < 86400:
+        return f"{int(value // 3600)}h"
+    return f"{int(value // 86400)}d"
+
+
+def long_duration(seconds: float | None) -> str:
+    """Write a duration in two units: 1m 12s, 1h 12m, 3d 4h."""
+    if seconds is None:
+        return "?"
+    value = max(int(seconds), 0)
+    for step, big, small_step, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if value >= step:
+            rest = value % step // small_step
+            return f"{value // step}{big} {rest}{small}" if rest else f"{value // step}{big}"
+    return f"{value}s"
+
+
+def duration_range(low_s: float, high_s: float) -> str:
+    """Write a range of durations in one unit, with a dash between the bounds: up to 5 s, 2 min, 1 to 3 h."""
+    size, unit = (1, "s") if high_s < 100 else (60, "min") if high_s < 6000 else (3600, "h")
+    low, high = int(low_s // size), max(1, math.ceil(high_s / size))
+    if low == 0:
+        return f"up to {high} {unit}"
+    return f"{low}\N{EN DASH}{high} {unit}" if low < high else f"{high} {unit}"
+
+
+def _scaled(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0") if abs(value) < 9.95 else str(round(value))

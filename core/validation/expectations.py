@@ -9,12 +9,18 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from core.model.names import TableName
-from core.sql.comparison.regrouped_rows import CommonTotals
-from core.sql.comparison.row_effects import RowEffect, RowSide, StatementEffects, renamed_predicate, row_effects
-from core.sql.comparison.row_order import row_order
+from core.sql.comparison.query_edits import aliases_of_both
+from core.sql.comparison.row_effects import (
+    CommonTotals,
+    RowEffect,
+    RowSide,
+    StatementEffects,
+    renamed_predicate,
+    row_effects,
+)
+from core.sql.expression_properties import row_order
 from core.sql.lineage.model import InputKind, LineageCondition, LineageOutput, StatementLineage
 from core.sql.lineage.statement_lineage import lineage_of
-from core.sql.parsing.written_aliases import aliases_of_both
 from core.sql.statement import Column, ParsedStatement, TableDdl
 
 _VOLATILE = re.compile(

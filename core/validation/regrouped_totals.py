@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from core.sql.comparison.regrouped_rows import CommonTotal, CommonTotals
-from core.sql.comparison.row_effects import RowSide
+from core.sql.comparison.row_effects import CommonTotal, CommonTotals, RowSide
 from core.text.escaping import quoted_name, quoted_string_literal
 from core.text.wording import counted
 from core.validation.comparison_queries import ComparedRows, is_float, summed

@@ -17,8 +17,7 @@ from core.project.revision import RevisionTexts
 from core.project_reader.table_settings import read_settings
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
-from core.sql.log_starts import read_log_start
-from core.sql.statement import ParsedStatement, TableDdl, TableRead, taking_changes
+from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_start, with_change_feeds
 from core.sql.statement_reader import read_any, read_statements
 
 DELETED_KEYS = "deleted"
@@ -237,7 +236,7 @@ def _statement(
     found = next((statement for statement in statements if statement.writes == table), None)
     if found is None:
         raise _invalid(table, problems)
-    return taking_changes(found, settings.changes_of)
+    return with_change_feeds(found, settings.changes_of)
 
 
 def _invalid(table: TableName, problems: tuple[Problem, ...]) -> InvalidProject:

@@ -36,7 +36,7 @@ from core.ports.storage import (
     Upkeep,
     VersionFolders,
 )
-from core.sql.log_starts import LogStart
+from core.sql.statement import LogStart
 from core.text.sentence import Sentence
 from pipelines.formats.delta_tables import DeltaTables
 from pipelines.storage import checkpoint_forks, table_contents

@@ -16,7 +16,7 @@ from core.model.states import TableFaultKind
 from core.model.table_formats import TABLE_FORMATS
 from core.observed.log_history import NEWEST_COMMITS, LogHistory
 from core.ports.storage import FolderContents, LogMark, SeenLog, SourceLag, TableFault, Upkeep
-from core.sql.log_starts import AT_VERSION, LogStart
+from core.sql.statement import AT_VERSION, LogStart
 from core.text.sentence import Sentence
 from pipelines.formats.delta_lag import Backlog, OtherTable, backlog, longer
 from pipelines.formats.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog, is_elsewhere

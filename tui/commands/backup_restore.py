@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.model.errors import UsageError
-from core.text.units import short_size
-from core.text.wording import counted
+from core.text.wording import counted, short_size
 from tui.agent_client import agent_process
 from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext

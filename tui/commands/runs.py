@@ -15,8 +15,7 @@ from core.run.model import SATISFIED, StepState, step_word
 from core.run.records import RunRow, StepRow
 from core.run.stopped_tables import stopped_serving, stopped_serving_words
 from core.run.time_left import time_left
-from core.text.units import duration_range
-from core.text.wording import counted, first_sentence
+from core.text.wording import counted, duration_range, first_sentence
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from core.model.errors import InvalidProject
 from core.model.problems import Problem, Severity
 from core.policy.model import POLICY_KEYS, Policy, differing_rules
-from core.text.units import short_number
-from core.text.wording import counted
+from core.text.wording import counted, short_number
 from state.ledger import LedgerReader
 from state.recorded_policy import policy_of
 from state.row_types import PolicyRow

@@ -9,10 +9,9 @@ from typing import Any
 from sqlglot import exp
 
 from core.model.names import TableName
-from core.sql.comparison.query_edits import compared_blocks, terms_of
+from core.sql.comparison.query_edits import aliases_of_both, compared_blocks, terms_of
 from core.sql.parsing.canonical_text import and_terms, sql_of
 from core.sql.parsing.function_names import GENERATORS
-from core.sql.parsing.written_aliases import aliases_of_both
 from core.sql.statement import ParsedStatement
 from core.sql.streaming.aggregation import aggregates_in
 from core.sql.tokens.lexer import SqlDiagnostic

@@ -25,8 +25,7 @@ from core.sql.parsing.canonical_text import sql_of
 from core.sql.parsing.from_clause import is_group
 from core.sql.parsing.function_names import plain_function_name
 from core.sql.parsing.parser import parse_expression
-from core.sql.parsing.read_clauses import WatermarkClause
-from core.sql.parsing.stream_clauses import HIDDEN, StreamClauses
+from core.sql.parsing.stream_clauses import HIDDEN, StreamClauses, WatermarkClause
 from core.sql.parsing.table_names import NamedRead
 from core.sql.statement import CHANGE_COLUMNS
 from core.sql.tokens.lexer import open_sql, tokens_of

@@ -12,7 +12,7 @@ from core.model.errors import Busy, LedgerUnavailable, Refused, TryAgain
 from core.model.events import EventKind
 from core.model.names import whole_number
 from core.observed.versions import Deployment
-from core.text.units import long_duration
+from core.text.wording import long_duration
 from pipelines.agent.checked_clock import JUMP_S, check_clock, clock_jump
 from pipelines.agent.context import AgentContext
 from state.row_types import ClockCheck

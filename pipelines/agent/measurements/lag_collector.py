@@ -19,7 +19,7 @@ from core.observed.versions import Deployment, Measurement
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.sql.statement import TableRead
-from core.text.units import long_duration
+from core.text.wording import long_duration
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import declared_objective, streamed_reads, streamed_sources
 from pipelines.spark.query_progress import PoolUtilization, QueryProgress, query_progress_from_json

@@ -12,8 +12,7 @@ from core.model.errors import LedgerUnavailable
 from core.model.events import EventKind
 from core.model.states import State, WantedState
 from core.text.sentence import Sentence
-from core.text.units import long_duration
-from core.text.wording import counted
+from core.text.wording import counted, long_duration
 from state.ledger import Ledger
 from state.row_types import EventRow
 

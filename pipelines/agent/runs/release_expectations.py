@@ -13,7 +13,7 @@ from core.plan.codec import plan_from_json
 from core.project.revision import RevisionTexts
 from core.run.model import StepState
 from core.sql.comparison.row_effects import RowEffect, RowSide
-from core.sql.log_starts import read_log_start, words_of
+from core.sql.statement import describe_log_start, read_log_start
 from core.text.escaping import quoted_name
 from core.validation.expectations import (
     ComparedStatement,
@@ -96,7 +96,7 @@ def of_release(
     if (old.begins_where, old.begins_after) == (new.begins_where, new.begins_after):
         return expected
     after = f"what follows {old.begins_after}" if old.begins_after else "the beginning"
-    name, where = query_name(old.table, old.version), " and ".join(map(words_of, old.begins_where)) or after
+    name, where = query_name(old.table, old.version), " and ".join(map(describe_log_start, old.begins_where)) or after
     words = f"{name} begins with {where}"
     whole = not (new.begins_where or old.begins_after or new.begins_after)
     filtered = whole and not any(map(read_log_start, old.begins_where))

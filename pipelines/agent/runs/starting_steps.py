@@ -15,7 +15,7 @@ from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.ports.storage import FolderTaken
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
-from core.sql.log_starts import read_log_start
+from core.sql.statement import read_log_start
 from core.text.sentence import Sentence
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.deployment_compiler import column_types, streamed_reads, tracks_schemas

@@ -20,8 +20,7 @@ from core.plan.model import Step
 from core.ports.storage import Upkeep
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.text.sentence import Sentence
-from core.text.units import long_duration
-from core.text.wording import counted
+from core.text.wording import counted, long_duration
 from pipelines.agent.context import READ_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, upsert_of
 from pipelines.agent.runs.run_context import OpenUpkeep, RunContext

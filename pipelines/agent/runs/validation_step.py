@@ -29,7 +29,7 @@ from core.run.model import NOT_COMPARED, RELEASE_DIFF
 from core.run.records import CheckResultRow
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.text.sentence import Sentence
-from core.text.units import short_duration
+from core.text.wording import short_duration
 from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, figures
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from core.model.names import TableName, query_name
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
-from core.text.units import short_size
+from core.text.wording import short_size
 from pipelines.spark.error_translation import NO_SPACE
 from pipelines.storage.file_system import disk_space
 

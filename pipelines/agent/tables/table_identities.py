@@ -15,7 +15,7 @@ from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.ports.storage import TableFault, VersionFolders
-from core.sql.statement import TableRead, says_star
+from core.sql.statement import TableRead, selects_star
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import (
     parsed_statement,
@@ -153,7 +153,9 @@ def _fault_of_static_side(world: AgentContext, deployment: Deployment) -> TableF
         if side is None or side.external or not (lost := _lost_columns(world, side)):
             continue
         parsed = parsed_statement(deployment)
-        read = [each for each in lost if says_star(parsed) or re.search(rf"\b{re.escape(each)}\b", parsed.select, re.I)]
+        read = [
+            each for each in lost if selects_star(parsed) or re.search(rf"\b{re.escape(each)}\b", parsed.select, re.I)
+        ]
         if read:
             about = f"{physical_name(binding.parent, binding.version)}, a static side of"
             name = query_name(deployment.table, deployment.version)

@@ -4,7 +4,7 @@ import pytest
 
 from core.model.names import TableName as T
 from core.sql.compiler import compile_select
-from core.sql.log_starts import AT_TIME, AT_VERSION, LogStart, read_log_start, words_of
+from core.sql.statement import AT_TIME, AT_VERSION, LogStart, describe_log_start, read_log_start
 from core.sql.statement_reader import read_statements
 
 AT_12 = LogStart(T("a"), AT_VERSION, "12")
@@ -38,7 +38,7 @@ def test_the_option_is_written_to_the_stream_alone(select: str, compiled: str) -
 def test_what_is_recorded_is_read_again() -> None:
     since = LogStart(T("a"), AT_TIME, "2026-01-02T03:04:05.5Z")
     assert [read_log_start(str(each)) for each in (AT_12, since)] == [AT_12, since]
-    assert words_of(str(AT_12)) == "a from version 12 on"
-    assert words_of(str(since)) == "what was committed to a from 2026-01-02T03:04:05.5Z on"
-    assert words_of("a.ts > 1") == "a.ts > 1"
+    assert describe_log_start(str(AT_12)) == "a from version 12 on"
+    assert describe_log_start(str(since)) == "what was committed to a from 2026-01-02T03:04:05.5Z on"
+    assert describe_log_start("a.ts > 1") == "a.ts > 1"
     assert read_log_start("a.ts >= TIMESTAMP '2026-01-02T03:04:05Z'") is None

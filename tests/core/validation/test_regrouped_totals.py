@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.sql.comparison.regrouped_rows import CommonTotal, CommonTotals
-from core.sql.comparison.row_effects import RowEffect, RowSide
+from core.sql.comparison.row_effects import CommonTotal, CommonTotals, RowEffect, RowSide
 from core.validation.comparison_queries import ComparedRows
 from core.validation.expectations import Expectation
 from core.validation.regrouped_totals import totals_query, totals_result

@@ -48,7 +48,7 @@ from core.ports.storage import (
     VersionFolders,
 )
 from core.project.model import Environment
-from core.sql.log_starts import LogStart
+from core.sql.statement import LogStart
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints

@@ -12,7 +12,7 @@ from core.model.errors import EngineRefused
 from core.model.names import TableName
 from core.ports.spark import FileView
 from core.ports.storage import Cut, OriginRows, SeenLog, VersionFolders
-from core.sql.log_starts import AT_TIME, AT_VERSION, LogStart
+from core.sql.statement import AT_TIME, AT_VERSION, LogStart
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
 

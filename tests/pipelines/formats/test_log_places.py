@@ -8,7 +8,7 @@ from delta_files import WrittenLog
 
 from core.model.errors import Refused
 from core.model.names import TableName as T
-from core.sql.log_starts import AT_TIME, AT_VERSION, LogStart
+from core.sql.statement import AT_TIME, AT_VERSION, LogStart
 from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.formats.delta_log import DataFile, DeltaLog
 

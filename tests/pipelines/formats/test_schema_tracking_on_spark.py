@@ -11,7 +11,7 @@ import pytest
 from core.model.errors import EngineRefused
 from core.model.names import TableName
 from core.sql.compiler import tracking_options, with_stream_options
-from core.sql.log_starts import AT_VERSION, LogStart
+from core.sql.statement import AT_VERSION, LogStart
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
 

@@ -12,8 +12,7 @@ from core.run.model import StepState
 from core.run.records import MigrationTicket
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
 from core.run.stopped_tables import stopped_serving_words
-from core.text.units import duration_range
-from core.text.wording import counted, first_sentence
+from core.text.wording import counted, duration_range, first_sentence
 from tui.presentation.styling.glyphs import parse_trend
 from tui.presentation.styling.value_formatting import moment, rate, short_number, trend_words
 

@@ -10,8 +10,7 @@ from core.run.model import StepState, step_word
 from core.run.records import RunRow, StepRow
 from core.run.time_left import time_left
 from core.text.sentence import Sentence
-from core.text.units import duration_range
-from core.text.wording import counted, first_sentence
+from core.text.wording import counted, duration_range, first_sentence
 from state.row_types import PlanRow
 from tui.presentation.reports.releases import gate_words, time_left_words
 from tui.presentation.screen_content.changes import rule

@@ -11,7 +11,7 @@ from core.observed.batch_time import batch_shares
 from core.observed.log_history import history_of
 from core.observed.table_statistics import SMALL_FILE, TableStatistics
 from core.observed.versions import Deployment, Measurement
-from core.sql.log_starts import words_of
+from core.sql.statement import describe_log_start
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from tui.presentation.screen_content.statement_advice import advise, error_text, spark_ui_words
@@ -158,7 +158,9 @@ def _reads(statement: StatementView, deployed: Deployment | None) -> tuple[Span,
         Span(f"{one.parent}{f'__v{one.version}' if one.version else ''} ({'stream' if one.streamed else 'static'})")
         for one in bound
     ]
-    begins = [Span(f"only {words_of(where)}") for where in (deployed.begins_where if deployed is not None else ())]
+    begins = [
+        Span(f"only {describe_log_start(where)}") for where in (deployed.begins_where if deployed is not None else ())
+    ]
     return (*(parents or [Span("nothing", Tone.DIM)]), *begins)
 
 

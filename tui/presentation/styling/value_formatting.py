@@ -3,7 +3,7 @@
 import time
 
 from core.model.states import Trend
-from core.text.units import long_duration, short_duration, short_number, short_size
+from core.text.wording import long_duration, short_duration, short_number, short_size
 
 __all__ = (
     "age",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.sql.comparison.row_order import RowOrder, row_order
+from core.sql.expression_properties import RowOrder, row_order
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What the author of a text calls the sources of its canonical text."""
 
-from core.sql.parsing.written_aliases import aliases_of_both, written_aliases
+from core.sql.comparison.query_edits import aliases_of_both, written_aliases
 from core.sql.statement_reader import read_any
 
 TEXT = """WITH c AS (SELECT a, count(*) AS n FROM first AS u GROUP BY a)

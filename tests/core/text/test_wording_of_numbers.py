@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.text.units import duration_range
+from core.text.wording import duration_range
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,174 @@
+"""Conditions over the columns of a table, as they stand in a yml: whether what can be parsed can also be true."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from core.sql.comparison.query_edits import parsed_expression
+from core.sql.parsing.canonical_text import sql_of
+from core.sql.parsing.function_names import AGGREGATES, GENERATORS, plain_function_name
+from core.sql.parsing.parser import parse_query
+from core.sql.streaming.aggregation import aggregate_function
+from core.sql.tokens.data_types import read_type
+from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
+
+_OTHER_EACH_TIME = frozenset({"rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle"})
+"""Functions that Spark calls not deterministic, of those that conditions of a MERGE take or fail at (4.2.0)."""
+
+
+def condition_fault(condition: str, kinds: Mapping[str, str]) -> str:
+    """Return why an expression is not true or false of one row, empty where it is or where that is not certain.
+
+    `kinds` are types by column, both in lower case. Raises SqlDiagnostic for what cannot be parsed.
+    """
+    sql = f"SELECT 1 WHERE ({condition}\n)"
+    node = parse_query(tokens_of(open_sql(sql, "")), sql).args["where"].this
+    return _why_not_of_one_row(node) or _why_not(node, kinds)
+
+
+def _why_not_of_one_row(node: Any) -> str:
+    """Return what a condition asks that no row alone answers, or not twice the same; empty where it asks nothing."""
+    for call in node.find_all(exp.Anonymous):
+        name = plain_function_name(str(call.this))
+        if isinstance(call.parent, exp.Window):
+            return f"{name}() OVER compares rows, and a condition is asked of one"
+        if name in AGGREGATES:
+            return f"{name}() is computed of many rows, and a condition is asked of one"
+        if name in GENERATORS:
+            return f"{name}() makes many rows of one"
+        if name in _OTHER_EACH_TIME:
+            return f"{name}() is another value each time, and a batch that is written again has to delete the same"
+    return ""
+
+
+def _why_not(node: Any, kinds: Mapping[str, str]) -> str:
+    match node:
+        case exp.Paren() | exp.Not():
+            return _why_not(node.this, kinds)
+        case exp.And() | exp.Or():
+            return _why_not(node.left, kinds) or _why_not(node.right, kinds)
+        case exp.Alias():
+            return f"{node.alias} names what stands before it, and compares nothing"
+        case exp.Tuple():
+            return "it is several expressions"
+        case exp.Literal():
+            return f"{node.sql()} is neither true nor false"
+        case exp.Column():
+            kind = kinds.get(node.name.lower(), "boolean")
+            return "" if kind == "boolean" else f"{node.name} is {kind}, which is neither true nor false"
+        case _:
+            return ""
+
+
+_BY_TYPE = {
+    "string": "concat_ws date_format format_string from_unixtime get_json_object initcap lower lpad ltrim md5 "
+    "regexp_extract regexp_replace replace rpad rtrim sha1 sha2 substr substring to_json translate trim upper",
+    "bigint": "count count_if unix_micros unix_millis unix_seconds xxhash64",
+    "int": "char_length dayofmonth hash hour instr length minute month quarter second size year",
+    "date": "current_date to_date",
+    "timestamp": "current_timestamp now timestamp_micros timestamp_millis timestamp_seconds",
+    "boolean": "contains endswith isnotnull isnull startswith",
+}
+_TYPE_OF = {name: kind for kind, names in _BY_TYPE.items() for name in names.split()}
+"""Functions of Spark 4.2.0 with one type whatever their arguments."""
+_CONDITIONS = (exp.Predicate, exp.And, exp.Or, exp.Not)
+
+
+def expression_type(expression: str) -> str:
+    """Return Spark's type of a canonical expression in lower case, empty where it depends on a column or is unknown."""
+    try:
+        query = parse_query(tokens_of(open_sql(f"SELECT {expression}", "")), "")
+    except (SqlDiagnostic, RecursionError):
+        return ""
+    return _type_of(query.expressions[0].unalias()) if len(query.expressions) == 1 else ""
+
+
+def _type_of(node: Any) -> str:
+    if isinstance(node, (exp.Cast, exp.TryCast)):
+        return _normal(sql_of(node.to))
+    if isinstance(node, exp.Paren):
+        return _type_of(node.this)
+    if isinstance(node, exp.Literal):
+        return "string" if node.is_string else ""
+    if isinstance(node, exp.Boolean) or (isinstance(node, _CONDITIONS) and not isinstance(node, exp.Case)):
+        return "boolean"
+    if isinstance(node, exp.Anonymous):
+        return _TYPE_OF.get(plain_function_name(str(node.this)), "")
+    if isinstance(node, (exp.Case, exp.Coalesce)):
+        return _common(node)
+    return ""
+
+
+def _normal(text: str) -> str:
+    """Write a type as the DDL has it; the file holds a string for CHAR and VARCHAR."""
+    try:
+        kind, _ = read_type(tokens_of(open_sql(text, "")), 0)
+    except (SqlDiagnostic, LookupError):
+        return ""
+    return "string" if kind.startswith(("char", "varchar")) else kind
+
+
+def _common(node: Any) -> str:
+    """Return the type that all branches have."""
+    if isinstance(node, exp.Case):
+        branches = [each.args.get("true") for each in node.args.get("ifs") or []] + [node.args.get("default")]
+    else:
+        branches = [node.this, *node.expressions]
+    types = {_type_of(each) for each in branches if each is not None and not isinstance(each, exp.Null)}
+    return types.pop() if len(types) == 1 else ""
+
+
+_LISTS = frozenset(("array_agg", "collect_list", "collect_set"))
+"""Those that give the same values in another order."""
+_ANY = frozenset(
+    (
+        *("any_value", "first", "first_value", "last", "last_value", "max_by", "min_by", "mode", "listagg"),
+        *("string_agg", "approx_percentile", "percentile_approx", "approx_top_k", "histogram_numeric"),
+    )
+)
+"""Those that give other values: that of whichever row comes first, or an approximation of them all."""
+_BLIND = frozenset(
+    ("array_contains", "array_max", "array_min", "array_size", "array_sort", "cardinality", "size", "sort_array")
+)
+"""Functions that a list in any order gives the same value."""
+_SHORTEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """How a value depends on the order of rows."""
+
+    call: str
+    """The aggregate, in SQL."""
+    sorts: bool
+    """Whether the value is a list, which is the same once it is sorted."""
+
+
+def row_order(expression: str) -> RowOrder | None:
+    """Return how an expression depends on the order of rows; None where it does not, or cannot be read."""
+    tree = parsed_expression(expression)
+    call = _first(tree) if tree is not None else None
+    if call is None:
+        return None
+    text = sql_of(call)
+    whole = aggregate_function(tree)
+    return RowOrder(
+        text if len(text) <= _SHORTEST else f"{text[: _SHORTEST - 1]}…",
+        sorts=whole is not None and _name(whole) in _LISTS,
+    )
+
+
+def _first(node: Any) -> Any:
+    """Return the first call that depends on the order; what is blind to it, or says the order, is not looked into."""
+    name = _name(node)
+    if isinstance(node, exp.WithinGroup) or name in _BLIND:
+        return None
+    if name in _LISTS or name in _ANY:
+        return node
+    return next((found for child in node.iter_expressions() if (found := _first(child)) is not None), None)
+
+
+def _name(node: Any) -> str:
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
