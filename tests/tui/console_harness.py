@@ -7,10 +7,10 @@ from textual.pilot import Pilot
 
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
-from tui.presentation.screen_content.banner_footer import ConsoleIdentity
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity
 from tui.presentation.styling.styled_text import plain
 from tui.presentation.view.ledger_view import make_ledger_view
-from tui.presentation.view.tree_folding import FoldingMode
+from tui.presentation.view.statement_tree import FoldingMode
 from tui.screens.application import ConsoleApp
 from tui.screens.console_screen import ConsoleScreen
 from tui.screens.home import HomeScreen

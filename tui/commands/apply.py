@@ -11,7 +11,7 @@ from tui.command_line.context import CommandContext
 from tui.command_line.plan_request import read_request
 from tui.commands.review_approve import plan_lines
 from tui.commands.runs import follow_run
-from tui.presentation.screen_content.status_line import accepted_words
+from tui.presentation.screen_content.screen_frame import accepted_words
 from tui.project_folder.request_scope import refuse_unknown
 from tui.services import planner_input
 

@@ -10,7 +10,7 @@ from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table
 from tui.command_line.statement_output import check_fail_on, data_age_line, parse_conditions
 from tui.presentation.reports.product_health import HEAD, RIGHT, as_json, failing_rows, health_by_product, rows
-from tui.presentation.reports.releases import ticket_as_json, ticket_words, verdict
+from tui.presentation.screen_content.releases import ticket_as_json, ticket_words, verdict
 
 
 def health(context: CommandContext) -> int:

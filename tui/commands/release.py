@@ -10,8 +10,8 @@ from core.run.release import Release
 from tui.command_line.context import CommandContext
 from tui.commands.apply import execute_by_name
 from tui.commands.runs import follow_run, run_as_json, run_step_line
-from tui.presentation.reports.release_diff import blocks, result_as_json, result_lines
-from tui.presentation.reports.releases import release_as_json, release_details, release_lines
+from tui.presentation.reports.check_results import blocks, result_as_json, result_lines
+from tui.presentation.screen_content.releases import release_as_json, release_details, release_lines
 from tui.services.deployed_statements import find_release, list_releases
 
 

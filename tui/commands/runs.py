@@ -20,7 +20,7 @@ from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
 from tui.commands.review_approve import plan_lines
-from tui.presentation.reports.releases import gate_words, time_left_words
+from tui.presentation.screen_content.releases import gate_words, time_left_words
 from tui.presentation.screen_content.runs import is_held
 from tui.services.run_continuation import RunContinuation
 

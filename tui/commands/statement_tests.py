@@ -10,7 +10,7 @@ from core.statement_tests.upgrade import upgrade_words
 from core.text.wording import counted
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
-from tui.presentation.reports.test_results import result_json, result_lines, summary_line
+from tui.presentation.reports.check_results import case_as_json, case_lines, cases_summary
 from tui.services import statement_tests
 from tui.services.statement_tests import PlannedUpgrade, SelectedCases
 
@@ -58,9 +58,9 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
             results.append(result)
             change = upgrade.changes.get(TableName(result.table)) if upgrade else None
             words = upgrade_words(result, change) if change else ()
-            told.append(result_json(result, words, str(change.kind) if change else ""))
+            told.append(case_as_json(result, words, str(change.kind) if change else ""))
             if not voice.as_json:
-                voice.print(result_lines(result, words))
+                voice.print(case_lines(result, words))
     if upgrade and (became := statement_tests.tell_plans(context.operations, upgrade, results)):
         voice.say(became)
     took = time.monotonic() - began
@@ -68,7 +68,7 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
     if voice.as_json:
         context.document("headgate/tests", passed=not bad, took_s=round(took, 1), cases=told)
     elif results:
-        voice.say(summary_line(results, took))
+        voice.say(cases_summary(results, took))
     else:
         voice.say("nothing to run: no table with a case differs from its old text")
     return 1 if bad else 0

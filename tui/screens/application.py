@@ -20,11 +20,9 @@ from textual.screen import Screen
 
 from core.model.errors import HeadgateError
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
-from tui.presentation.screen_content.banner_footer import ConsoleIdentity
-from tui.presentation.screen_content.status_line import failure_words
-from tui.presentation.styling.glyphs import choose_glyphs
-from tui.presentation.styling.palette import choose_palette
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity, failure_words
 from tui.presentation.styling.styled_text import Tone, line
+from tui.presentation.styling.theme import choose_glyphs, choose_palette
 from tui.presentation.view.ledger_view import LedgerView
 from tui.screens.backend import ConsoleBackend
 from tui.screens.console_screen import ConsoleScreen

@@ -27,8 +27,7 @@ from tui.agent_client.agent_commands import find_run
 from tui.agent_client.agent_process import log_tail
 from tui.presentation.screen_content.changes import DELETED, ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
-from tui.presentation.screen_content.statement_detail import DeclaredDetails
-from tui.presentation.screen_content.statement_log import lines_about
+from tui.presentation.screen_content.statement_detail import DeclaredDetails, lines_about
 from tui.project_folder.environment_selection import started_environments
 from tui.project_folder.project_reader import find_sql_file
 from tui.services.deployed_statements import history_of, statement_details

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from core.lineage.selectors import is_selector
 from core.model.names import query_name
 from core.text.wording import did_you_mean
-from tui.presentation.interaction.colon_completion import TAKES_TABLES, names
+from tui.presentation.interaction.input_line import TAKES_TABLES, names
 from tui.presentation.interaction.keymap import ConsoleAction, actions_on_screen
 from tui.presentation.styling.styled_text import Tone
-from tui.screens.shared_actions import acknowledge
+from tui.screens.console_screen import acknowledge
 from tui.screens.statement_actions import StatementActionsScreen
 
 OF_A_VERSION = frozenset({"stop", "start", "restart"})

@@ -1,9 +1,10 @@
-"""What every screen is made of: banner, breadcrumb, body, status line, footer, and the question that may be open.
+"""The base of every screen: banner, breadcrumb, body, status line, footer, open question, and the keys of all screens.
 
-It takes each key and looks up in the table of actions what it means. Nothing here waits.
+It takes each key and looks up its action in the keymap. Nothing here blocks.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from typing import ClassVar
 
 from textual import events
@@ -11,16 +12,26 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widget import Widget
 
+from core.model.errors import HeadgateError
 from core.text.sentence import sentence_of
 from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
 from tui.presentation.interaction.input_line import input_line_cells
 from tui.presentation.interaction.keymap import KNOWN_KEYS, ConfirmationLevel, ConsoleAction, keymap_of
-from tui.presentation.screen_content import banner_footer, status_line
+from tui.presentation.screen_content.screen_frame import (
+    STANDING_LINES,
+    banner_line,
+    breadcrumb_line,
+    choices,
+    dialog_keys,
+    footer,
+    hints,
+    message_lines,
+    standing_message,
+    too_small,
+)
 from tui.presentation.styling.styled_text import Line, Tone, line
-from tui.screens.console_state import ConsoleState
-from tui.screens.typed_line import QuestionBox, TypedLine
-from tui.widgets.line_widgets import FixedLines, GrowingLines
-from tui.widgets.row_table import RowTable
+from tui.screens.console_state import ConsoleState, QuestionBox, TypedLine
+from tui.widgets.line_widgets import FixedLines, GrowingLines, RowTable
 
 NEED_WIDTH, NEED_HEIGHT = 80, 24
 WHEEL_ROWS = 3
@@ -131,15 +142,15 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         # A terminal that was resized while the console was starting has sent no event that counts.
         self._fit(width, height)
         if self.has_class("-small"):
-            self.small.show((banner_footer.too_small(width, height, NEED_WIDTH, NEED_HEIGHT),))
+            self.small.show((too_small(width, height, NEED_WIDTH, NEED_HEIGHT),))
             return
         self.refresh_body()
         state = self.state
-        self.banner.show((banner_footer.banner_line(state.identity, state.view, state.freshness, width),))
+        self.banner.show((banner_line(state.identity, state.view, state.freshness, width),))
         path, counts = self.path_and_counts()
         if state.frozen:
             counts = f"FROZEN  {counts}"
-        self.breadcrumb.show((banner_footer.breadcrumb_line(path, self.typed.filter_text, counts, width),))
+        self.breadcrumb.show((breadcrumb_line(path, self.typed.filter_text, counts, width),))
         self.status.show(self._status_lines(width))
         self.footer.show((self._footer_line(width),))
         self.question.redraw(width)
@@ -150,21 +161,21 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
             return (input_line_cells(self.typed.entry, state.glyphs, width),)
         if wrong := self.wrong_filter():
             text = f"{wrong}; all rows are shown until the filter is corrected"
-            return status_line.message_lines(text, None, Tone.CHANGING, width)
+            return message_lines(text, None, Tone.CHANGING, width)
         if message is not None and now - message.at < message.seconds:
-            return status_line.message_lines(message.text, message.at, message.tone, width)
-        text, at, tone = status_line.standing_message(state.view, state.freshness, now)
-        return status_line.message_lines(text, at, tone, width, most=status_line.STANDING_LINES)
+            return message_lines(message.text, message.at, message.tone, width)
+        text, at, tone = standing_message(state.view, state.freshness, now)
+        return message_lines(text, at, tone, width, most=STANDING_LINES)
 
     def _footer_line(self, width: int) -> Line:
         entry, dialog = self.typed.entry, self.question.dialog
         if dialog is not None:
-            return banner_footer.hints(banner_footer.dialog_keys(dialog.question), width, help_key=False)
+            return hints(dialog_keys(dialog.question), width, help_key=False)
         if entry is not None:
             if entry.sign == "/" and (wrong := self.wrong_filter()):
                 return line((f" {wrong}", Tone.CHANGING))
-            return banner_footer.choices(self.typed.completions(), width, self.state.glyphs.ellipsis)
-        return banner_footer.hints(banner_footer.footer(self.screen_name, self.action_context()), width)
+            return choices(self.typed.completions(), width, self.state.glyphs.ellipsis)
+        return hints(footer(self.screen_name, self.action_context()), width)
 
     # Keys.
 
@@ -245,3 +256,85 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
             return
         handler: Callable[[str], None] = getattr(self, f"do_{action.id}")
         handler(key)
+
+    # Actions of every screen.
+
+    def open_when_free(self, name: str, otherwise: str, **arguments: object) -> None:
+        """Open a screen that was asked for a while ago; show `otherwise` where something else is done by now."""
+        if self.is_free:
+            self.state.host.open_screen(name, **arguments)
+        else:
+            self.state.notify(otherwise, Tone.CHANGING)
+
+    def do_command(self, key: str) -> None:
+        self.typed.begin(":")
+
+    def do_filter(self, key: str) -> None:
+        self.typed.begin("/")
+
+    def do_help(self, key: str) -> None:
+        self.state.host.open_screen("help", about=self.screen_name, now=self.action_context())
+
+    def do_back(self, key: str) -> None:
+        if key == "escape" and self.typed.filter_text:
+            self.typed.filter_text = ""
+            return
+        self.state.host.go_back()
+
+    def do_refresh(self, key: str) -> None:
+        self.state.host.read_now(progress="reloading")
+
+    def do_freeze(self, key: str) -> None:
+        state = self.state
+        state.frozen = not state.frozen
+        state.notify("frozen: press . to unfreeze" if state.frozen else "live again", Tone.CHANGING)
+
+    def do_redraw(self, key: str) -> None:
+        self.state.host.resend_cells()
+
+    def do_suspend(self, key: str) -> None:
+        self.state.host.suspend_process()
+
+    def do_log(self, key: str) -> None:
+        self.state.host.open_screen("log")
+
+    def do_changes(self, key: str) -> None:
+        self.state.host.open_screen("changes")
+
+    def do_interrupt(self, key: str) -> None:
+        self.state.notify("q leaves (esc goes back); runs and statements continue without this screen", Tone.CHANGING)
+
+    def do_copy(self, key: str) -> None:
+        if text := self.copy_text():
+            lines = text.splitlines()
+            self._copy(text, lines[0] if len(lines) == 1 else f"{len(lines)} lines")
+
+    def do_copy_command(self, key: str) -> None:
+        self._copy(self.copy_line(), self.copy_line())
+
+    def _copy(self, text: str, words: str) -> None:
+        self.state.host.copy_to_clipboard(text)
+        self.state.notify(f"copied: {words}", Tone.DIM)
+
+    def copy_text(self) -> str:
+        """Return what `y` copies."""
+        return ""
+
+    def copy_line(self) -> str:
+        """Return the CLI line that shows what this screen shows."""
+        return f"headgate ls --env {self.state.identity.environment}"
+
+
+def acknowledge(state: ConsoleState, run_id: str, then: Callable[[str], object] | None = None) -> None:
+    """Acknowledge a failed run with the agent; `then` takes the message about it.
+
+    Without `then` nobody asked: who only looks, and may not act, is told nothing.
+    """
+
+    def work() -> str:
+        with nullcontext() if then else suppress(HeadgateError):
+            state.backend.agent.run_control(run_id, "ack")
+        return f"run {run_id[:10]}: acknowledged"
+
+    if then or not state.read_only:
+        state.host.run_in_thread(work, then or str)

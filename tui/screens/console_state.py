@@ -1,15 +1,21 @@
-"""What all screens share: the view of the ledger, marks, the newest message, and the application that hosts them."""
+"""State that all screens share (view, marks, newest message, host), and what is typed: a `/` or `:` line, an answer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from state.ledger_snapshot import LedgerSnapshot
-from tui.presentation.screen_content.banner_footer import ConsoleIdentity
-from tui.presentation.styling.glyphs import Glyphs
+from tui.presentation.interaction import confirmation_dialogs, input_line
+from tui.presentation.interaction.action_availability import ActionContext
+from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog, OpenDialog
+from tui.presentation.interaction.input_line import InputLine
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity
 from tui.presentation.styling.styled_text import Tone
+from tui.presentation.styling.theme import Glyphs
 from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness, make_ledger_view
 from tui.screens.backend import ConsoleBackend
+from tui.widgets.line_widgets import FixedLines
 from tui.widgets.textual_strips import StripPainter
 
 T = TypeVar("T")
@@ -85,3 +91,112 @@ class ConsoleState:
         """Take a message away where it is still the one that is shown."""
         if message is not None and self.message is message:
             self.message = None
+
+
+HISTORY = 50
+"""Lines of each kind that are remembered."""
+
+
+class TypedLine:
+    """What is being typed on one screen; a filter takes effect with each key, a command with Enter."""
+
+    def __init__(self, state: ConsoleState, screen_name: str, action_context: Callable[[], ActionContext]) -> None:
+        self.state = state
+        self.entry: InputLine | None = None
+        self.filter_text = ""
+        self._screen_name = screen_name
+        self._action_context = action_context
+
+    def begin(self, sign: str, text: str = "") -> None:
+        """Begin typing a filter or a command."""
+        self.entry = InputLine(sign, text, len(text), history=self.state.histories.get(sign, ()))
+
+    def press(self, key: str, character: str | None) -> None:
+        """Take one key."""
+        assert self.entry is not None
+        if key == "tab":
+            self._change(input_line.complete(self.entry, self.completions()))
+        else:
+            self._change(input_line.type_key(self.entry, key, character))
+
+    def paste(self, text: str) -> None:
+        """Put pasted text in; it never counts as Enter."""
+        assert self.entry is not None
+        self._change(input_line.insert(self.entry, text))
+
+    def _change(self, entry: InputLine) -> None:
+        self.entry = None if entry.done else entry
+        if entry.sign == "/":
+            self.filter_text = entry.text.strip() if entry.done in ("", "accept") else ""
+        if entry.done == "accept":
+            self._remember(entry)
+            if entry.sign == ":":
+                self.state.host.command(entry.text.strip())
+
+    def _remember(self, entry: InputLine) -> None:
+        """Keep what was typed, newest last, without repeats."""
+        if entry.text:
+            kept = tuple(old for old in self.state.histories.get(entry.sign, ()) if old != entry.text)
+            self.state.histories[entry.sign] = (*kept[1 - HISTORY :], entry.text)
+
+    def completions(self) -> tuple[str, ...]:
+        """Suggest how the line goes on."""
+        from tui.presentation.interaction.filters import completions
+        from tui.presentation.interaction.input_line import complete_command
+
+        assert self.entry is not None
+        if self.entry.sign == "/":
+            return completions(self.entry.text)
+        # A deleted table is deployed again by its name.
+        tables = tuple(sorted({*self.state.view.statements, *self.state.view.snapshot.deleted}))
+        return complete_command(self.entry.text, self._screen_name, tables, self._action_context())
+
+
+DIALOG_WIDTH = 100
+
+
+class QuestionBox(FixedLines):
+    """Shows at most one question; what was agreed on is handed out once it is answered."""
+
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state.painter, id="dialog", band=True)
+        self.state = state
+        self.dialog: OpenDialog | None = None
+        self._on_yes: Callable[[str], None] | None = None
+        self._on_safe: Callable[[], None] | None = None
+
+    def ask(
+        self, question: ConfirmationDialog, on_yes: Callable[[str], None], on_safe: Callable[[], None] | None = None
+    ) -> None:
+        """Put a question; `on_yes` is called with the text that was typed, `on_safe` after Enter alone."""
+        self.dialog = OpenDialog(question, opened_at=self.state.monotonic())
+        self._on_yes, self._on_safe = on_yes, on_safe
+
+    def press(self, key: str, character: str | None) -> Callable[[], object] | None:
+        """Take one key; return what is to be called once the question is answered, None before."""
+        assert self.dialog is not None
+        answered = confirmation_dialogs.answer_key(self.dialog, key, character, self.state.monotonic())
+        self.dialog = None if answered.outcome else answered
+        if answered.outcome == "yes" and self._on_yes is not None:
+            return partial(self._on_yes, answered.question.expected)
+        if answered.outcome == "safe" and self._on_safe is not None:
+            return self._on_safe
+        if answered.outcome:
+            return partial(self.state.notify, f"{answered.question.title}: not done", Tone.DIM)
+        return None
+
+    def paste(self) -> None:
+        """Refuse pasted text: it never confirms."""
+        assert self.dialog is not None
+        self.dialog = confirmation_dialogs.answer_paste(self.dialog)
+
+    def redraw(self, width: int) -> None:
+        """Draw the question over a screen of `width` cells, or nothing."""
+        self.display = self.dialog is not None
+        if self.dialog is None:
+            return
+        # Nothing of the screen below shows at its sides where it cannot be told from the box.
+        wide = width if width < DIALOG_WIDTH + 2 else DIALOG_WIDTH
+        lines = confirmation_dialogs.dialog_lines(self.dialog, wide, self.state.glyphs)
+        self.styles.width, self.styles.height = wide, len(lines)
+        self.show(lines)

@@ -8,7 +8,7 @@ from textual.widget import Widget
 from core.model.names import TableName
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
-from tui.presentation.screen_content.first_picture import tree_page
+from tui.presentation.screen_content.home_picture import tree_page
 from tui.presentation.screen_content.statement_rows import (
     NARROW_TREE_COLUMNS,
     TableColumn,
@@ -21,6 +21,7 @@ from tui.presentation.styling.styled_text import Line, Tone
 from tui.presentation.view.ledger_view import LedgerView
 from tui.presentation.view.statement_tree import (
     LAYER_NAMES,
+    TreeFolding,
     TreeRow,
     branches,
     by_lineage,
@@ -28,11 +29,9 @@ from tui.presentation.view.statement_tree import (
     closing_id,
     tables_of,
 )
-from tui.presentation.view.tree_folding import TreeFolding
 from tui.screens.console_state import ConsoleState
 from tui.screens.statements import StatementListScreen
-from tui.widgets.line_widgets import ScrollingLines
-from tui.widgets.row_table import RowTable, with_gutter
+from tui.widgets.line_widgets import RowTable, ScrollingLines, with_gutter
 
 RESTS_S = 0.4
 """The inspector follows a cursor that rests: on a slow line a held key must not draw it for every row."""

@@ -25,7 +25,7 @@ from tui.presentation.screen_content.plan_review import (
     waits_for,
     why,
 )
-from tui.presentation.screen_content.status_line import accepted_words, approve_answer
+from tui.presentation.screen_content.screen_frame import accepted_words, approve_answer
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.backend import PlanView
 from tui.screens.console_state import ConsoleState

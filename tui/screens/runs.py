@@ -30,8 +30,8 @@ from tui.presentation.screen_content.statement_rows import RowContext, header
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.backend import RunView
 from tui.screens.colon_commands import plan_back
+from tui.screens.console_screen import acknowledge
 from tui.screens.console_state import ConsoleState
-from tui.screens.shared_actions import acknowledge
 from tui.screens.table_screen import SplitScreen, TableScreen
 from tui.widgets.line_widgets import GrowingLines
 

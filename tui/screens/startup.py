@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from tui.presentation.screen_content.banner_footer import ConsoleIdentity
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity
 
 if TYPE_CHECKING:
     from tui.screens.backend import ConsoleBackend

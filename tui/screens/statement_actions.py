@@ -10,18 +10,18 @@ from core.text.wording import did_you_mean
 from tui.presentation.interaction.action_availability import ActionContext, action_context_of, staged_by_user
 from tui.presentation.interaction.confirmation_dialogs import ActionSummary, dialog_for_stage, dialog_for_statements
 from tui.presentation.interaction.keymap import command_of_action, find_action
-from tui.presentation.screen_content.status_line import act_answer, stage_answer, unstage_answer
+from tui.presentation.screen_content.screen_frame import act_answer, stage_answer, unstage_answer
 from tui.presentation.styling.value_formatting import short_duration
 from tui.presentation.view.ledger_view import downstream_of
 from tui.screens.backend import ProjectView
+from tui.screens.console_screen import ConsoleScreen
 from tui.screens.console_state import ConsoleState
-from tui.screens.shared_actions import SharedActionsScreen
 
 STAGED_UNASKED = 5
 """Tables that one key stages without a question: a branch may hold hundreds."""
 
 
-class StatementActionsScreen(SharedActionsScreen):
+class StatementActionsScreen(ConsoleScreen):
     """A screen whose rows are statements."""
 
     named: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from tui.presentation.view.ledger_view import StatementView
 from tui.presentation.view.statement_tree import LAYER_NAMES
 from tui.screens.console_state import ConsoleState
 from tui.screens.text_screen import TextScreen
-from tui.widgets.row_table import STAYS_S
+from tui.widgets.line_widgets import STAYS_S
 
 
 class DetailScreen(TextScreen):

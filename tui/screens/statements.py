@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Sequence
 
 from tui.presentation.interaction.filters import Filter, parse_filter
-from tui.presentation.screen_content.banner_footer import nothing_lines
+from tui.presentation.screen_content.screen_frame import nothing_lines
 from tui.presentation.screen_content.statement_rows import (
     SORTS,
     RowContext,

@@ -16,8 +16,7 @@ from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line
 from tui.screens.console_state import ConsoleState
 from tui.screens.statement_actions import StatementActionsScreen
-from tui.widgets.line_widgets import ScrollingLines
-from tui.widgets.row_table import RowTable, VanishedRows, with_gutter
+from tui.widgets.line_widgets import RowTable, ScrollingLines, VanishedRows, with_gutter
 
 
 class TableScreen(StatementActionsScreen):

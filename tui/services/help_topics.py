@@ -14,7 +14,7 @@ def help_topics() -> tuple[str, ...]:
 def help_topic(name: str) -> str:
     """Return the text of a page that `help_topics` lists."""
     if name == _CHANGES:
-        from tui.presentation.interaction.changes_topic import changes_topic
+        from tui.presentation.interaction.help_text import changes_topic
 
         return changes_topic()
     return (_FOLDER / f"{name}.md").read_text(encoding="utf-8")

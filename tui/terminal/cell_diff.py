@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tui.presentation.styling.palette import Paint, Palette
 from tui.presentation.styling.styled_text import Line, cells_of
+from tui.presentation.styling.theme import Paint, Palette
 
 GAP = 6
 """Equal cells between two changed ones that are cheaper to send again than to jump over."""

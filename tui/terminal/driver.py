@@ -1,19 +1,191 @@
-"""The terminal's driver: Textual's, with our parser and without keyboard extensions.
+"""The terminal's driver: Textual's, with a key parser of our own and without keyboard extensions.
 
-It ends the process when the terminal is gone.
+The process ends when the terminal is gone. A broken escape sequence never becomes a key: once a sequence has begun, all
+of its bytes are swallowed.
 """
 
 import os
 import selectors
 import signal
 from codecs import getincrementaldecoder
+from collections.abc import Generator, Iterable
 from typing import ClassVar
 
-from textual import constants
+from textual import constants, events, messages
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual._parser import ParseEOF, ParseTimeout, Peek1, Read1, TokenCallback
+from textual._time import get_time
+from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.keys import Keys
+from textual.message import Message
 
 from tui.terminal.first_picture import FirstPicture
-from tui.terminal.key_parser import KeyParser
+
+ESC = "\x1b"
+LONE_ESCAPE_S = 2.0
+"""How long after a lone escape an `O` still counts as the rest of a broken sequence; `[` always does."""
+_SS3_PARAMETERS = "0123456789;"
+PASTE_LIMIT = 65536
+STRING_LIMIT = 4096
+"""Characters of an operating-system answer that are swallowed before it is given up."""
+
+
+class KeyParser(XTermParser):
+    """Reads keys from bytes by the grammar of ECMA-48 instead of by time.
+
+    Textual 8.2.8 gives up on a sequence after 100 ms and delivers its bytes as keys: Left becomes `escape`, `[`, `D`.
+    Here a sequence that has begun is read to its final byte however slowly it arrives.
+    """
+
+    def __init__(self, debug: bool = False) -> None:
+        self._escaped_at: float | None = None
+        """When a lone escape was the last thing delivered."""
+        super().__init__(debug)
+
+    def parse(self, token_callback: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
+        """Read characters for ever; tokens go to the callback."""
+        try:
+            while True:
+                character = yield self.read1()
+                if character == ESC:
+                    yield from self._after_escape(token_callback)
+                elif self._continues_broken(character):
+                    yield from self._swallow(character, token_callback)
+                else:
+                    self._escaped_at = None
+                    self._deliver_keys(character, token_callback)
+        except ParseEOF:
+            return
+
+    def _continues_broken(self, character: str) -> bool:
+        """Return whether a character is the rest of a sequence whose ESC was already delivered as a key."""
+        if self._escaped_at is None:
+            return False
+        if character == "[":
+            return True
+        return character == "O" and get_time() - self._escaped_at < LONE_ESCAPE_S
+
+    def _swallow(self, introducer: str, deliver: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
+        """Read the rest of a broken sequence and drop it, with the text of a paste that it may have begun."""
+        self._escaped_at = None
+        body = yield from self._read_body(introducer)
+        if body == "[200~":
+            yield from self._read_paste()
+
+    def _after_escape(self, deliver: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
+        while True:
+            try:
+                character = yield self.read1(constants.ESCAPE_DELAY)
+            except ParseTimeout:
+                self._deliver_escape(deliver)
+                return
+            except ParseEOF:
+                self._deliver_escape(deliver)
+                raise
+            if character != ESC:
+                break
+            self._deliver_escape(deliver)
+        self._escaped_at = None
+        if character in "[O":
+            yield from self._sequence(character, deliver)
+        elif character in "]PX^_":
+            yield from self._read_string()
+        elif character >= " ":
+            # Alt and a character, or a person typing right after esc over a slow line: no key of ours.
+            deliver(events.Key(f"alt+{character}", None))
+
+    def _deliver_escape(self, deliver: TokenCallback[Message]) -> None:
+        self._escaped_at = get_time()
+        deliver(events.Key("escape", ESC))
+
+    def _sequence(self, introducer: str, deliver: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
+        body = yield from self._read_body(introducer)
+        if body == "[200~":
+            text = yield from self._read_paste()
+            deliver(events.Paste(text))
+        elif body:
+            self._deliver_sequence(ESC + body, deliver)
+
+    def _read_body(self, introducer: str) -> Generator[Read1 | Peek1, str, str]:
+        """Read up to the final byte, without a time limit; a control character ends it and is dropped with it.
+
+        ECMA-48 5.4: parameter bytes 0x30-0x3F, intermediate bytes 0x20-0x2F, one final byte 0x40-0x7E.
+        """
+        body = introducer
+        while True:
+            character = yield self.read1()
+            if character < " ":
+                # A new ESC begins a sequence of its own, whose ESC we have just read.
+                if character == ESC:
+                    return (yield from self._restarted())
+                return ""
+            body += character
+            if body == "[[":
+                # The Linux console's F1 to F5 are ESC [ [ A and on: here the second bracket is no final byte.
+                continue
+            if character not in _SS3_PARAMETERS if introducer == "O" else character >= "@":
+                return body if len(body) <= 64 else ""
+
+    def _restarted(self) -> Generator[Read1 | Peek1, str, str]:
+        character = yield self.read1()
+        return (yield from self._read_body(character)) if character in "[O" else ""
+
+    def _read_paste(self) -> Generator[Read1 | Peek1, str, str]:
+        """Read pasted text up to its closing bracket; ctrl+c gives up on one that never closes."""
+        end = f"{ESC}[201~"
+        text = ""
+        while not text.endswith(end):
+            character = yield self.read1()
+            if character == "\x03":
+                return ""
+            text += character
+            if len(text) > PASTE_LIMIT:
+                text = text[-len(end) :]
+        return text[: -len(end)].replace("\x00", "")
+
+    def _read_string(self) -> Generator[Read1 | Peek1, str, None]:
+        """Swallow an answer of the terminal (OSC, DCS …) up to BEL or ST, or until nothing has come for a second."""
+        previous = ""
+        for _ in range(STRING_LIMIT):
+            try:
+                character = yield self.read1(1.0)
+            except ParseTimeout:
+                return
+            if character == "\x07" or (previous == ESC and character == "\\"):
+                return
+            previous = character
+
+    def _deliver_sequence(self, sequence: str, deliver: TokenCallback[Message]) -> None:
+        if sequence == f"{ESC}[I":
+            deliver(events.AppFocus())
+        elif sequence == f"{ESC}[O":
+            deliver(events.AppBlur())
+        elif sequence.startswith(f"{ESC}[?2026;") and sequence.endswith("$y"):
+            if sequence[len(ESC) + 7] in "123":
+                deliver(messages.TerminalSupportsSynchronizedOutput())
+        elif sequence.startswith(f"{ESC}[<") and sequence[-1] in "Mm":
+            mouse = self.parse_mouse_code(sequence)
+            if mouse is not None:
+                deliver(mouse)
+        else:
+            for event in known_keys(sequence):
+                deliver(event)
+
+    def _deliver_keys(self, character: str, deliver: TokenCallback[Message]) -> None:
+        for event in self._sequence_to_key_events(character):
+            if event.key != Keys.Ignore:
+                deliver(event)
+
+
+def known_keys(sequence: str) -> Iterable[events.Key]:
+    """Return the keys of a complete sequence; one that is not in Textual's table gives none."""
+    keys = ANSI_SEQUENCES_KEYS.get(sequence)
+    if isinstance(keys, tuple):
+        for key in keys:
+            if key is not Keys.Ignore:
+                yield events.Key(key.value, None)
+
 
 # The kitty protocol makes every key an escape sequence: more that can break on a bad link, and nothing that we need.
 constants.DISABLE_KITTY_KEY = True  # type: ignore[misc]  # Final, but read at each call (textual 8.2.8)

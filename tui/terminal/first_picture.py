@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from tui.presentation.screen_content.banner_footer import ConsoleIdentity
-from tui.presentation.screen_content.first_picture import first_picture_lines
-from tui.presentation.styling.glyphs import choose_glyphs
-from tui.presentation.styling.palette import choose_palette
+from tui.presentation.screen_content.home_picture import first_picture_lines
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity
+from tui.presentation.styling.theme import choose_glyphs, choose_palette
 from tui.presentation.view.ledger_view import LedgerView
 from tui.terminal.cell_diff import ShadowScreen, put_line
 

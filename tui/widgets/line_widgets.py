@@ -1,12 +1,17 @@
-"""Widgets that show given lines: fixed ones for the frame, and a pane that scrolls."""
+"""Widgets that draw given lines: fixed ones for the frame, a pane that scrolls, and a table of thousands of rows.
 
-from collections.abc import Sequence
+A table draws a row only while it is visible. Its cursor is an id, never an index, and a row that vanishes keeps its
+position for five seconds, so that no key acts on the row that would have moved up.
+"""
 
-from textual.geometry import Region
+from collections.abc import Callable, Sequence
+
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.presentation.styling.styled_text import EMPTY, Line, fold_all
+from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fold_all
 from tui.widgets.textual_strips import StripPainter
 
 
@@ -87,3 +92,174 @@ class ScrollingLines(FixedLines):
         if top != self.top:
             self.top = top
             self.refresh()
+
+
+CACHE = 512
+STAYS_S = 5.0
+
+
+class RowTable(ScrollView):
+    """Rows by id; the content of a row comes from a function that is asked for visible rows alone."""
+
+    can_focus = False
+
+    def __init__(self, painter: StripPainter, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.painter = painter
+        self.ids: Sequence[str] = ()
+        self.cursor_id: str | None = None
+        self.top = 0
+        self.active = True
+        """Whether the cursor is drawn: only in the pane that has the keys."""
+        self.empty: tuple[Line, ...] = ()
+        """What stands there while there are no rows."""
+        self._places: dict[str, int] = {}
+        self._line_of: Callable[[str], Line] = lambda _: EMPTY
+        self._head: Line = EMPTY
+        self._strips: dict[tuple[Line, bool, int], Strip] = {}
+        self._drawn: dict[int, tuple[Line, bool]] = {}
+
+    def on_resize(self) -> None:
+        self._strips.clear()
+        self._reveal()
+
+    def show(self, ids: Sequence[str], line_of: Callable[[str], Line], head: Line) -> None:
+        """Take new rows; only lines whose picture differs are drawn again.
+
+        A cursor whose row is gone moves to its neighbour.
+        """
+        old_place = self._places.get(self.cursor_id or "", 0)
+        self._line_of = line_of
+        if head != self._head:
+            self._head = head
+            self.refresh(Region(0, 0, self.size.width, 1))
+        if ids is not self.ids:
+            self.ids = ids
+            self._places = {row: index for index, row in enumerate(ids)}
+        if self.cursor_id not in self._places:
+            self.cursor_id = ids[min(old_place, len(ids) - 1)] if ids else None
+        self._reveal()
+        self.repaint_changed()
+
+    def repaint_changed(self) -> None:
+        """Draw again the visible lines that differ from what was drawn last."""
+        for y in range(1, self.size.height):
+            if self._picture(y) != self._drawn.get(y):
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    def seen_lines(self) -> Sequence[object]:
+        """Return what is seen now; equal means that nothing looks otherwise."""
+        return (self._head, *(self._picture(y) for y in range(1, self.size.height)))
+
+    def _picture(self, y: int) -> tuple[Line, bool]:
+        index = self.top + y - 1
+        if not self.ids:
+            return (self.empty[index] if index < len(self.empty) else EMPTY), False
+        if not 0 <= index < len(self.ids):
+            return EMPTY, False
+        row = self.ids[index]
+        return self._line_of(row), self.active and row == self.cursor_id
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y == 0:
+            return self.painter.strip(self._head, width)
+        picture = self._picture(y)
+        self._drawn[y] = picture
+        content, chosen = picture
+        key = (content, chosen, width)
+        strip = self._strips.get(key)
+        if strip is None:
+            if len(self._strips) > CACHE:
+                self._strips.clear()
+            strip = self._strips[key] = self.painter.strip(content, width, chosen=chosen)
+        return strip
+
+    @property
+    def cursor(self) -> int:
+        """Place of the cursor's row, 0 when there is none."""
+        return self._places.get(self.cursor_id or "", 0)
+
+    @property
+    def page(self) -> int:
+        """Rows that fit below the heading."""
+        return max(self.size.height - 1, 1)
+
+    @property
+    def below(self) -> int:
+        """Rows that are below the last one that is shown."""
+        return max(len(self.ids) - self.top - self.page, 0)
+
+    def move_to(self, index: int) -> None:
+        """Put the cursor on the row at an index, or on the nearest one."""
+        if not self.ids:
+            return
+        self.cursor_id = self.ids[min(max(index, 0), len(self.ids) - 1)]
+        self._reveal()
+        self.repaint_changed()
+
+    def choose(self, row: str) -> bool:
+        """Put the cursor on a row by id; False when it is not shown."""
+        if row not in self._places:
+            return False
+        self.move_to(self._places[row])
+        return True
+
+    def _reveal(self) -> None:
+        """Scroll as little as the cursor needs, and leave no empty lines below while there are rows above."""
+        page, place = self.page, self.cursor
+        top = min(max(self.top, place - page + 1), place)
+        self.top = max(min(top, len(self.ids) - page), 0)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self.ids) + 1
+
+
+class VanishedRows:
+    """Remembers rows as they were drawn last, and keeps the vanished ones for a while."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+        self._lines: dict[str, Line] = {}
+
+    def __contains__(self, row: str) -> bool:
+        return row in self._until
+
+    def line(self, row: str) -> Line:
+        """Return a ghost's last picture in the tone of ghosts."""
+        return tuple(Span(span.text, Tone.GHOST) for span in self._lines.get(row, (Span(f"  {row}"),)))
+
+    def merge(
+        self,
+        old: Sequence[str],
+        new: Sequence[str],
+        *,
+        gone: Callable[[str], bool],
+        line_of: Callable[[str], Line],
+        now: float,
+    ) -> Sequence[str]:
+        """Put rows of `old` that are `gone` back into `new` at their places; `line_of` still knows them."""
+        alive = set(new)
+        laid = {row for row, until in self._until.items() if until <= now or row in alive}
+        for row in laid:
+            del self._until[row]
+            self._lines.pop(row, None)
+        for row in old:
+            if row not in alive and row not in laid and row not in self._until and gone(row):
+                self._until[row] = now + STAYS_S
+                self._lines[row] = line_of(row)
+        if not self._until:
+            return new
+        merged = list(new)
+        for index, row in enumerate(old):
+            if row in self._until:
+                merged.insert(min(index, len(merged)), row)
+        return merged
+
+
+def with_gutter(content: Line, sign: str, tone: Tone) -> Line:
+    """Put a mark into the two free cells at the left of a row."""
+    if not content:
+        return content
+    first, *rest = content
+    return (Span(sign, tone), Span(first.text[len(sign) :], first.tone), *rest)

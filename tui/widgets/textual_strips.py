@@ -9,8 +9,8 @@ from rich.style import Style
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.strip import Strip
 
-from tui.presentation.styling.palette import Paint, Palette
 from tui.presentation.styling.styled_text import Line, Tone, fit
+from tui.presentation.styling.theme import Paint, Palette
 from tui.terminal.cell_diff import CellStyle, ShadowScreen, colour
 
 

@@ -19,11 +19,10 @@ from tui.presentation.interaction.confirmation_dialogs import (
 from tui.presentation.interaction.help_text import topic_lines
 from tui.presentation.interaction.input_line import insert
 from tui.presentation.screen_content import runs
-from tui.presentation.screen_content.banner_footer import ConsoleIdentity, banner_line
 from tui.presentation.screen_content.plan_review import heading, rest
-from tui.presentation.screen_content.status_line import message_lines
-from tui.presentation.styling.glyphs import UNICODE
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity, banner_line, message_lines
 from tui.presentation.styling.styled_text import Line, Tone, fold, fold_all, line, line_width, plain
+from tui.presentation.styling.theme import UNICODE
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.services.help_topics import help_topic, help_topics
 

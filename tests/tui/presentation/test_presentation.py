@@ -18,11 +18,11 @@ from tui.presentation.interaction import input_line as typing_line
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog, OpenDialog, answer_key, answer_paste
 from tui.presentation.interaction.filters import completions, parse_filter
 from tui.presentation.interaction.input_line import InputLine
-from tui.presentation.screen_content.banner_footer import ConsoleIdentity, banner_line, nothing_lines
 from tui.presentation.screen_content.changes import merge, row, summary
-from tui.presentation.screen_content.first_picture import first_picture_lines
+from tui.presentation.screen_content.home_picture import first_picture_lines
 from tui.presentation.screen_content.plan_review import columns, heading, losses, node_row, state_of_plan, summary_of
 from tui.presentation.screen_content.runs import step_row
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity, banner_line, nothing_lines, standing_message
 from tui.presentation.screen_content.statement_advice import spark_ui_words
 from tui.presentation.screen_content.statement_detail import TABS, DeclaredDetails, tab_lines
 from tui.presentation.screen_content.statement_rows import (
@@ -33,11 +33,27 @@ from tui.presentation.screen_content.statement_rows import (
     statement_row,
     tree_row,
 )
-from tui.presentation.screen_content.status_line import standing_message
-from tui.presentation.styling.diff_highlighting import colour_sql, difference
-from tui.presentation.styling.glyphs import ASCII, STATE_TONES, TREND_TONES, UNICODE, choose_glyphs, sparkline
-from tui.presentation.styling.palette import choose_palette
-from tui.presentation.styling.styled_text import clean, fit, line, line_width, plain, shorten, width_of, wrap
+from tui.presentation.styling.styled_text import (
+    clean,
+    colour_sql,
+    difference,
+    fit,
+    line,
+    line_width,
+    plain,
+    shorten,
+    width_of,
+    wrap,
+)
+from tui.presentation.styling.theme import (
+    ASCII,
+    STATE_TONES,
+    TREND_TONES,
+    UNICODE,
+    choose_glyphs,
+    choose_palette,
+    sparkline,
+)
 from tui.presentation.styling.value_formatting import (
     age,
     clock,
@@ -50,8 +66,7 @@ from tui.presentation.styling.value_formatting import (
     trend_words,
 )
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
-from tui.presentation.view.statement_tree import by_lineage, by_product, health_of
-from tui.presentation.view.tree_folding import folded_to_fit
+from tui.presentation.view.statement_tree import by_lineage, by_product, folded_to_fit, health_of
 
 VIEW = make_ledger_view(FakeBackend().current)
 LOOK = RowContext(UNICODE, NOW)

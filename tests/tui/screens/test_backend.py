@@ -16,7 +16,7 @@ from state.row_types import EventRow, StagedRow
 from tests.support.ledger_rows import plan_of, plan_row
 from tests.terminal.ledger_under_load import figures_of, make, name_of, place_of, row_of, write
 from tui.presentation.screen_content.plan_review import state_of_plan
-from tui.presentation.screen_content.status_line import act_answer, unstage_answer
+from tui.presentation.screen_content.screen_frame import act_answer, unstage_answer
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.screens.audit_log_events import EventsScreen
 from tui.screens.backend import ConsoleBackend

@@ -11,7 +11,7 @@ from state.row_types import StagedRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW, sample_run
 from tests.tui.console_harness import Console, in_console
-from tui.presentation.interaction.colon_completion import names
+from tui.presentation.interaction.input_line import names
 from tui.presentation.interaction.keymap import (
     ALL_SCREENS,
     KNOWN_KEYS,

@@ -13,7 +13,7 @@ from tests.tui.console_harness import Console, in_console
 from tui.agent_client import socket_client
 from tui.agent_client.agent_commands import AgentCommands
 from tui.project_folder.environment_selection import SelectedEnvironment
-from tui.screens.typed_line import QuestionBox
+from tui.screens.console_state import QuestionBox
 
 TO_DIALOG, TO_SOCKET = 4, 7
 OURS = tuple(str(Path(__file__).parents[3] / package) for package in ("tui", "core", "state"))

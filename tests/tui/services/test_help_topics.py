@@ -17,7 +17,7 @@ from core.sql.statement import CHANGE_COLUMNS
 from tui.command_line import exit_codes
 from tui.command_line.command_table import COMMAND_SPECS
 from tui.command_line.parser import parse_line
-from tui.presentation.interaction.changes_topic import changes_topic
+from tui.presentation.interaction.help_text import changes_topic
 from tui.services.help_topics import help_topic, help_topics
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tui.presentation.styling.palette import BY_NAME, DARK, Paint
 from tui.presentation.styling.styled_text import Tone, line
+from tui.presentation.styling.theme import BY_NAME, DARK, Paint
 from tui.terminal.cell_diff import PLAIN, CellStyle, ShadowScreen, cell_style_of_paint, put_line
 
 WIDTH, HEIGHT = 12, 4

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from textual import _parser, events
 
-import tui.terminal.key_parser
-from tui.terminal.key_parser import KeyParser
+import tui.terminal.driver
+from tui.terminal.driver import KeyParser
 
 SEQUENCES = {
     "up": "\x1b[A", "down": "\x1b[B", "right": "\x1b[C", "left": "\x1b[D", "home": "\x1b[H", "end": "\x1b[F",
@@ -48,7 +48,7 @@ def typed(monkeypatch: pytest.MonkeyPatch):
         parser = KeyParser()
         clock = Clock(parser)
         monkeypatch.setattr(_parser, "get_time", lambda: clock.now)
-        monkeypatch.setattr(tui.terminal.key_parser, "get_time", lambda: clock.now)
+        monkeypatch.setattr(tui.terminal.driver, "get_time", lambda: clock.now)
         found: list[object] = []
         for piece in pieces:
             found.extend(parser.feed(piece))

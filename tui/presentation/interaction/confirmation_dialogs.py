@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from core.text.wording import counted
-from tui.presentation.styling.glyphs import Glyphs
 from tui.presentation.styling.styled_text import Line, Span, Tone, fit, fold, line, line_width, right, shorten, width_of
+from tui.presentation.styling.theme import Glyphs
 
 TITLE_WIDTH = 72
 """Cells of a title in the narrowest box: what does not fit goes into the body."""

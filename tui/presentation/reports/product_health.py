@@ -7,7 +7,7 @@ from typing import Any
 from core.model.states import STATES_WORST_FIRST, State, Trend, counts_for_many, worst_trend
 from core.observed.versions import StatementLine
 from core.project.model import layer_place
-from tui.presentation.styling.glyphs import parse_state, parse_trend
+from tui.presentation.styling.theme import parse_state, parse_trend
 from tui.presentation.styling.value_formatting import short_duration, short_number
 
 FAILING = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN})

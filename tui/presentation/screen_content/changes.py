@@ -7,9 +7,8 @@ from core.model.problems import Problem
 from core.project.revision import RevisionTexts
 from core.text.wording import counted
 from state.row_types import StagedRow
-from tui.presentation.styling.diff_highlighting import difference
-from tui.presentation.styling.glyphs import Glyphs
-from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, wrap
+from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, difference, fit, left, line, wrap
+from tui.presentation.styling.theme import Glyphs
 
 DELETED = "deleted, files still there"
 """What stands for a table whose files outlived it; it is no difference by itself."""

@@ -5,14 +5,13 @@ from core.model.states import State
 from core.text.wording import counted
 from state.audit_log import op_words
 from state.ledger_snapshot import StatementDetails
-from tui.presentation.reports.releases import state_words
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
+from tui.presentation.screen_content.releases import state_words
 from tui.presentation.screen_content.statement_advice import advise, error_text
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.screen_content.statement_sheet import sheet_lines, statement_sheet
-from tui.presentation.styling.diff_highlighting import colour_sql
-from tui.presentation.styling.glyphs import STATE_TONES
-from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line, shorten, wrap
+from tui.presentation.styling.styled_text import EMPTY, Line, Tone, colour_sql, line, shorten, wrap
+from tui.presentation.styling.theme import STATE_TONES
 from tui.presentation.styling.value_formatting import moment
 from tui.presentation.view.ledger_view import LedgerView
 from tui.presentation.view.statement_tree import TreeRow, tables_of

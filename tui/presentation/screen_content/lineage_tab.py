@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from tui.presentation.reports.column_lineage import LineageTreeRow, gap_line, row_conditions, tree
 from tui.presentation.screen_content.statement_rows import RowContext
-from tui.presentation.styling.glyphs import STATE_TONES
 from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, width_of, wrap
+from tui.presentation.styling.theme import STATE_TONES
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 
 if TYPE_CHECKING:

@@ -31,9 +31,8 @@ from core.text.wording import counted
 from state.plans import approvals_of_others
 from state.row_types import ApprovalRow, PlanRow
 from tui.presentation.screen_content.changes import rule
-from tui.presentation.styling.diff_highlighting import difference
-from tui.presentation.styling.glyphs import Glyphs
-from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fold, left, line, wrap
+from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, difference, fold, left, line, wrap
+from tui.presentation.styling.theme import Glyphs
 from tui.presentation.styling.value_formatting import long_duration, moment, short_duration
 
 NAME_AT = 6

@@ -1,24 +1,24 @@
-"""The pairs of a release above the steps of its run: both versions of each table, and what is waited for."""
+"""Releases as lines and as data: pairs of versions with their figures, the gate, what to do next, and the rollback."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from types import MappingProxyType
+from typing import Any
 
 from core.model.names import TableName
+from core.model.states import State, Trend
+from core.observed.step_durations import Seconds
+from core.run.migration_tickets import overdue_tickets
+from core.run.model import StepState
+from core.run.records import MigrationTicket
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
-from core.text.wording import counted
-from tui.presentation.reports.releases import (
-    lag_words,
-    left_words,
-    state_words,
-    ticket_words,
-    trend_of,
-    verdict,
-    way_words,
-)
+from core.run.stopped_tables import stopped_serving_words
+from core.text.wording import counted, duration_range, first_sentence
 from tui.presentation.screen_content.statement_rows import RowContext
-from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, parse_state, parse_trend, sparkline
 from tui.presentation.styling.styled_text import Line, Span, Tone, fit, left, line, right, shorten, wrap
-from tui.presentation.styling.value_formatting import rate
+from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, parse_state, parse_trend, sparkline
+from tui.presentation.styling.value_formatting import moment, rate, short_number, trend_words
 
 WIDE, WIDEST = 110, 150
 """From so many columns on, rates and what limits a version stand beside it, then how its lag went."""
@@ -116,3 +116,236 @@ def _side(pair: ReleasePair, side: ReleaseSide, look: RowContext) -> tuple[Span,
         Span(left(f"{look.glyphs.states[state]} {state}", 11), STATE_TONES[state]),
         Span(right(lag_words(side).partition(" ")[0], 6)),
     )
+
+
+DETAIL = 98
+"""Columns of a note that is told in full."""
+
+CAUGHT_UP = "caught up: "
+"""How the note of a gate that has opened begins."""
+
+
+def release_line(release: Release, now: float) -> str:
+    """Write one release in a line: run, tables, where it stands, and what to do."""
+    tables = ", ".join(f"{pair.table} v{pair.old.version}→v{pair.new.version}" for pair in release.pairs[:3])
+    more = f" and {len(release.pairs) - 3} more" if len(release.pairs) > 3 else ""
+    return f"{release.run}  {state_words(release, now)}  {tables}{more}"
+
+
+def state_words(release: Release, now: float) -> str:
+    """Write the state of a release with its time: `held since 14:02:11`, `observing until 14:32:11`."""
+    if release.state is ReleaseState.OBSERVING and release.old_until is not None:
+        return f"{release.state} until {moment(release.old_until, now)}"
+    if release.state is ReleaseState.DONE:
+        # When the soak after it was over is not recorded.
+        return str(release.state)
+    return f"{release.state} since {moment(release.since, now)}"
+
+
+def verdict(release: Release, now: float) -> str:
+    """Explain in a sentence or two what a release waits for, and what can be done."""
+    match release.state:
+        case ReleaseState.HELD:
+            swap = f"headgate release swap {release.run}"
+            return f"Held for your word since {moment(release.since, now)}: {swap} moves the pointers."
+        case ReleaseState.HYDRATING | ReleaseState.ROLLING_BACK | ReleaseState.PREPARING:
+            return _catching_up(release)
+        case ReleaseState.VALIDATING:
+            return "What both versions hold is being compared, at batches that have read the same."
+        case ReleaseState.SWAPPING:
+            moved = ", ".join(f"{pair.table} to v{pair.new.version}" for pair in release.pairs)
+            again = f" {release.note[:1].upper()}{release.note[1:]}." if release.note else ""
+            return f"The pointers move: {moved}.{again}"
+        case ReleaseState.NEEDS_YOU:
+            retry = f"headgate runs retry {release.run}, or headgate runs cancel {release.run}"
+            return f"Its run has failed: {first_sentence(release.note)}. Then {retry}.{_stopped(release)}"
+        case ReleaseState.OBSERVING if release.old_until is not None and release.rollback:
+            until = moment(release.old_until, now)
+            return f"What was replaced runs on until {until}; {release.rollback} takes seconds until then."
+        case ReleaseState.ABORTED:
+            return f"{release.note[:1].upper()}{release.note[1:]}; what served before serves still.{_stopped(release)}"
+        case ReleaseState.ROLLED_BACK:
+            return f"What served before serves again.{_stopped(release)}"
+        case ReleaseState.REPLACED:
+            return "What it swapped in was replaced since."
+        case ReleaseState.DONE if release.note:
+            return f"Its run was cancelled after the swap: {release.note}."
+        case _:
+            return ""
+
+
+def _stopped(release: Release) -> str:
+    """Write what serves and is stopped, as a sentence that is added; empty where there is none."""
+    sides = (
+        (pair.table, side) for pair in release.pairs for side in (pair.old, pair.new) if side.version == pair.serves
+    )
+    rests = [(table, side.version) for table, side in sides if not side.runs and side.state != State.ABSENT]
+    words = stopped_serving_words(rests)
+    return f" {words}." if words else ""
+
+
+def _catching_up(release: Release) -> str:
+    behind = [pair for pair in release.pairs if pair.gate in ("running", "gate") and pair.new.trend]
+    if not behind and release.state is ReleaseState.ROLLING_BACK:
+        return "What served before goes on from its checkpoints, and catches up before the pointers move."
+    if not behind:
+        return "The new versions are being made and started."
+    last = max(behind, key=lambda pair: (pair.new.eta_s is None, pair.new.eta_s or 0.0, pair.new.lag_rows or 0))
+    new = last.new
+    if new.lag_files == 0 or new.lag_rows == 0:
+        return f"{last.table} v{new.version} has caught up, which is measured three times before its gate opens."
+    limit = f"; most of a batch is {new.slowest}" if new.slowest else ""
+    trend = "" if new.trend == Trend.UNKNOWN else f", {trend_of(new)}"
+    words = f"{last.table} v{new.version} is behind by {lag_words(new)}{trend}{limit}."
+    if new.in_rows_s is not None and new.out_rows_s is not None and new.out_rows_s < new.in_rows_s:
+        words += " More arrives than it processes."
+    return words
+
+
+def lag_words(side: ReleaseSide) -> str:
+    """Write how far a version is behind: `12k rows`, `3 files`, `?`."""
+    if side.lag_rows is not None:
+        return f"{'' if side.exact else '≈'}{short_number(side.lag_rows)} rows"
+    return "?" if side.lag_files is None else counted(side.lag_files, "file")
+
+
+def trend_of(side: ReleaseSide) -> str:
+    """Write where the lag of a version is going; `-` before its first measurement, or where it does not run."""
+    return trend_words(parse_trend(side.trend), side.rate_rows_s, side.eta_s) if side.trend and side.runs else "-"
+
+
+def is_converging(side: ReleaseSide) -> bool:
+    """Return whether a version comes nearer to its inputs, or is there."""
+    return parse_trend(side.trend) in (Trend.DRAINING, Trend.STEADY, Trend.IDLE) if side.trend else False
+
+
+def way_words(release: Release, now: float) -> str:
+    """Write the way back, or why there is none."""
+    if not release.rollback:
+        return f"no rollback: {release.blocked}"
+    return release.rollback + (f", in seconds until {moment(release.old_until, now)}" if release.old_until else "")
+
+
+def old_words(side: ReleaseSide, now: float) -> str:
+    """Write how a replaced version stands, and for how long."""
+    if side.runs and side.stops_at is not None:
+        return f"{side.state}, stops {moment(side.stops_at, now)}"
+    return {"absent": "deleted"}.get(side.state, side.state)
+
+
+def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
+    """Write each release with what it waits for and its way back, then a line for each table with the lag of both."""
+    lines: list[str] = []
+    for release in releases:
+        left = left_words(release)
+        lines.append(f"{release.run}  {state_words(release, now)}{left}  {counted(len(release.pairs), 'table')}")
+        said = verdict(release, now)
+        # What names the way back is not said twice.
+        lines += [f"  {said}"] if said and not (release.rollback and release.rollback in said) else []
+        lines.append(f"  {way_words(release, now)}")
+        lines += [f"  ticket: {ticket_words(one, now)}" for one in overdue_tickets(release.tickets, now)]
+        width = max(len(pair.table) for pair in release.pairs)
+        for pair in release.pairs:
+            versions = f"v{pair.old.version} → v{pair.new.version}"
+            sides = (f"v{side.version} is {old_words(side, now)}{_behind(side)}" for side in (pair.old, pair.new))
+            lines.append(f"  {pair.table:{width}}  {versions}  serves v{pair.serves}  {'; '.join(sides)}")
+    return tuple(lines)
+
+
+def _behind(side: ReleaseSide) -> str:
+    """Write the lag of a version that runs, to be put after its state; of another one it is of another time."""
+    return f", lag {lag_words(side)}" if side.runs else ""
+
+
+def release_details(release: Release, now: float) -> tuple[str, ...]:
+    """Write one release in full; of each pair first the version that was there before."""
+    head = f"release {release.run}  {state_words(release, now)}{left_words(release)}  by {release.actor}"
+    lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words)]
+    if release.state is ReleaseState.NEEDS_YOU and first_sentence(release.note) != release.note:
+        lines += textwrap.wrap(
+            release.note, DETAIL, initial_indent="  ", subsequent_indent="  ", break_long_words=False
+        )
+    lines.append("")
+    width = max(5, *(len(pair.table) for pair in release.pairs))
+    lines.append(_cells("TABLE".ljust(width), "VER", "STATE", "LAG", "IN", "OUT", "TREND", "SLOW"))
+    for pair in release.pairs:
+        lines += [_side_line(pair, side, width) for side in (pair.old, pair.new)]
+        gate = first_sentence(pair.note) if pair.gate == StepState.FAILED else pair.note
+        lines += [f"  gate: {gate_words(gate, pair.gate_at, now)}"] if gate else []
+        found = first_sentence(pair.found) if pair.checks == StepState.FAILED else pair.found
+        lines += [f"  checks: {found}"] if found else []
+    lines += ["* serves", "", f"rollback  {way_words(release, now)}"]
+    lines += [f"ticket    {ticket_words(ticket, now)}" for ticket in release.tickets]
+    return tuple(line.rstrip() for line in lines)
+
+
+def gate_words(note: str, opened_at: float | None, now: float) -> str:
+    """Write where a gate stands; one that has opened has when it did: `caught up at 02:11:04: lag 0 rows`."""
+    said = note.removeprefix(CAUGHT_UP)
+    return note if opened_at is None or said == note else f"caught up at {moment(opened_at, now)}: {said}"
+
+
+def left_words(release: Release) -> str:
+    """Write how long a release still takes, to be put after its state; empty where that is not known, or it is held."""
+    return "" if release.state is ReleaseState.HELD else time_left_words(release.left)
+
+
+def time_left_words(left: Seconds | None) -> str:
+    """Write how long a run still takes, to be put after how long it has taken; empty where that is not known."""
+    if left is None:
+        return ""
+    return f", {duration_range(left.low, left.high)} left" if left.high > 0 else ", longer than predicted"
+
+
+def _side_line(pair: ReleasePair, side: ReleaseSide, width: int) -> str:
+    name = pair.table if side is pair.old else ""
+    mark = "*" if side.version == pair.serves else ""
+    rates = rate(side.in_rows_s), rate(side.out_rows_s)
+    return _cells(
+        name.ljust(width), f"v{side.version}{mark}", side.state, lag_words(side), *rates, trend_of(side), side.slowest
+    )
+
+
+def _cells(table: str, version: str, state: str, *figures: str) -> str:
+    lag, arrives, done, trend, slow = figures
+    return f"{table}  {version:5}{state:9}{lag:>10}{arrives:>8}{done:>8}  {trend:10} {slow or '-'}".rstrip()
+
+
+def ticket_words(ticket: MigrationTicket, now: float) -> str:
+    """Write a ticket: who reads what, what to read instead, from where, and until when."""
+    late = " (overdue)" if ticket.deadline < now else ""
+    owner = f" ({ticket.owner})" if ticket.owner else ""
+    cut = f"batch {ticket.cut_batch}, " if ticket.cut_batch is not None else ""
+    return (
+        f"{ticket.reader}{owner} reads {ticket.old}: move to {ticket.new}, cut at {cut}{moment(ticket.cut_at, now)}, "
+        f"until {moment(ticket.deadline, now)}{late}"
+    )
+
+
+def release_as_json(release: Release) -> dict[str, Any]:
+    """Return a release as an object; `rollback` is its command, null where there is no way back."""
+    left = release.left
+    return {
+        "run": release.run,
+        "plan": release.plan,
+        "actor": release.actor,
+        "state": str(release.state),
+        "since": release.since,
+        "open": release.is_open,
+        "note": release.note or None,
+        "left_low_s": left.low if left else None,
+        "left_high_s": left.high if left else None,
+        "pairs": [asdict(pair) for pair in release.pairs],
+        "old_until": release.old_until,
+        "rollback": release.rollback or None,
+        "no_rollback": release.blocked or None,
+        "tickets": [ticket_as_json(ticket) for ticket in release.tickets],
+    }
+
+
+_OF_A_TICKET = ("table", "reader", "product", "owner", "is_statement", "old", "new", "cut_batch", "cut_at", "deadline")
+
+
+def ticket_as_json(ticket: MigrationTicket) -> dict[str, Any]:
+    """Return an open ticket as an object; times in epoch seconds."""
+    return {name: getattr(ticket, name) for name in _OF_A_TICKET}

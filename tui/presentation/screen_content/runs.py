@@ -12,11 +12,11 @@ from core.run.time_left import time_left
 from core.text.sentence import Sentence
 from core.text.wording import counted, duration_range, first_sentence
 from state.row_types import PlanRow
-from tui.presentation.reports.releases import gate_words, time_left_words
 from tui.presentation.screen_content.changes import rule
+from tui.presentation.screen_content.releases import gate_words, time_left_words
 from tui.presentation.screen_content.statement_rows import RowContext, TableColumn, table_row
-from tui.presentation.styling.glyphs import Glyphs, bar
 from tui.presentation.styling.styled_text import Line, Span, Tone, fit, fold, left, line, right, shorten, wrap
+from tui.presentation.styling.theme import Glyphs, bar
 from tui.presentation.styling.value_formatting import long_duration, moment, took
 
 FINISHED = ("done", "kept", "skipped")

@@ -1,9 +1,7 @@
-"""The detail of one statement: a tab is a list of lines.
+"""The tabs of one statement as lists of lines; the first tab is its sheet."""
 
-The first tab is the sheet of the statement.
-"""
-
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.text.secrets import mask_secrets
@@ -13,12 +11,24 @@ from state.ledger_snapshot import StatementDetails
 from tui.presentation.reports.table_history import HistoryEntry, entry_words
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
 from tui.presentation.screen_content.lineage_tab import ColumnDetails, column_lines, lineage_lines
-from tui.presentation.screen_content.statement_log import log_lines
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.screen_content.statement_sheet import sheet_lines, statement_sheet
-from tui.presentation.styling.diff_highlighting import colour_sql, difference
-from tui.presentation.styling.glyphs import STATE_TONES, parse_state
-from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, right, width_of, wrap
+from tui.presentation.styling.styled_text import (
+    EMPTY,
+    Line,
+    Span,
+    Tone,
+    clean,
+    colour_sql,
+    difference,
+    fit,
+    left,
+    line,
+    right,
+    width_of,
+    wrap,
+)
+from tui.presentation.styling.theme import STATE_TONES, parse_state
 from tui.presentation.styling.value_formatting import (
     long_number,
     moment,
@@ -270,3 +280,57 @@ def row_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple
         return " " + "  ".join(left(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
     return (line((written(columns), Tone.DIM)), *(line(written(row)) for row in cells))
+
+
+MOST_LINES, MOST_CHARACTERS = 200, 32_000
+"""Of a failure that are shown, with its whole chain of causes."""
+TAB = "\t"
+FRAMES = 8
+"""Frames that stay of each cause where a failure is longer than that."""
+_BEGINS = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
+"""How a line of the agent's log and of the pool's begins; what does not goes on with the line before."""
+
+
+def lines_about(lines: Iterable[str], words: Iterable[str]) -> Iterator[str]:
+    """Yield the records of a log that have one of some words: whole, or with every cause; secrets are masked."""
+    named = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in words if word) or r"(?!)")
+    record: list[str] = []
+    for text in (*lines, None):
+        if text is None or _BEGINS.match(text):
+            if any(map(named.search, record)):
+                yield from map(mask_secrets, bounded(record))
+            record = []
+        if text is not None:
+            record.append(text)
+
+
+def bounded(record: Sequence[str]) -> Sequence[str]:
+    """Shorten a record that is too long: first frames of its causes, which all stay, then its end; say what is gone."""
+    if _fits(record):
+        return record
+    kept: list[str] = []
+    frames = 0
+    for text in record:
+        frames = frames + 1 if text.lstrip().startswith("at ") else 0
+        if frames <= FRAMES:
+            kept.append(text[: MOST_CHARACTERS // 8])
+    while not _fits(kept):
+        kept.pop()
+    gone = len(record) - len(kept)
+    return [*kept, f"\t… {counted(gone, 'more line')}: headgate logs pool has them"] if gone else kept
+
+
+def _fits(record: Sequence[str]) -> bool:
+    return len(record) <= MOST_LINES and sum(map(len, record)) <= MOST_CHARACTERS
+
+
+def log_lines(log: Sequence[str]) -> tuple[Line, ...]:
+    """Write what the logs of agent and pool say of a statement, with stack traces."""
+    if not log:
+        return (line((" the logs of agent and pool do not name it", Tone.DIM)),)
+    bad = (" ERROR ", " WARN ", " WARNING ")
+    told = (
+        line((f" {clean(each.replace(TAB, '    '))}", Tone.BAD if any(word in each for word in bad) else Tone.DIM))
+        for each in log
+    )
+    return (line((" LOG of agent and pool", Tone.TITLE)), *told)

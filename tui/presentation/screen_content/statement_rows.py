@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from core.model.states import Fault, State
 from core.observed.versions import Measurement, StatementLine
-from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, Glyphs, parse_state, parse_trend
 from tui.presentation.styling.styled_text import Line, Span, Tone, left, line, right, shorten, width_of
+from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, Glyphs, parse_state, parse_trend
 from tui.presentation.styling.value_formatting import age, batch_took, rate, short_duration, short_number
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 from tui.presentation.view.statement_tree import TreeRow, health_of

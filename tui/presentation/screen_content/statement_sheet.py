@@ -16,8 +16,8 @@ from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from tui.presentation.screen_content.statement_advice import advise, error_text, spark_ui_words
 from tui.presentation.screen_content.statement_rows import RowContext, age_words
-from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, UNICODE, sparkline
 from tui.presentation.styling.styled_text import Line, Span, Tone, fold, left, width_of, wrap
+from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, UNICODE, sparkline
 from tui.presentation.styling.value_formatting import (
     batch_took,
     clock,

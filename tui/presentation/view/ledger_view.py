@@ -14,7 +14,7 @@ from core.observed.versions import Measurement, StatementLine
 from core.project.model import layer_place
 from state.ledger_snapshot import LedgerSnapshot
 from state.row_types import StagedRow
-from tui.presentation.styling.glyphs import parse_state, parse_trend
+from tui.presentation.styling.theme import parse_state, parse_trend
 from tui.presentation.styling.value_formatting import trend_words
 
 

@@ -27,7 +27,7 @@ from state.ledger import LedgerReader
 from state.releases import releases
 from tests.pipelines.agent import conftest
 from tests.pipelines.agent.runs import test_run_driver as lane
-from tui.presentation.reports.releases import verdict
+from tui.presentation.screen_content.releases import verdict
 
 UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
 REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")

@@ -11,11 +11,11 @@ from tests.terminal.pizzeria_values import NOW, sample_plan, sample_run
 from tests.tui.console_harness import Console, in_console
 from tui.command_line.parser import parse_line
 from tui.presentation.interaction.action_availability import ActionContext, why_not_possible
-from tui.presentation.interaction.colon_completion import complete_command
+from tui.presentation.interaction.input_line import complete_command
 from tui.presentation.interaction.keymap import find_action
-from tui.presentation.screen_content.banner_footer import KeyHint, hints
 from tui.presentation.screen_content.plan_review import state_of_plan
 from tui.presentation.screen_content.runs import why_not_overruled
+from tui.presentation.screen_content.screen_frame import KeyHint, hints
 from tui.presentation.styling.styled_text import plain
 from tui.screens.backend import RunView
 

@@ -4,7 +4,7 @@ import pytest
 
 from core.changes.kinds import CHANGE_KINDS, KIND_EXAMPLES, ChangeKindDefinition, example_lines
 from core.model.actions import EXECUTABLE, Strategy
-from tui.presentation.interaction.changes_topic import changes_topic
+from tui.presentation.interaction.help_text import changes_topic
 
 
 def block(facts: ChangeKindDefinition) -> list[str]:

@@ -4,7 +4,7 @@ import pytest
 
 from tui.command_line.parser import parse_line
 from tui.presentation.interaction.action_availability import ActionContext, why_not_possible
-from tui.presentation.interaction.colon_completion import complete_command, names
+from tui.presentation.interaction.input_line import complete_command, names
 from tui.presentation.interaction.keymap import (
     ACTIONS,
     ALL_SCREENS,

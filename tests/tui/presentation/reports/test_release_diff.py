@@ -4,7 +4,7 @@ import json
 
 from core.model.names import TableName
 from core.run.records import CheckResultRow
-from tui.presentation.reports.release_diff import blocks, result_as_json, result_lines
+from tui.presentation.reports.check_results import blocks, result_as_json, result_lines
 
 
 def result(check: str, verdict: str, summary: str, *examples: dict[str, object], n: int = 1) -> CheckResultRow:

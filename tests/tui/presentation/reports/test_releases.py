@@ -10,7 +10,7 @@ from core.model.names import TableName
 from core.observed.step_durations import Seconds
 from core.run.records import MigrationTicket
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
-from tui.presentation.reports.releases import (
+from tui.presentation.screen_content.releases import (
     lag_words,
     release_as_json,
     release_details,

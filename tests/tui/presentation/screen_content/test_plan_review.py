@@ -22,8 +22,8 @@ from tui.presentation.screen_content.plan_review import (
     waits_for,
     why,
 )
-from tui.presentation.styling.glyphs import ASCII
 from tui.presentation.styling.styled_text import plain
+from tui.presentation.styling.theme import ASCII
 from tui.screens.backend import PlanView
 
 

@@ -9,8 +9,8 @@ from core.run.release import ReleaseState
 from tests.tui.presentation.reports.test_releases import NOW, ORDERS, PAIR, release
 from tui.presentation.screen_content.releases import pairs_lines
 from tui.presentation.screen_content.statement_rows import RowContext
-from tui.presentation.styling.glyphs import UNICODE
 from tui.presentation.styling.styled_text import line_width, plain
+from tui.presentation.styling.theme import UNICODE
 
 LOOK = RowContext(UNICODE, NOW)
 

@@ -10,8 +10,8 @@ from tests.support.ledger_rows import run_row
 from tui.commands.runs import progress_words
 from tui.presentation.screen_content.runs import columns, heading, step_cells, step_detail, step_row
 from tui.presentation.screen_content.statement_rows import RowContext
-from tui.presentation.styling.glyphs import UNICODE
 from tui.presentation.styling.styled_text import plain
+from tui.presentation.styling.theme import UNICODE
 from tui.presentation.styling.value_formatting import clock
 
 START = StepRow(1, "start", "a", 2, "done", predicted_low_s=2.0, predicted_high_s=6.0, started_at=100.0, ended_at=103.0)

@@ -6,8 +6,8 @@ from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tui.presentation.screen_content.statement_advice import advise
 from tui.presentation.screen_content.statement_rows import RowContext
-from tui.presentation.styling.glyphs import UNICODE
 from tui.presentation.styling.styled_text import Tone
+from tui.presentation.styling.theme import UNICODE
 from tui.presentation.view.ledger_view import make_ledger_view
 
 

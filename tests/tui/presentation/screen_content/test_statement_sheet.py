@@ -20,8 +20,8 @@ from tui.presentation.screen_content.statement_sheet import (
     sheet_text,
     statement_sheet,
 )
-from tui.presentation.styling.glyphs import UNICODE
 from tui.presentation.styling.styled_text import Tone, line_width, plain
+from tui.presentation.styling.theme import UNICODE
 from tui.presentation.view.ledger_view import make_ledger_view
 from tui.presentation.view.statement_tree import by_product
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
-from tui.presentation.screen_content.status_line import COMMAND_S, standing_message
+from tui.presentation.screen_content.screen_frame import COMMAND_S, standing_message
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 
 

@@ -11,7 +11,6 @@ from rich.cells import cell_len, get_character_cell_size
 from wcwidth import wcwidth
 
 from core.text.escaping import has_control_characters
-from tui.presentation.styling.glyphs import UNICODE
 from tui.presentation.styling.styled_text import (
     cells_of,
     clean,
@@ -25,6 +24,7 @@ from tui.presentation.styling.styled_text import (
     shorten,
     width_of,
 )
+from tui.presentation.styling.theme import UNICODE
 
 EVERY = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 TEXTS = st.text(
@@ -100,8 +100,8 @@ def test_what_terminals_disagree_about_is_drawn_in_a_form_that_they_agree_on(tex
 def test_our_own_glyphs_load_no_table() -> None:
     program = (
         "import sys, dataclasses\n"
-        "from tui.presentation.styling import glyphs, styled_text\n"
-        "styled_text.width_of(repr(dataclasses.astuple(glyphs.UNICODE)) + '≈ … · → µ é')\n"
+        "from tui.presentation.styling import styled_text, theme\n"
+        "styled_text.width_of(repr(dataclasses.astuple(theme.UNICODE)) + '≈ … · → µ é')\n"
         "print('rich' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

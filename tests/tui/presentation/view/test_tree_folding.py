@@ -6,8 +6,14 @@ import pytest
 
 from tests.terminal.in_memory_backend import FakeBackend
 from tui.presentation.view.ledger_view import LedgerView, make_ledger_view
-from tui.presentation.view.statement_tree import by_product
-from tui.presentation.view.tree_folding import FoldingMode, TreeFolding, folded_to_fit, quiet_branches, rows_of
+from tui.presentation.view.statement_tree import (
+    FoldingMode,
+    TreeFolding,
+    by_product,
+    folded_to_fit,
+    quiet_branches,
+    rows_of,
+)
 
 KITCHEN_FACTS = "layer:kitchen/fact"
 

@@ -1,7 +1,6 @@
-"""The first picture as lines: the same as Home draws, made without any widget.
+"""Home as lines, drawn without any widget before Textual is imported.
 
-Without it the console shows nothing until Textual has started: with it the first content of 1,000 statements is there
-in 0.55 of the time (`tests/bench/speed_tricks.py`).
+With it the first content of 1,000 statements appears in 0.55 of the time (`tests/bench/speed_tricks.py`).
 """
 
 from collections.abc import Sequence
@@ -9,17 +8,20 @@ from typing import NamedTuple
 
 from core.text.wording import counted
 from tui.presentation.interaction.action_availability import action_context_of
-from tui.presentation.screen_content.banner_footer import (
+from tui.presentation.screen_content.inspector import changes_lines, event_lines, inspector_lines
+from tui.presentation.screen_content.screen_frame import (
+    STANDING_LINES,
     ConsoleIdentity,
     KeyHint,
     banner_line,
     breadcrumb_line,
     footer,
     hints,
+    message_lines,
     nothing_lines,
+    standing_message,
     too_small,
 )
-from tui.presentation.screen_content.inspector import changes_lines, event_lines, inspector_lines
 from tui.presentation.screen_content.statement_rows import (
     NARROW_TREE_COLUMNS,
     RowContext,
@@ -28,12 +30,10 @@ from tui.presentation.screen_content.statement_rows import (
     statement_row,
     tree_row,
 )
-from tui.presentation.screen_content.status_line import STANDING_LINES, message_lines, standing_message
-from tui.presentation.styling.glyphs import Glyphs
 from tui.presentation.styling.styled_text import EMPTY, Line, fit, fold_all, line
+from tui.presentation.styling.theme import Glyphs
 from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness
-from tui.presentation.view.statement_tree import TreeRow, by_product, tables_of
-from tui.presentation.view.tree_folding import folded_to_fit
+from tui.presentation.view.statement_tree import TreeRow, by_product, folded_to_fit, tables_of
 
 TREE, INSPECTOR, LOWER = 56, 58, 12
 """Cells and lines of the panes of a wide terminal, as in console.tcss."""

@@ -1,0 +1,150 @@
+"""Results of test cases and of the checks that compare the two versions of a release, as lines and as data."""
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from core.model.names import physical_name
+from core.run.records import CheckResultRow
+from core.statement_tests.request import CaseOutcome, CaseResult
+from core.text.wording import counted
+from core.validation.verdicts import BLOCKING
+
+WIDTH = 100
+"""Characters of a line of words; a row stays on one line."""
+
+
+def blocks(result: CheckResultRow) -> bool:
+    """Return whether a release cannot go on with this result."""
+    return result.verdict in BLOCKING
+
+
+def result_lines(results: Iterable[CheckResultRow]) -> tuple[str, ...]:
+    """Write the results, table by table."""
+    lines: list[str] = []
+    for _, found in groupby(results, key=lambda result: result.table):
+        of_table = list(found)
+        lines.append(_head(of_table[0]))
+        for result in of_table:
+            verdict = result.verdict.upper() if blocks(result) else result.verdict
+            lead = f"  {verdict:<12}{result.check:<13} "
+            lines += textwrap.wrap(
+                result.summary, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead), break_long_words=False
+            )
+            lines += _examples(result)
+    return tuple(lines)
+
+
+def result_as_json(result: CheckResultRow) -> dict[str, Any]:
+    """Return a result as an object."""
+    return {
+        "table": result.table,
+        "old": {"version": result.old_version, "batch": result.old_batch},
+        "new": {"version": result.new_version, "batch": result.new_batch},
+        "check": result.check,
+        "verdict": result.verdict,
+        "summary": result.summary,
+        "counts": result.counts,
+        "examples": list(result.examples),
+    }
+
+
+def _head(result: CheckResultRow) -> str:
+    old, new = physical_name(result.table, result.old_version), physical_name(result.table, result.new_version)
+    if result.new_batch is None or result.new_batch < 0:
+        return f"{new} beside {old}"
+    return f"{new} as of batch {result.new_batch} beside {old} as of batch {result.old_batch}, which had read the same"
+
+
+def _examples(result: CheckResultRow) -> Iterator[str]:
+    indent = " " * 28
+    for example in sorted(result.examples, key=lambda one: bool(one["why"])):
+        yield f"{indent}{example['why'] or ('not expected' if blocks(result) else result.verdict)}"
+        old, new = example["old"], example["new"]
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            apart = (
+                f"{name} {_value(old[name])} → {_value(new.get(name))}" for name in old if old[name] != new.get(name)
+            )
+            yield f"{indent}  changed {', '.join(apart)} of {_row(old)}"
+        else:
+            yield f"{indent}  {'old' if new is None else 'new'} {_row(old if new is None else new)}"
+
+
+def _row(row: object) -> str:
+    if not isinstance(row, Mapping):
+        return str(row)
+    return "{" + ", ".join(f"{name}: {_value(value)}" for name, value in row.items()) + "}"
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+_MARKS = {CaseOutcome.PASSED: "ok", CaseOutcome.FAILED: "FAIL", CaseOutcome.ERROR: "ERROR", CaseOutcome.SKIPPED: "skip"}
+
+
+def case_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
+    """Write one case: how it ended, what a change means where one was tried, and the rows that differ."""
+    told = f": {result.summary}" if result.summary else ""
+    lines = [f"{_MARKS[result.outcome]:<6}{result.table}/{result.name}{told}  ({result.took_s:.1f} s)"]
+    if result.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR):
+        lines.append(f"      {result.path}")
+    for each in words:
+        lines += textwrap.wrap(each, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8)
+    if result.difference:
+        lines += [f"      {line}" for line in _difference_lines(result.difference)]
+    return lines
+
+
+def case_as_json(result: CaseResult, words: Sequence[str], change: str) -> dict[str, Any]:
+    """Return one case as data."""
+    body: dict[str, Any] = {
+        "table": result.table,
+        "case": result.name,
+        "file": result.path,
+        "outcome": str(result.outcome),
+        "summary": result.summary,
+        "took_s": result.took_s,
+        "difference": result.difference,
+    }
+    if change:
+        body |= {"verdict": result.verdict or None, "change": change, "words": list(words)}
+    return body
+
+
+def cases_summary(results: Sequence[CaseResult], took_s: float) -> str:
+    """Count how the cases ended."""
+    counts = {outcome: count for outcome in CaseOutcome if (count := sum(each.outcome is outcome for each in results))}
+    told = ", ".join(f"{count} {_COUNTED[outcome]}" for outcome, count in counts.items())
+    return f"{counted(len(results), 'case')}: {told or 'nothing to run'} in {took_s:.1f} s"
+
+
+_COUNTED = {
+    CaseOutcome.PASSED: "passed",
+    CaseOutcome.FAILED: "failed",
+    CaseOutcome.ERROR: "with an error",
+    CaseOutcome.SKIPPED: "skipped",
+}
+
+
+def _difference_lines(difference: Mapping[str, Any]) -> Iterator[str]:
+    for kind in ("missing", "unexpected"):
+        for row in difference[f"{kind}_rows"]:
+            yield f"{kind:<11}{_case_row(row)}"
+        yield from _rest(difference[kind], len(difference[f"{kind}_rows"]), kind)
+    for each in difference["differing_rows"]:
+        same = {name: value for name, value in each["row"].items() if name not in each["columns"]}
+        told = ", ".join(f"{name} {found}, expected {wanted}" for name, (wanted, found) in each["columns"].items())
+        yield f"{'different':<11}{_case_row(same)}: {told}"
+    yield from _rest(difference["differing"], len(difference["differing_rows"]), "different")
+
+
+def _case_row(row: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{name}: {value}" for name, value in row.items() if value != "null") + "}"
+
+
+def _rest(count: int, shown: int, kind: str) -> Iterator[str]:
+    if count > shown:
+        yield f"{'':<11}… and {count - shown} more {kind}"
