@@ -74,7 +74,7 @@ class Agent:
             home=places.home,
             machine=files.machine,
             clock=time.time,
-            may_move=lambda: self._world.machine_may_move,
+            may_move=lambda: self._context.machine_may_move,
         )
         self._keeper = PoolSupervisor(
             places,
@@ -86,7 +86,7 @@ class Agent:
             project=folder,
             recorded_session=lambda: recorded_session(layout.data),
         )
-        self._world = AgentContext(
+        self._context = AgentContext(
             places=places,
             folder=folder,
             project_id=manifest.id,
@@ -101,14 +101,14 @@ class Agent:
             connectors=lambda: self._keeper.connectors(),
         )
         emergency = EmergencyJournal(Path(places.emergency))
-        self._acts = StatementControl(self._world, emergency)
-        self._runs = OpenRuns(self._world)
-        self._reconciler = Reconciler(self._world, emergency)
-        self._records = RegistryRecords(self._world)
-        self._measurer = LagCollector(self._world)
-        self._table_statistics = TableStatisticsCollector(self._world, self._measurer.load)
+        self._acts = StatementControl(self._context, emergency)
+        self._runs = OpenRuns(self._context)
+        self._reconciler = Reconciler(self._context, emergency)
+        self._records = RegistryRecords(self._context)
+        self._measurer = LagCollector(self._context)
+        self._table_statistics = TableStatisticsCollector(self._context, self._measurer.load)
         self._commands = CommandHandler(
-            self._world, self._acts, self._runs, self._table_statistics, lambda pool: self.end(pool=pool)
+            self._context, self._acts, self._runs, self._table_statistics, lambda pool: self.end(pool=pool)
         )
         self._end_pool = False
         self._has_arrived = False
@@ -137,7 +137,7 @@ class Agent:
         loops = self._loops()
         for loop in loops:
             loop.start()
-        self._world.stopping.wait()
+        self._context.stopping.wait()
         server.close()
         ends_at = time.monotonic() + LAST_ROUNDS_S
         for loop in loops:
@@ -170,8 +170,8 @@ class Agent:
                 ("table statistics", TICK_S, self._measure_tables),
                 # Apart as well, for the same reason as the identity.
                 ("records", ROUND_S, self._records.round),
-                ("replaced tables", changed_tables.EVERY_S, ChangedTables(self._world).round),
-                ("pointers", pointer_check.EVERY_S, PointerCheck(self._world).round),
+                ("replaced tables", changed_tables.EVERY_S, ChangedTables(self._context).round),
+                ("pointers", pointer_check.EVERY_S, PointerCheck(self._context).round),
             )
         ]
         # What frees a disk comes first, and none of them waits for another: each is tried whatever fails before it.
@@ -192,18 +192,18 @@ class Agent:
     def end(self, *, pool: bool) -> None:
         """Stop the agent; with `pool`, also its local pool. What is wanted running stays wanted."""
         self._end_pool = self._end_pool or pool
-        self._world.stopping.set()
+        self._context.stopping.set()
 
     def _loop(self, name: str, seconds: float, *acts: Callable[[], None]) -> None:
         said = [""] * len(acts)
-        while not self._world.stopping.is_set():
+        while not self._context.stopping.is_set():
             if not self._ledger.is_in_place():
                 # With the ledger the session is lost, and whoever comes next cannot find what runs.
                 log.error("the ledger %s was deleted or replaced: this agent and its pool stop", self._ledger.path)
                 self.end(pool=True)
                 return
             said = [self._attempt(name, act, before) for act, before in zip(acts, said, strict=True)]
-            self._world.stopping.wait(seconds)
+            self._context.stopping.wait(seconds)
 
     def _attempt(self, name: str, act: Callable[[], None], said: str) -> str:
         """Return what was said of its failure, `said` of the one before; empty where it has none."""
@@ -219,26 +219,26 @@ class Agent:
         return ""
 
     def _arrive(self) -> None:
-        self._ledger.put_agent(os.getpid(), self._world.clock())
-        self._ledger.heartbeat(self._world.clock())
+        self._ledger.put_agent(os.getpid(), self._context.clock())
+        self._ledger.heartbeat(self._context.clock())
         self._has_arrived = True
 
     def _beat(self) -> None:
         if not self._has_arrived:
             self._arrive()
-        self._ledger.heartbeat(self._world.clock())
+        self._ledger.heartbeat(self._context.clock())
         self._commands.tell_repeated()
 
     def _purge(self) -> None:
-        purge_trash(self._world)
+        purge_trash(self._context)
 
     def _end_soaks(self) -> None:
-        self._world.identity.refuse_doubt()
-        stop_soaked(self._world)
+        self._context.identity.refuse_doubt()
+        stop_soaked(self._context)
 
     def _tell_overdue(self) -> None:
-        self._world.identity.refuse_doubt()
-        tell_overdue(self._world)
+        self._context.identity.refuse_doubt()
+        tell_overdue(self._context)
 
     def _thin(self) -> None:
         self._ledger.thin_samples(self._forgetting_time(SAMPLES_S))
@@ -250,24 +250,24 @@ class Agent:
         self._ledger.archive_audit(self._forgetting_time(FORGETS_S))
 
     def _forgetting_time(self, kept_s: float) -> float:
-        now = checked_now(self._world)
+        now = checked_now(self._context)
         return forgetting_time(self._ledger.clock_check(), now, kept_s)
 
     def _round(self) -> None:
         """One round: queries seen, registry reconciled."""
         self._reconciler.apply_emergencies()
-        before = BeforeRound.of(self._world)
+        before = BeforeRound.of(self._context)
         deployments = before.deployments
         self._acts.remember(deployments)
         queries: tuple[ReportedQuery, ...] = ()
         try:
-            pool = self._world.pool.connection()
+            pool = self._context.pool.connection()
             queries = pool.call(READ_CALL_S, pool.queries.active)
             self._keeper.heard(None)
             self._answered = time.monotonic()
             self._seen = queries
             # An older ledger would stop what runs, and start what was stopped.
-            self._world.identity.refuse_doubt()
+            self._context.identity.refuse_doubt()
             ended = pool.call(READ_CALL_S, pool.queries.ended)
             self._reconciler.round(before, queries, ended)
             self._runs.resume_open()
@@ -291,4 +291,4 @@ class Agent:
         """Record a state of all statements that had one of those before and have not changed since they were read."""
         for deployment in deployments:
             if deployment.state in before and not deployment.external:
-                self._ledger.observe_deployment(deployment, state=state, state_since=self._world.clock())
+                self._ledger.observe_deployment(deployment, state=state, state_since=self._context.clock())

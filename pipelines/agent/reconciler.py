@@ -67,18 +67,18 @@ class BeforeRound:
     """Serial of the newest stop of each table, or of one version of it."""
 
     @classmethod
-    def of(cls, world: AgentContext) -> "BeforeRound":
+    def of(cls, agent: AgentContext) -> "BeforeRound":
         """Read what is known now. Locks come first: what is released meanwhile is in the registry that is read."""
-        held = world.locks.held()
-        stops = world.locks.all_stops()
-        return cls(tuple(world.ledger.deployments()), held, stops)
+        held = agent.locks.held()
+        stops = agent.locks.all_stops()
+        return cls(tuple(agent.ledger.deployments()), held, stops)
 
 
 @dataclass(slots=True)
 class Reconciler:
     """Compares the registry with the pool, round by round."""
 
-    world: AgentContext
+    agent: AgentContext
     emergency: EmergencyJournal
     _over: dict[str, ReportedQuery] = field(default_factory=dict)
     """Queries that have ended, until a round has acted on it: the pool reports each end once."""
@@ -86,11 +86,11 @@ class Reconciler:
     catalog: PoolCatalog = field(init=False)
 
     def __post_init__(self) -> None:
-        self.catalog = PoolCatalog(self.world)
+        self.catalog = PoolCatalog(self.agent)
 
     def restore(self, pool: PoolConnection) -> None:
         """Return the pool the catalog of the registry, and have it tell of the ends of queries that ran before."""
-        for deployment in self.world.ledger.deployments():
+        for deployment in self.agent.ledger.deployments():
             if deployment.run_id:
                 name = query_name(deployment.table, deployment.version)
                 pool.queries.expect(name, deployment.query_id, deployment.run_id)
@@ -98,7 +98,7 @@ class Reconciler:
 
     def apply_emergencies(self) -> None:
         """Apply the stops that the ledger could not record, before anything is reconciled."""
-        apply_journal(self.world, self.emergency)
+        apply_journal(self.agent, self.emergency)
 
     def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
         """Reconcile once: the registry as it was before the pool was asked, with what the pool answered.
@@ -144,8 +144,8 @@ class Reconciler:
         """
         key = (deployment.table, deployment.version)
         try:
-            with self.world.locks.holding(key, by="the reconciler", wait_s=0):
-                if self.world.ledger.deployment(*key) == deployment:
+            with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
+                if self.agent.ledger.deployment(*key) == deployment:
                     self._tried(deployment, act)
                 self._over.pop(query_name(*key), None)
         except Busy:
@@ -158,32 +158,32 @@ class Reconciler:
         except (Busy, PoolUnreachable, LedgerUnavailable):
             raise
         except NotAdopted as error:
-            say_why(self.world, deployment, error.sentence)
+            say_why(self.agent, deployment, error.sentence)
         except HeadgateError as error:
-            say_why(self.world, deployment, error.summary)
+            say_why(self.agent, deployment, error.summary)
         except Exception as error:
             name = query_name(deployment.table, deployment.version)
             log.exception("%s could not be reconciled", name)
             say_why(
-                self.world,
+                self.agent,
                 deployment,
                 f"the agent failed unexpectedly on it ({type(error).__name__}); see headgate logs agent",
             )
 
     def _running(self, deployment: Deployment, query: ReportedQuery) -> None:
-        late = why_late(self.world, deployment, query)
+        late = why_late(self.agent, deployment, query)
         state = State.RUNNING if query.progress is not None or waits(query) else State.STARTING
         state = State.DEGRADED if late else state
         changes: dict[str, object] = {}
         if deployment.state != state and not (deployment.state == State.RUNNING and state == State.STARTING):
-            changes = {"state": state, "state_since": self.world.clock(), "error": late or "", "error_class": ""}
-            self.world.state_event(deployment, state, detail=late)
-        if not deployment.checkpoint_id and (found := readable(self.world, deployment)) and found.id:
+            changes = {"state": state, "state_since": self.agent.clock(), "error": late or "", "error_class": ""}
+            self.agent.state_event(deployment, state, detail=late)
+        if not deployment.checkpoint_id and (found := readable(self.agent, deployment)) and found.id:
             changes |= {"checkpoint_id": found.id}
         if deployment.error and state == State.RUNNING:
             changes |= {"error": "", "error_class": ""}
         if changes:
-            self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
+            self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unrecorded(self, deployment: Deployment, query: ReportedQuery, stops: int) -> None:
         """Have a query end whose run nobody has recorded: it may run an earlier text, or on another checkpoint.
@@ -192,10 +192,10 @@ class Reconciler:
         made, of what the ledger has, is recorded, and goes on.
         """
         said = "a query was active under a run that nobody has recorded"
-        if deployment.state == State.FAILED and query.run_id not in self.world.unrecorded:
-            stop(self.world, deployment)
+        if deployment.state == State.FAILED and query.run_id not in self.agent.unrecorded:
+            stop(self.agent, deployment)
             about = (deployment.table, deployment.version)
-            self.world.event(EventKind.STATE, f"{said}: it was stopped", about=about)
+            self.agent.event(EventKind.STATE, f"{said}: it was stopped", about=about)
             return
         self._start_again(deployment, stops, f"{said}: stopped, and started from its checkpoint", late=query.run_id)
 
@@ -205,9 +205,9 @@ class Reconciler:
             if deployment.state in ALIVE | {State.STOPPING, State.UNKNOWN}:
                 if upserts(deployment):
                     # A stop that was not confirmed may have ended the query and not yet its last batch.
-                    stop(self.world, deployment)
-                mark_stopped(self.world, deployment)
-                self.world.state_event(deployment, State.STOPPED)
+                    stop(self.agent, deployment)
+                mark_stopped(self.agent, deployment)
+                self.agent.state_event(deployment, State.STOPPED)
             self._look_at_checkpoint(deployment)
             return
         if deployment.state in (State.PENDING, State.FAILED):
@@ -215,30 +215,30 @@ class Reconciler:
                 self._look_at_checkpoint(deployment)
             return
         if over is not None and over.error and not self._may_go_on(deployment, over):
-            fault = fault_that_ended(self.world, deployment, over.error_class)
+            fault = fault_that_ended(self.agent, deployment, over.error_class)
             ended = (fault.kind, fault.sentence) if fault else (over.error_class, over.error)
-            fail(self.world, deployment, *ended)
+            fail(self.agent, deployment, *ended)
             return
         key = (deployment.table, deployment.version)
-        if why := self._transient_failures.pause(key, deployment.run_id, self.world.monotonic()):
+        if why := self._transient_failures.pause(key, deployment.run_id, self.agent.monotonic()):
             raise TryAgain(why)
         if deployment.query_id or self._was_cut_off(deployment):
             self._start_again(deployment, stops)
             return
-        if deployment.state == State.STOPPED and self.world.ledger.call_off_start(*key):
-            self.world.event(EventKind.STATE, "stays stopped: the run that was to start it has ended", about=key)
+        if deployment.state == State.STOPPED and self.agent.ledger.call_off_start(*key):
+            self.agent.event(EventKind.STATE, "stays stopped: the run that was to start it has ended", about=key)
 
     def _was_cut_off(self, deployment: Deployment) -> bool:
         """Return whether an agent was killed between the record of an operator's start and its effect.
 
         What a run has recorded is left to the run; once that has ended, the start is called off.
         """
-        is_asked = self.world.ledger.is_started_by_operator
+        is_asked = self.agent.ledger.is_started_by_operator
         return deployment.state == State.STOPPED and is_asked(deployment.table, deployment.version)
 
     def _is_started_with_space(self, deployment: Deployment, stops: int) -> bool:
         """Start what serves and ended on a full disk that has space again; returns whether it was started."""
-        key, now = (deployment.table, deployment.version), self.world.monotonic()
+        key, now = (deployment.table, deployment.version), self.agent.monotonic()
         if not (deployment.active and has_space(deployment) and self._transient_failures.is_left(key, now)):
             return False
         try:
@@ -255,10 +255,10 @@ class Reconciler:
         """Return whether a statement ended with what passes, or has only kept other columns than before, and say so."""
         key = (deployment.table, deployment.version)
         if goes_on(deployment, over.error_class):
-            self.world.state_event(deployment, State.STARTING, detail=over.error)
+            self.agent.state_event(deployment, State.STARTING, detail=over.error)
             return True
-        if what := self._transient_failures.again(key, over, self.world.monotonic()):
-            self.world.event(EventKind.EXCEPTION, what, about=key, detail=over.error, fingerprint=what)
+        if what := self._transient_failures.again(key, over, self.agent.monotonic()):
+            self.agent.event(EventKind.EXCEPTION, what, about=key, detail=over.error, fingerprint=what)
         return bool(what)
 
     def _start_again(
@@ -270,26 +270,26 @@ class Reconciler:
         reach, and NotAdopted for what a later one does once it is adopted.
         """
         self._refuse_without_tables(deployment)
-        if self.world.locks.has_unrecorded_stop((deployment.table, deployment.version)):
+        if self.agent.locks.has_unrecorded_stop((deployment.table, deployment.version)):
             # What the ledger wants is older than that.
             return
-        told = late in self.world.unrecorded
+        told = late in self.agent.unrecorded
         try:
-            if start(self.world, deployment, stops=stops).run_id == late:
+            if start(self.agent, deployment, stops=stops).run_id == late:
                 how = "its start could not be recorded before" if told else "the pool has answered its start late"
-                self.world.state_event(deployment, State.STARTING, detail=how)
+                self.agent.state_event(deployment, State.STARTING, detail=how)
                 return
-            if deployment.state == State.STOPPED or deployment.run_id in self.world.paused:
+            if deployment.state == State.STOPPED or deployment.run_id in self.agent.paused:
                 again = ": the environment is up again" if deployment.state == State.STOPPED else ""
                 if not deployment.query_id:
-                    word = self.world.ledger.word(query_name(deployment.table, deployment.version))
+                    word = self.agent.ledger.word(query_name(deployment.table, deployment.version))
                     asked = f"{word.actor} had asked for it" if word else "it was wanted running"
                     again = f": {asked}, and its start had not been carried out"
-                self.world.paused.discard(deployment.run_id)
-                self.world.state_event(deployment, State.STARTING, detail=f"resumed from its checkpoint{again}")
+                self.agent.paused.discard(deployment.run_id)
+                self.agent.state_event(deployment, State.STARTING, detail=f"resumed from its checkpoint{again}")
                 return
-            self.world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
-            self.world.state_event(deployment, State.STARTING, detail=said)
+            self.agent.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
+            self.agent.state_event(deployment, State.STARTING, detail=said)
         except (TryAgain, NotAdopted):
             raise
         except NotInCatalog as error:
@@ -299,33 +299,33 @@ class Reconciler:
         except EngineRefused as error:
             log.warning("%s could not be started: %s", query_name(deployment.table, deployment.version), error)
         except HeadgateError as error:
-            fail(self.world, deployment, type(error).__name__, error.sentence)
+            fail(self.agent, deployment, type(error).__name__, error.sentence)
 
     def _refuse_without_tables(self, deployment: Deployment) -> None:
         """Raise TryAgain while the catalog lacks a table that a statement writes or reads."""
         for key in ((deployment.table, deployment.version), *((b.parent, b.version) for b in deployment.bindings)):
             if lacking := self.catalog.lacking(key):
-                name = self.world.layout.catalog_name(*key)
+                name = self.agent.layout.catalog_name(*key)
                 raise TryAgain(f"it waits for {name}, {lacking}")
 
     def _stop_again(self, deployment: Deployment) -> None:
         """A stop that was sent and not confirmed, or one that a restart of the pool overtook."""
-        stop(self.world, deployment)
-        mark_stopped(self.world, deployment)
+        stop(self.agent, deployment)
+        mark_stopped(self.agent, deployment)
         if deployment.error:
-            self.world.ledger.update_deployment(deployment.table, deployment.version, error="", error_class="")
-        self.world.state_event(deployment, State.STOPPED, detail="stopped as wanted", cause=EventCause.WANTED)
+            self.agent.ledger.update_deployment(deployment.table, deployment.version, error="", error_class="")
+        self.agent.state_event(deployment, State.STOPPED, detail="stopped as wanted", cause=EventCause.WANTED)
 
     def _look_at_checkpoint(self, deployment: Deployment) -> None:
         lost, kind = "", ""
         try:
-            fault = fault_of_tables(self.world, deployment)
+            fault = fault_of_tables(self.agent, deployment)
             if fault and fault.kind != TableFaultKind.STREAM_COLUMNS_CHANGED:
                 kind = fault.kind
                 raise fault.refused()
             # A text that tracks columns goes on over changed ones, but not on a checkpoint that is another.
-            refuse_other_checkpoint(self.world, deployment)
-            keep_deleted_keys(self.world, deployment)
+            refuse_other_checkpoint(self.agent, deployment)
+            keep_deleted_keys(self.agent, deployment)
             if fault:
                 kind = fault.kind
                 raise fault.refused()
@@ -333,7 +333,7 @@ class Reconciler:
             lost = error.summary
             if deployment.checkpoint_ok:
                 about = (deployment.table, deployment.version)
-                self.world.event(EventKind.STATE, "it could not be started now", about=about, detail=error.sentence)
+                self.agent.event(EventKind.STATE, "it could not be started now", about=about, detail=error.sentence)
         except TryAgain:
             if deployment.state == State.FAILED:
                 # What it failed with says more.
@@ -342,12 +342,12 @@ class Reconciler:
         found: dict[str, object] = {"checkpoint_ok": not lost, "lost": lost, "lost_kind": kind}
         before = (deployment.checkpoint_ok, deployment.lost, deployment.lost_kind)
         changes = found if (not lost, lost, kind) != before else {}
-        fault = None if deployment.external else fault_of_folder(self.world, deployment)
+        fault = None if deployment.external else fault_of_folder(self.agent, deployment)
         why = fault.sentence if fault else ""
         if deployment.state == State.STOPPED and deployment.error != why and not deployment.error_class:
             changes |= {"error": why}
         if changes:
-            self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
+            self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unknown(self, active: dict[str, ReportedQuery], deployments: tuple[Deployment, ...]) -> None:
         """Queries in our session that the registry does not know are said, never stopped; those of deleted versions
@@ -355,14 +355,14 @@ class Reconciler:
         unknown = sorted(set(active) - {query_name(d.table, d.version) for d in deployments})
         if not unknown:
             return
-        registered = {query_name(d.table, d.version): d for d in self.world.ledger.deployments(include_deleted=True)}
+        registered = {query_name(d.table, d.version): d for d in self.agent.ledger.deployments(include_deleted=True)}
         for name in unknown:
             if name in registered and registered[name].deleted:
                 self._end_deleted(registered[name])
         for name in [name for name in unknown if name not in registered][:UNKNOWN_TOLD]:
             shown = name[:_LONGEST_NAME]
             summary = f"query {shown!r} is running in our session but is not in the registry"
-            self.world.event(
+            self.agent.event(
                 EventKind.POOL, summary, about=split_query(name) or ("", 0), fingerprint=f"unknown {shown}"
             )
 
@@ -370,12 +370,12 @@ class Reconciler:
         """Stop the query of a version that was deleted, which a late start has made over a table that is gone."""
         key = (deployment.table, deployment.version)
         try:
-            with self.world.locks.holding(key, by="the reconciler", wait_s=0):
-                now = self.world.ledger.deployment(*key)
+            with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
+                now = self.agent.ledger.deployment(*key)
                 if now is not None and now.deleted:
-                    stop(self.world, now)
+                    stop(self.agent, now)
                     said = "a query of a version that was deleted was active: it was stopped"
-                    self.world.event(EventKind.STATE, said, about=key)
+                    self.agent.event(EventKind.STATE, said, about=key)
         except (PoolUnreachable, LedgerUnavailable):
             raise
         except HeadgateError as error:

@@ -100,7 +100,7 @@ class Lake:
             self.home, Pool(cores=2, memory="2g"), connectors=(Connector("delta", jars=(str(delta_jars()),)),)
         )
         ledger = create_or_open(self.home / "ledger.db", environment_row())
-        self.world = AgentContext(
+        self.agent = AgentContext(
             places=EnvironmentPaths(str(self.home), str(root / "a.sock"), os.getuid()),
             folder=str(root),
             project_id="p-id",
@@ -112,7 +112,7 @@ class Lake:
             files=TableCheckpoints("ledger"),
         )
         self.names = [TableName(f"t{n}") for n in range(tables)]
-        self.reconciler = Reconciler(self.world, EmergencyJournal(root / "emergency"))
+        self.reconciler = Reconciler(self.agent, EmergencyJournal(root / "emergency"))
 
     def make(self) -> None:
         """Make every table with one row, as runs have made them long ago."""
@@ -121,7 +121,7 @@ class Lake:
         attached.close()
 
     def _make(self, attached: SparkConnection, table: TableName) -> None:
-        layout, files = self.world.layout, self.world.files
+        layout, files = self.agent.layout, self.agent.files
         folder, name = layout.table_folder(table, 1), layout.catalog_name(table, 1)
         ddl = f"CREATE TABLE IF NOT EXISTS {name} {COLUMNS} USING delta LOCATION '{folder}/delta'"
         files.prepare(folder, {"run": "r"})
@@ -131,7 +131,7 @@ class Lake:
             table, format="delta", folder=folder, compiled_ddl=ddl, columns=("id", "v"), bindings=(), run_id="",
             table_id=files.identity(folder, "delta"),
         )  # fmt: skip
-        self.world.ledger.put_deployment(row)
+        self.agent.ledger.put_deployment(row)
 
     def attached(self) -> SparkConnection:
         session = Session(self.pool.url, self.pool.token, str(uuid.uuid4()))
@@ -166,7 +166,7 @@ class Lake:
     def check(self, attached: SparkConnection) -> None:
         """Look for every table and pointer, and read three of these: each leads to its table's one row."""
         there = {row["tableName"] for row in attached.session.spark.sql("SHOW TABLES").collect()}
-        assert there >= {*self.names, *(self.world.layout.catalog_name(name, 1) for name in self.names)}
+        assert there >= {*self.names, *(self.agent.layout.catalog_name(name, 1) for name in self.names)}
         for name in (self.names[0], self.names[len(self.names) // 2], self.names[-1]):
             assert attached.session.spark.sql(f"SELECT id FROM {name}").collect() == [(1,)]
 

@@ -53,7 +53,7 @@ class Statements:
             ledger.put_deployment(deployment_row(f"p{n}", folder=f"{root}/p{n}", **parents))
             reads = {"checkpoint": f"{root}/c{n}", "bindings": (Binding(parent, 1, True),)}
             ledger.put_deployment(deployment_row(f"c{n}", texts=texts, revision=f"r{n}", format="delta", **reads))
-        self.world = AgentContext(
+        self.agent = AgentContext(
             places=EnvironmentPaths(str(root), str(root / "a.sock"), os.getuid()),
             folder=str(root),
             project_id="p-id",
@@ -65,14 +65,14 @@ class Statements:
             files=TableCheckpoints("ledger"),
         )
         self.deployments = tuple(ledger.deployments())
-        self.collector = LagCollector(self.world)
+        self.collector = LagCollector(self.agent)
 
     def round(self, waiting: int) -> float:
         """Measure once and return the seconds; every statement must lag by so many commits."""
         began = time.perf_counter()
         self.collector.round(self.deployments, ())
         took = time.perf_counter() - began
-        found = {found.lag_rows for found in self.world.ledger.measurements()}
+        found = {found.lag_rows for found in self.agent.ledger.measurements()}
         assert found == {waiting * ROWS}, found
         time.sleep(REFRESH_S)  # A log is looked at once within this time.
         return took

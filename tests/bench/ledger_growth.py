@@ -144,21 +144,21 @@ def agent_of_rounds(statements: int, rounds: int) -> None:
     row_counting.parquet_rows = lambda path: 10
     with tempfile.TemporaryDirectory() as folder:
         histories = [History(Path(folder, str(n)), 200) for n in range(statements)]
-        world = _world(Path(folder), histories)
-        collector = LagCollector(world)
-        _rounds(world, collector, histories, max(5, WARM // statements))
+        agent = _agent(Path(folder), histories)
+        collector = LagCollector(agent)
+        _rounds(agent, collector, histories, max(5, WARM // statements))
         sizes, each = [_rss_bytes()], 0.0
         for part in range(7):
             done, until = rounds * part // 7, rounds * (part + 1) // 7
-            each += _rounds(world, collector, histories, until - done) / rounds
+            each += _rounds(agent, collector, histories, until - done) / rounds
             sizes.append(_rss_bytes())
             print(f"{statements} statements, {until} rounds, {sizes[-1] / 1e6:.1f} MB", file=sys.stderr, flush=True)
         held = "not traced"
         if statements <= TRACED:
             tracemalloc.start()
-            _rounds(world, collector, histories, KEPT)  # Until every sample that is held was traced.
+            _rounds(agent, collector, histories, KEPT)  # Until every sample that is held was traced.
             before = tracemalloc.get_traced_memory()[0]
-            _rounds(world, collector, histories, TRACED_ROUNDS)
+            _rounds(agent, collector, histories, TRACED_ROUNDS)
             held = f"{(tracemalloc.get_traced_memory()[0] - before) / TRACED_ROUNDS:,.0f} B"
         print(
             f"| {statements:,} | {rounds:,} | {1000 * each:.1f} ms | {100 * each / ROUND_S:.1f} % "
@@ -168,7 +168,7 @@ def agent_of_rounds(statements: int, rounds: int) -> None:
         )
 
 
-def _world(folder: Path, histories: list[History]) -> AgentContext:
+def _agent(folder: Path, histories: list[History]) -> AgentContext:
     ledger = create_or_open(folder / "home" / "ledger.db", environment_row())
     ledger._connection.execute("PRAGMA synchronous = OFF")
     for n, history in enumerate(histories):
@@ -190,48 +190,48 @@ def _world(folder: Path, histories: list[History]) -> AgentContext:
         ledger.add_samples((TableName(f"t{n}"), 1, sample) for n in range(len(histories)))
     files = TableCheckpoints("ledger")
     files._lags._counter._budget_s = 60.0
-    world = AgentContext(
+    agent = AgentContext(
         places=EnvironmentPaths(str(folder / "home"), str(folder / "a.sock"), 0), folder=str(folder), project_id="p-id",
         project="p", layout=EnvironmentLayout(str(folder / "data"), Environment("dev")), ledger=ledger,
         ledger_id="ledger", pool=None, files=files,  # type: ignore[arg-type]  # Measuring asks no pool.
-        clock=lambda: START, monotonic=lambda: world.clock(),
+        clock=lambda: START, monotonic=lambda: agent.clock(),
     )  # fmt: skip
-    source_lag.time = SimpleNamespace(time=time.time, monotonic=world.monotonic)  # type: ignore[assignment]
-    return world
+    source_lag.time = SimpleNamespace(time=time.time, monotonic=agent.monotonic)  # type: ignore[assignment]
+    return agent
 
 
-def _rounds(world: AgentContext, collector: LagCollector, histories: list[History], rounds: int) -> float:
+def _rounds(agent: AgentContext, collector: LagCollector, histories: list[History], rounds: int) -> float:
     """Let every statement write and read a file, measure, keep house every five minutes; returns the CPU of both."""
     cpu = 0.0
     for _ in range(rounds):
         for history in histories:
             history.grow()
-        now = world.clock() + ROUND_S
+        now = agent.clock() + ROUND_S
         n = round((now - START) / ROUND_S)
-        world.clock = partial(float, now)
+        agent.clock = partial(float, now)
         if n % REBUILT_ROUNDS == 0:
-            _move(world, histories, n // REBUILT_ROUNDS % len(histories))
+            _move(agent, histories, n // REBUILT_ROUNDS % len(histories))
         before = time.process_time()
-        collector.round(tuple(world.ledger.deployments()), ())
+        collector.round(tuple(agent.ledger.deployments()), ())
         if n % 60 == 0:
-            world.ledger.thin_samples(now)
-            world.ledger.forget_old(now)
-            world.ledger.archive_audit(now)
+            agent.ledger.thin_samples(now)
+            agent.ledger.forget_old(now)
+            agent.ledger.archive_audit(now)
         cpu += time.process_time() - before
-    active = {(d.table, d.version) for d in world.ledger.deployments()}
-    assert {m.lag_files for m in world.ledger.measurements() if (m.table, m.version) in active} == {PENDING}
+    active = {(d.table, d.version) for d in agent.ledger.deployments()}
+    assert {m.lag_files for m in agent.ledger.measurements() if (m.table, m.version) in active} == {PENDING}
     gc.collect()
     return cpu
 
 
-def _move(world: AgentContext, histories: list[History], n: int) -> None:
+def _move(agent: AgentContext, histories: list[History], n: int) -> None:
     """Put a version with a checkpoint of its own in the place of the newest; what it read goes on to be written."""
-    history, before = histories[n], world.ledger.versions(TableName(f"t{n}"))[0]
+    history, before = histories[n], agent.ledger.versions(TableName(f"t{n}"))[0]
     moved = history.checkpoint.with_name(f"c{before.version + 1}")
     shutil.copytree(history.checkpoint, moved)
     history.checkpoint, history.read = moved, moved / "sources" / "0"
-    world.ledger.put_deployment(replace(before, version=before.version + 1, checkpoint=str(moved)))
-    world.ledger.tombstone(before.table, before.version, drop_after=world.clock() + DAY_S, trash="/trash")
+    agent.ledger.put_deployment(replace(before, version=before.version + 1, checkpoint=str(moved)))
+    agent.ledger.tombstone(before.table, before.version, drop_after=agent.clock() + DAY_S, trash="/trash")
     shutil.rmtree(before.checkpoint)
 
 

@@ -93,7 +93,7 @@ class EditedOnSpark:
             versions.append(deployment_row(version=n, texts=texts, folder=str(folder), bindings=READS))
         old, new = replace(versions[0], **old_row), versions[1]
         began = time.monotonic()
-        comparison = VersionComparison(self._world())
+        comparison = VersionComparison(self._agent())
         with comparison.turn():
             found = comparison.compare(VersionPair(old, new, AlignedPair(0, 0, FAR_MS, FAR_MS)))
         return Judged({result.check: result for result in found}, time.monotonic() - began)
@@ -110,7 +110,7 @@ class EditedOnSpark:
         cast = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in zip(names, types, strict=True))
         self._session.spark.sql(f"SELECT {cast} FROM ({batch})").write.parquet(str(folder))
 
-    def _world(self) -> Any:
+    def _agent(self) -> Any:
         def call(seconds: float, fn: Any, *args: Any) -> Any:
             return fn(*args)
 

@@ -161,7 +161,7 @@ class Life:
             self.disk.away_until, self.late_until, self.slow_until, self.lost_until, self.repeat_until,
             self.early_until)  # fmt: skip
         served = self.operators.agent is not None and self.operators.agent._keeper.up and self.server.alive
-        return served and max(until) + 41.0 < now and not self.operators.agent._world.identity.doubt
+        return served and max(until) + 41.0 < now and not self.operators.agent._context.identity.doubt
 
     def fault(self, event: Event) -> None:
         """Carry out a fault."""
@@ -381,7 +381,7 @@ class Life:
         while left and self.baton.now < until and not self.rules.violations:
             self._direct(min(until, self.baton.now + 5.0))
             settled = self.operators.agent is not None and self.rules.ledger is not None
-            if settled and self.operators.agent._world.identity.doubt:
+            if settled and self.operators.agent._context.identity.doubt:
                 return
             self.rules.look(calm=self.calm)
             left = self.rules.unsettled() if settled and self.calm else ["it is not calm yet"]

@@ -46,7 +46,7 @@ class Driven:
 class Desk:
     """An agent that serves landed → a → b and c of another product, all running."""
 
-    world: AgentContext
+    agent: AgentContext
     commands: CommandHandler
     runs: Driven
     parts: tuple[Any, ...]
@@ -55,7 +55,7 @@ class Desk:
 
     def plan(self, request: PlanRequest = REBUILD_A, files: dict[str, str] | None = None, **more: Any) -> Plan:
         """Plan as a console does."""
-        ledger = self.world.ledger
+        ledger = self.agent.ledger
         seen = observe(
             ledger.deployments(include_deleted=True),
             ledger.table_statistics(),
@@ -84,7 +84,7 @@ class Desk:
     def rule(self, **rules: Any) -> None:
         """Put a policy in force."""
         policy = Policy(**rules)
-        self.world.ledger.put_policy(policy_row(policy, at=NOW, actor="lee"))
+        self.agent.ledger.put_policy(policy_row(policy, at=NOW, actor="lee"))
 
 
 def deployed(name: str, parent: str, revision: Any) -> Deployment:
@@ -100,20 +100,20 @@ def deployed(name: str, parent: str, revision: Any) -> Deployment:
 
 
 def move(desk: Desk, table: str, **fields: Any) -> None:
-    desk.world.ledger.update_deployment(T(table), 1, **fields)
+    desk.agent.ledger.update_deployment(T(table), 1, **fields)
 
 
-def desk_in(world: AgentContext, tmp_path: Path) -> Desk:
+def desk_in(agent: AgentContext, tmp_path: Path) -> Desk:
     project = small_project.project(small_project.texts())
-    world.project_id = project.id
+    agent.project_id = project.id
     for name, parent in (("landed", ""), ("a", "landed"), ("b", "a"), ("c", "a")):
-        world.ledger.put_deployment(deployed(name, parent, revision_of(project.tables[T(name)])))
+        agent.ledger.put_deployment(deployed(name, parent, revision_of(project.tables[T(name)])))
     runs = Driven()
     acts, figures = (
-        StatementControl(world, EmergencyJournal(tmp_path / "e")),
-        TableStatisticsCollector(world, PoolUtilization()),
+        StatementControl(agent, EmergencyJournal(tmp_path / "e")),
+        TableStatisticsCollector(agent, PoolUtilization()),
     )
     parts: tuple[Any, ...] = (acts, runs, figures, lambda pool: None)
-    desk = Desk(world, CommandHandler(world, *parts), runs, parts)
-    world.clock = lambda: desk.now
+    desk = Desk(agent, CommandHandler(agent, *parts), runs, parts)
+    agent.clock = lambda: desk.now
     return desk

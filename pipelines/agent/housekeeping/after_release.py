@@ -20,28 +20,28 @@ from pipelines.agent.housekeeping.trash_purge import checked_now
 log = logging.getLogger(__name__)
 
 
-def stop_soaked(world: AgentContext) -> None:
+def stop_soaked(agent: AgentContext) -> None:
     """Want every version stopped whose time is over, by the checked clock, and that nothing reads.
 
     One whose table an open run is about waits for the end of that run.
     """
-    now = checked_now(world)
+    now = checked_now(agent)
     # Those that are read by what is due in this round as well wait for the next one.
-    before = world.ledger.deployments()
+    before = agent.ledger.deployments()
     for version in (d for d in before if _is_due(d, now) and not _is_read(d, before)):
         key = (version.table, version.version)
-        with suppress(Busy), world.locks.holding(key, by="the end of a soak", wait_s=0):
+        with suppress(Busy), agent.locks.holding(key, by="the end of a soak", wait_s=0):
             # A run may have begun to read it, or have it serve again, since it was looked for.
-            every = world.ledger.deployments()
+            every = agent.ledger.deployments()
             found = next((d for d in every if (d.table, d.version) == key), None)
-            if found is not None and _is_due(found, now) and not _is_read(found, every) and not _in_a_run(world, found):
-                world.ledger.update_deployment(*key, wanted=WantedState.STOPPED, stops_at=None)
-                world.event(EventKind.STATE, "stops: it was replaced, and its time to run on is over", about=key)
+            if found is not None and _is_due(found, now) and not _is_read(found, every) and not _in_a_run(agent, found):
+                agent.ledger.update_deployment(*key, wanted=WantedState.STOPPED, stops_at=None)
+                agent.event(EventKind.STATE, "stops: it was replaced, and its time to run on is over", about=key)
                 log.info("%s was replaced and has run on for long enough", query_name(*key))
 
 
-def _in_a_run(world: AgentContext, version: Deployment) -> bool:
-    return any(step.table == version.table for run in world.ledger.open_runs() for step in run.steps)
+def _in_a_run(agent: AgentContext, version: Deployment) -> bool:
+    return any(step.table == version.table for run in agent.ledger.open_runs() for step in run.steps)
 
 
 def _is_read(deployment: Deployment, every: Iterable[Deployment]) -> bool:
@@ -61,18 +61,18 @@ def _is_due(deployment: Deployment, now: float) -> bool:
     )
 
 
-def tell_overdue(world: AgentContext) -> None:
+def tell_overdue(agent: AgentContext) -> None:
     """Record each open ticket that is overdue by the checked clock, once."""
-    unclosed = world.ledger.unclosed_tickets()
+    unclosed = agent.ledger.unclosed_tickets()
     if not unclosed:
         return
-    late = overdue_tickets(open_tickets(unclosed, world.ledger.deployments()), checked_now(world))
+    late = overdue_tickets(open_tickets(unclosed, agent.ledger.deployments()), checked_now(agent))
     for ticket in late:
         mark = f"{ticket.run_id} {ticket.reader} {ticket.old}"
-        if not any(event.fingerprint == mark for event in world.ledger.events_of(ticket.table, EventKind.TICKET)):
+        if not any(event.fingerprint == mark for event in agent.ledger.events_of(ticket.table, EventKind.TICKET)):
             summary = f"{ticket.reader} still reads {ticket.old}, and its time to move to {ticket.new} is over"
             closes = f"headgate release close {ticket.run_id} {quote(ticket.reader)}"
             remedy = f"headgate release show {ticket.run_id}; {closes}"
-            world.event(
+            agent.event(
                 EventKind.TICKET, summary, about=(ticket.table, ticket.version), detail=remedy, fingerprint=mark
             )

@@ -26,14 +26,14 @@ BEFORE_SEAM = "before_seam"
 """In the trash folder of a version: below the time of their purge, checkpoints that it does not go on from any more."""
 
 
-def purge_trash(world: AgentContext) -> None:
+def purge_trash(agent: AgentContext) -> None:
     """Delete the files of every version in the trash whose recorded deadline has passed, by the checked clock.
 
     Nothing is written before files are deleted: on a full disk they are what frees it. What the ledger does not take
     then, it takes in a later round, which finds them gone.
     """
-    world.identity.refuse_other_world()
-    now, waiting, trash = checked_now(world), _in_trash(world), _trash_folder(world)
+    agent.identity.refuse_other_world()
+    now, waiting, trash = checked_now(agent), _in_trash(agent), _trash_folder(agent)
     for deployment in waiting:
         folder = os.path.realpath(deployment.trash)
         if deployment.drop_after is None or deployment.drop_after > now:
@@ -44,63 +44,63 @@ def purge_trash(world: AgentContext) -> None:
         shared = any(other.trash == deployment.trash for other in waiting if other is not deployment)
         with (
             suppress(Busy, TryAgain),
-            world.locks.holding((deployment.table, deployment.version), by="the purge", wait_s=0),
+            agent.locks.holding((deployment.table, deployment.version), by="the purge", wait_s=0),
         ):
-            if world.ledger.deployment(deployment.table, deployment.version) != deployment:
+            if agent.ledger.deployment(deployment.table, deployment.version) != deployment:
                 continue
-            if world.ledger.clones(deployment.table, deployment.version):
+            if agent.ledger.clones(deployment.table, deployment.version):
                 # Its files hold their rows; they go before it.
                 continue
-            is_whole = _take_back(world, deployment)
-            if _removed(world, deployment, Path(folder), shared=shared) and is_whole:
+            is_whole = _take_back(agent, deployment)
+            if _removed(agent, deployment, Path(folder), shared=shared) and is_whole:
                 waiting = [other for other in waiting if other is not deployment]
-                world.ledger.purged(deployment.table, deployment.version, world.clock())
+                agent.ledger.purged(deployment.table, deployment.version, agent.clock())
                 log.info("purged %s v%s", deployment.table, deployment.version)
-    _purge_former(world)
+    _purge_former(agent)
 
 
-def _trash_folder(world: AgentContext) -> Path:
+def _trash_folder(agent: AgentContext) -> Path:
     """Return the trash folder itself, where that is a link to another disk."""
-    return Path(os.path.realpath(f"{world.layout.data}/trash"))
+    return Path(os.path.realpath(f"{agent.layout.data}/trash"))
 
 
-def _purge_former(world: AgentContext) -> None:
+def _purge_former(agent: AgentContext) -> None:
     """Delete the checkpoints from before a seam whose time is over; their version may serve meanwhile."""
-    now = unmoved_now(world)
-    for found in _trash_folder(world).glob(f"*/{BEFORE_SEAM}/*"):
+    now = unmoved_now(agent)
+    for found in _trash_folder(agent).glob(f"*/{BEFORE_SEAM}/*"):
         at = whole_number(found.name)
         if not found.is_symlink() and at is not None and at <= now:
-            _remove(world, sorted(found.glob("*")))
+            _remove(agent, sorted(found.glob("*")))
 
 
-def checked_now(world: AgentContext) -> float:
+def checked_now(agent: AgentContext) -> float:
     """Check the wall clock, and return the time that deadlines in the ledger are compared with."""
     with _one_at_a_time:
-        return _checked(world)[0]
+        return _checked(agent)[0]
 
 
-def unmoved_now(world: AgentContext) -> float:
+def unmoved_now(agent: AgentContext) -> float:
     """Return a time that no setting of the clock changes, for a deadline that cannot move along: one in a name."""
     with _one_at_a_time:
-        now, check = _checked(world)
+        now, check = _checked(agent)
         return now - check.moved_s
 
 
-def record_deadline(world: AgentContext, seconds: float, record: Callable[[float], object]) -> None:
+def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float], object]) -> None:
     """Give `record` the time that is so far away; once it is in the ledger, it moves along with the clock."""
     with _one_at_a_time:
-        record(_checked(world)[0] + seconds)
+        record(_checked(agent)[0] + seconds)
 
 
-def _checked(world: AgentContext) -> tuple[float, ClockCheck]:
+def _checked(agent: AgentContext) -> tuple[float, ClockCheck]:
     """Check the clock; where the ledger does not take that, time goes on by the last check that it has.
 
     Raises LedgerUnavailable where it has none: nobody knows the time, and a deadline of then would be over at once.
     """
-    wall, up, before = world.clock(), world.uptime(), world.ledger.clock_check()
+    wall, up, before = agent.clock(), agent.uptime(), agent.ledger.clock_check()
     check, moved_s = check_clock(before, wall, up)
     try:
-        world.ledger.put_clock_check(check, moved_s)
+        agent.ledger.put_clock_check(check, moved_s)
     except LedgerUnavailable as error:
         if before is None:
             raise
@@ -111,21 +111,21 @@ def _checked(world: AgentContext) -> tuple[float, ClockCheck]:
         kept = "deleted files and replaced versions are kept as if it had not"
         summary = f"the clock {how} {long_duration(abs(moved_s))}; {kept}"
         log.warning("%s", summary)
-        world.event(EventKind.CLOCK, summary)
+        agent.event(EventKind.CLOCK, summary)
     return wall, check
 
 
-def _in_trash(world: AgentContext) -> list[Deployment]:
-    return [d for d in world.ledger.deployments(include_deleted=True) if d.drop_after is not None and d.trash]
+def _in_trash(agent: AgentContext) -> list[Deployment]:
+    return [d for d in agent.ledger.deployments(include_deleted=True) if d.drop_after is not None and d.trash]
 
 
-def _take_back(world: AgentContext, deployment: Deployment) -> bool:
+def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
     """Move into the trash again what an undelete that did not end has taken out; returns whether all of it is there."""
-    name = world.layout.catalog_name(deployment.table, deployment.version)
+    name = agent.layout.catalog_name(deployment.table, deployment.version)
     is_whole = True
     for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
         try:
-            world.files.set_aside(folder, f"{deployment.trash}/{part}/{name}")
+            agent.files.set_aside(folder, f"{deployment.trash}/{part}/{name}")
         except Refused:
             continue
         except TryAgain as error:
@@ -134,28 +134,28 @@ def _take_back(world: AgentContext, deployment: Deployment) -> bool:
     return is_whole
 
 
-def _removed(world: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
+def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
     """Delete what a version has in the trash; returns whether nothing of it is left.
 
     Until one folder for each version, all that a run deleted lay in one, in folders by the versions' names.
     """
-    name = world.layout.catalog_name(deployment.table, deployment.version)
+    name = agent.layout.catalog_name(deployment.table, deployment.version)
     mine = [found for found in folder.glob("*/*") if not shared or found.name.split(".")[0] == name]
     former = [] if shared else [each for found in mine if found.parent.name == BEFORE_SEAM for each in found.glob("*")]
-    left = _remove(world, [found for found in mine if found.parent.name != BEFORE_SEAM] + former)
+    left = _remove(agent, [found for found in mine if found.parent.name != BEFORE_SEAM] + former)
     if left:
         log.warning("%s could not be purged and will be tried again", ", ".join(left))
     return not left
 
 
-def _remove(world: AgentContext, folders: Iterable[Path]) -> list[str]:
+def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
     """Delete folders of the trash that are ours, and each one above them that is empty then; returns what is left.
 
     What is not ours stays, and so do the folder that it lies in and the trash folder itself.
     """
-    left, trash = [], _trash_folder(world)
+    left, trash = [], _trash_folder(agent)
     for folder in folders:
-        if not world.files.remove(str(folder)):
+        if not agent.files.remove(str(folder)):
             log.warning("%s is not of this ledger and is left alone", folder)
         elif folder.exists():
             left.append(str(folder))

@@ -60,30 +60,30 @@ def recorded_row(record: RegistryRecord, now: float) -> Deployment:
         raise ValueError(f"it is not whole: {error}") from error
 
 
-def keep_record(world: AgentContext, table: TableName, version: int) -> None:
+def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
     """Record a version as the ledger has it; whoever calls holds it. Raises NotAdopted where its record is newer."""
-    row = world.ledger.deployment(table, version)
+    row = agent.ledger.deployment(table, version)
     if row is None:
         return
     name = query_name(table, version)
-    found, values = read_record(world.layout.data, name), _without_secrets(row)
-    if found and (found.ledger, found.row) == (world.ledger_id, values.row):
+    found, values = read_record(agent.layout.data, name), _without_secrets(row)
+    if found and (found.ledger, found.row) == (agent.ledger_id, values.row):
         return
-    if found and (why := is_newer(found, row, world.ledger_id)):
+    if found and (why := is_newer(found, row, agent.ledger_id)):
         raise NotAdopted(f"{name} {why}", remedy="headgate adopt")
     if row.deleted and not row.trash:
         # Its files are gone, and in time the ledger forgets it as well.
-        remove_record(world.layout.data, name)
+        remove_record(agent.layout.data, name)
     else:
-        write_over(world, row, found)
+        write_over(agent, row, found)
 
 
-def write_over(world: AgentContext, row: Deployment, found: RegistryRecord | None) -> None:
+def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | None) -> None:
     """Record a version over what was recorded of it, whoever has written that: first it is counted in the ledger."""
     count = max(row.recorded, found.count if found else 0) + 1
-    world.ledger.update_deployment(row.table, row.version, recorded=count)
-    record = replace(_without_secrets(row), ledger=world.ledger_id, count=count)
-    write_record(world.layout.data, query_name(row.table, row.version), record)
+    agent.ledger.update_deployment(row.table, row.version, recorded=count)
+    record = replace(_without_secrets(row), ledger=agent.ledger_id, count=count)
+    write_record(agent.layout.data, query_name(row.table, row.version), record)
 
 
 def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> str:
@@ -95,44 +95,44 @@ def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> str:
     return ""
 
 
-def serve(world: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
+def serve(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
     """Record that pointers have moved, all or none, before the ledger does; returns what the ledger is to count."""
-    data = world.layout.data
+    data = agent.layout.data
     with _SERVING:
         found = read_record(data, SERVING_FILE)
-        count = max(world.ledger.facts().served, found.count if found else 0) + 1
+        count = max(agent.ledger.facts().served, found.count if found else 0) + 1
         serving = {**(found.row if found else {}), **{str(table): version for table, version in versions.items()}}
-        write_record(data, SERVING_FILE, RegistryRecord(world.ledger_id, count, serving, run=run))
+        write_record(data, SERVING_FILE, RegistryRecord(agent.ledger_id, count, serving, run=run))
     return count
 
 
-def newer_serving(world: AgentContext) -> RegistryRecord | None:
+def newer_serving(agent: AgentContext) -> RegistryRecord | None:
     """Return what serves by a record that is newer than the ledger, None where there is none."""
-    found = read_record(world.layout.data, SERVING_FILE)
-    if found is None or (found.ledger == world.ledger_id and found.count <= world.ledger.facts().served):
+    found = read_record(agent.layout.data, SERVING_FILE)
+    if found is None or (found.ledger == agent.ledger_id and found.count <= agent.ledger.facts().served):
         return None
-    run = world.ledger.run(found.run) if found.run and found.ledger == world.ledger_id else None
+    run = agent.ledger.run(found.run) if found.run and found.ledger == agent.ledger_id else None
     # Its run moves the pointers once more, or was ended by an operator who has seen it. One that failed was retried.
     return found if run is None or run.state == RunState.FAILED else None
 
 
-def keep_serving(world: AgentContext) -> bool:
+def keep_serving(agent: AgentContext) -> bool:
     """Record what serves as the ledger has it; returns False where the record is newer, or its run is under way."""
     with _SERVING:
         # In this order: a run that swaps meanwhile is found in one of them.
-        found, served = read_record(world.layout.data, SERVING_FILE), world.ledger.facts().served
+        found, served = read_record(agent.layout.data, SERVING_FILE), agent.ledger.facts().served
         serving: dict[str, Any] = {
-            d.table: d.version for d in world.ledger.deployments() if d.active and not d.external
+            d.table: d.version for d in agent.ledger.deployments() if d.active and not d.external
         }
         if found is not None:
-            under_way = found.count > served and found.run in {run.id for run in world.ledger.open_runs()}
+            under_way = found.count > served and found.run in {run.id for run in agent.ledger.open_runs()}
             if found.row == serving:
                 return True
-            if under_way or newer_serving(world):
+            if under_way or newer_serving(agent):
                 return False
             served = max(served, found.count)
-        world.ledger.put_served(served + 1)
-        write_record(world.layout.data, SERVING_FILE, RegistryRecord(world.ledger_id, served + 1, serving))
+        agent.ledger.put_served(served + 1)
+        write_record(agent.layout.data, SERVING_FILE, RegistryRecord(agent.ledger_id, served + 1, serving))
         return True
 
 
@@ -149,7 +149,7 @@ def recorded_session(data: str) -> str:
 class RegistryRecords:
     """Keeps the records as the ledger is, round by round: what a stop, a delete or an operator has changed."""
 
-    world: AgentContext
+    agent: AgentContext
     _change: int = 0
     """How far the ledger's changes were looked at."""
     _kept: dict[Version, int] = field(default_factory=dict)
@@ -163,15 +163,15 @@ class RegistryRecords:
 
     def round(self) -> None:
         """Record what has changed since the last round; in doubt nothing is written. What fails is tried again."""
-        self.world.identity.refuse_doubt()
-        self._change, rows = self.world.ledger.registered_since(self._change)
+        self.agent.identity.refuse_doubt()
+        self._change, rows = self.agent.ledger.registered_since(self._change)
         self._pending |= {
             key: digest for row in rows if self._kept.get(key := _key(row)) != (digest := hash(_DURABLE(row)))
         }
         for key, digest in tuple(self._pending.items()):
             try:
-                with self.world.locks.holding(key, by="the registry's records", wait_s=0):
-                    keep_record(self.world, *key)
+                with self.agent.locks.holding(key, by="the registry's records", wait_s=0):
+                    keep_record(self.agent, *key)
             except (Busy, LedgerUnavailable):
                 continue
             except HeadgateError as error:
@@ -185,13 +185,13 @@ class RegistryRecords:
         active = self._active | {_key(row): row.active for row in rows}
         if active != self._active:
             self._active = active
-            self.world.unserved.set()
-        if self.world.unserved.is_set() and keep_serving(self.world):
-            self.world.unserved.clear()
-        facts = self.world.ledger.facts()
+            self.agent.unserved.set()
+        if self.agent.unserved.is_set() and keep_serving(self.agent):
+            self.agent.unserved.clear()
+        facts = self.agent.ledger.facts()
         if facts.session_id not in ("", self._session):
             session = RegistryRecord(facts.ledger_id, facts.pool_generation, {"session_id": facts.session_id})
-            write_record(self.world.layout.data, SESSION_FILE, session)
+            write_record(self.agent.layout.data, SESSION_FILE, session)
             self._session = facts.session_id
 
 

@@ -78,16 +78,16 @@ class MeasurementHistory:
 class LagCollector:
     """Measures all deployments in one round; a checkpoint that cannot be read gives unknown, never zero."""
 
-    def __init__(self, world: AgentContext) -> None:
-        self._world = world
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
         self.load = PoolUtilization()
         self._history: dict[tuple[TableName, int], MeasurementHistory] = {}
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
         self._objectives: dict[str, str] = {}
         """By revision, as declared."""
-        self._transitions = ObjectiveTransitions(world)
-        self._world.files.unfold_lag(world.ledger.folded_lag())
-        self._folded_at = world.monotonic()
+        self._transitions = ObjectiveTransitions(agent)
+        self._agent.files.unfold_lag(agent.ledger.folded_lag())
+        self._folded_at = agent.monotonic()
         self._unmeasured: set[str] = set()
         """What could not be measured in the last round, which was said then."""
 
@@ -117,17 +117,17 @@ class LagCollector:
             samples.append((deployment.table, deployment.version, measured[1]))
         self._unmeasured = unmeasured
         self._forget(by_version)
-        self._world.ledger.put_measurements(measurements)
-        self._world.ledger.add_samples(samples)
-        if self._world.monotonic() - self._folded_at >= FOLD_S:
-            self._folded_at = self._world.monotonic()
-            self._world.ledger.put_folded_lag(self._world.files.folded_lag())
+        self._agent.ledger.put_measurements(measurements)
+        self._agent.ledger.add_samples(samples)
+        if self._agent.monotonic() - self._folded_at >= FOLD_S:
+            self._folded_at = self._agent.monotonic()
+            self._agent.ledger.put_folded_lag(self._agent.files.folded_lag())
 
     def _remember(self, key: tuple[TableName, int], now: float) -> MeasurementHistory:
         """Start a history from what an earlier agent measured, so that the trend need not start at unknown."""
         history = self._history[key] = MeasurementHistory()
-        history.samples.extend(self._world.ledger.samples(*key, since=now - KEPT * EVERY_S))
-        if last := self._world.ledger.measurement(*key):
+        history.samples.extend(self._agent.ledger.samples(*key, since=now - KEPT * EVERY_S))
+        if last := self._agent.ledger.measurement(*key):
             history.fault = FaultWatch(FaultSign(Fault(last.fault), last.fault_why))
             history.fastest_rows_s = last.fastest_rows_s
             history.state_rows, history.state_bytes = last.state_rows, last.state_bytes
@@ -145,7 +145,7 @@ class LagCollector:
     def _measure(
         self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment], query: ReportedQuery | None
     ) -> tuple[Measurement, SampleRow]:
-        now = self._world.clock()
+        now = self._agent.clock()
         key = (deployment.table, deployment.version)
         history = self._history.get(key) or self._remember(key, now)
         positions = self._positions(deployment, by_version)
@@ -154,7 +154,7 @@ class LagCollector:
         if progress:
             self.load.batch(key, progress, now)
             history.learn(progress, now)
-        found = self._world.files.read(deployment.checkpoint)
+        found = self._agent.files.read(deployment.checkpoint)
         rates = _rates(deployment, progress, found.committed_at if found else None, now)
         sample = SampleRow(
             at=now,
@@ -189,7 +189,7 @@ class LagCollector:
             eta_s=judged.eta_s,
             in_rows_s=rates[0],
             out_rows_s=rates[1],
-            rows_total=self._world.files.rows(deployment.folder, deployment.format),
+            rows_total=self._agent.files.rows(deployment.folder, deployment.format),
             batch=found.batch if found else None,
             batch_ms=progress.batch_ms if progress else None,
             durations=dict(progress.durations) if progress else {},
@@ -206,13 +206,13 @@ class LagCollector:
         """Return a measurement in which nothing is known but the fault that was found before."""
         key = (deployment.table, deployment.version)
         said = self._history[key].fault.said if key in self._history else FaultSign()
-        return Measurement(*key, self._world.clock(), fault=said.fault, fault_why=said.why)
+        return Measurement(*key, self._agent.clock(), fault=said.fault, fault_why=said.why)
 
     def _positions(
         self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment]
     ) -> tuple[SourceLag, ...]:
         sources = streamed_sources(deployment, self._reads_of(deployment), by_version)
-        return self._world.files.lag(deployment.checkpoint, sources)
+        return self._agent.files.lag(deployment.checkpoint, sources)
 
     def _reads_of(self, deployment: Deployment) -> tuple[TableRead, ...]:
         key = (deployment.table, deployment.version, deployment.revision)
@@ -223,11 +223,11 @@ class LagCollector:
     def _judge_fault(self, deployment: Deployment, lag: Lag, judged: LagTrend) -> None:
         if deployment.revision not in self._objectives:
             self._objectives[deployment.revision] = declared_objective(deployment)
-        declared = self._objectives[deployment.revision] or self._world.layout.environment.objective
+        declared = self._objectives[deployment.revision] or self._agent.layout.environment.objective
         bound_s = objective_s(declared, deployment.trigger)
         sign = fault_sign(lag, judged, state=deployment.state, wanted=deployment.wanted, objective_s=bound_s)
         history = self._history[deployment.table, deployment.version]
-        history.fault = history.fault.heard(sign, self._world.clock())
+        history.fault = history.fault.heard(sign, self._agent.clock())
         self._transitions.hear(deployment, lag.behind_s, bound_s)
 
     def _judge(
@@ -254,7 +254,7 @@ class LagCollector:
                     trend=known.previous if known else "",
                 )
             )
-        now = self._world.clock()
+        now = self._agent.clock()
         return lag_trend(
             tuple(history.samples),
             now,
@@ -320,15 +320,15 @@ def _source(position: SourceLag) -> dict[str, object]:
 class ObjectiveTransitions:
     """What was recorded last of each table; the ledger's events are the memory of a new agent."""
 
-    def __init__(self, world: AgentContext) -> None:
-        self._world = world
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
         self._watches: dict[TableName, ObjectiveWatch] = {}
 
     def hear(self, deployment: Deployment, behind_s: float | None, objective_s: float) -> None:
         """Judge one measurement of the version that serves; what an operator has stopped misses nothing."""
         if not deployment.active or deployment.wanted == WantedState.STOPPED:
             return
-        table, now = deployment.table, self._world.clock()
+        table, now = deployment.table, self._agent.clock()
         before = self._watches.get(table) or self._recalled(table)
         after = before.heard(behind_s, objective_s, now)
         if after.missed != before.missed:
@@ -339,7 +339,7 @@ class ObjectiveTransitions:
                 else f"within {objective} again, after {long_duration(after.since - before.since)}"
             )
             kind = EventKind.MISSED if after.missed else EventKind.MET
-            self._world.event(kind, summary, about=(table, deployment.version))
+            self._agent.event(kind, summary, about=(table, deployment.version))
         # Once the event is written: one that the ledger did not take is recorded by the next measurement.
         self._watches[table] = after
 
@@ -348,5 +348,5 @@ class ObjectiveTransitions:
         self._watches = {table: watch for table, watch in self._watches.items() if table in tables}
 
     def _recalled(self, table: TableName) -> ObjectiveWatch:
-        last = self._world.ledger.objective_event(table)
+        last = self._agent.ledger.objective_event(table)
         return ObjectiveWatch(last.kind == EventKind.MISSED, last.at) if last else ObjectiveWatch()

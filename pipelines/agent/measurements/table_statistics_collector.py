@@ -42,19 +42,19 @@ Key = tuple[TableName, int]
 class TableStatisticsCollector:
     """Looks at tables one after the other, for a fifth of a core at most; a round gives way after each table."""
 
-    def __init__(self, world: AgentContext, load: PoolUtilization) -> None:
-        self._world = world
+    def __init__(self, agent: AgentContext, load: PoolUtilization) -> None:
+        self._agent = agent
         self._load = load
-        known = world.ledger.table_statistics()
+        known = agent.ledger.table_statistics()
         self._looked = {key: statistics.at or 0.0 for key, statistics in known.items()}
         self._rows = {key: statistics.rows for key, statistics in known.items()}
 
     def round(self, deployments: tuple[Deployment, ...]) -> None:
         """Measure the headroom, then every table that is due, the longest unseen first."""
-        self._world.ledger.put_headroom(self._headroom())
+        self._agent.ledger.put_headroom(self._headroom())
         by_version = {(d.table, d.version): d for d in deployments}
-        now = self._world.clock()
-        rows = {(m.table, m.version): m.rows_total for m in self._world.ledger.measurements()}
+        now = self._agent.clock()
+        rows = {(m.table, m.version): m.rows_total for m in self._agent.ledger.measurements()}
         due = [
             key
             for key, deployment in by_version.items()
@@ -69,7 +69,7 @@ class TableStatisticsCollector:
                 self._put(found, by_version)
                 found = {}
             rest = min(ROUND_S, _REST * (time.monotonic() - began))
-            if self._world.stopping.wait(rest) or time.monotonic() >= ends_at:
+            if self._agent.stopping.wait(rest) or time.monotonic() >= ends_at:
                 break
         self._put(found, by_version)
 
@@ -88,7 +88,7 @@ class TableStatisticsCollector:
     def measure(self, tables: Iterable[TableName], seconds: float) -> tuple[list[TableName], list[TableName]]:
         """Measure tables now; returns those that were measured in the time, and those that were not."""
         until = time.monotonic() + seconds
-        by_version = {(d.table, d.version): d for d in self._world.ledger.deployments()}
+        by_version = {(d.table, d.version): d for d in self._agent.ledger.deployments()}
         measured: list[TableName] = []
         asked = sorted(set(tables))
         for table in asked:
@@ -115,11 +115,11 @@ class TableStatisticsCollector:
         Lists show rows as they were measured with lag, which an input has not: those of its log are told here.
         """
         if found:
-            self._world.ledger.put_table_statistics(found)
+            self._agent.ledger.put_table_statistics(found)
         inputs = {key: each for key, each in found.items() if _is_input_with_log(by_version[key])}
         if inputs:
             rows = [Measurement(*key, each.at or 0.0, rows_total=each.rows) for key, each in inputs.items()]
-            self._world.ledger.put_measurements(rows)
+            self._agent.ledger.put_measurements(rows)
         self._looked |= {key: statistics.at or 0.0 for key, statistics in found.items()}
         self._rows |= {key: statistics.rows for key, statistics in found.items()}
 
@@ -128,8 +128,8 @@ class TableStatisticsCollector:
 
         Rows of an input in lists have no age beside them, and are not known then.
         """
-        deployment, files = by_version[key], self._world.files
-        now = self._world.clock()
+        deployment, files = by_version[key], self._agent.files
+        now = self._agent.clock()
         try:
             held = files.contents(deployment.folder, deployment.stored_as)
             history = files.log_history(deployment.folder, deployment.stored_as)
@@ -141,19 +141,19 @@ class TableStatisticsCollector:
             log.info("%s v%s was not measured: %s", *key, error.summary)
             self._looked[key] = now
             if _is_input_with_log(deployment):
-                self._world.ledger.put_measurements([Measurement(*key, now)])
+                self._agent.ledger.put_measurements([Measurement(*key, now)])
             return {}
         if held is None:
             return {key: TableStatistics(at=now, exact=False, gone=gone)}
         return {key: held.as_statistics(now, gone, history)}
 
     def _headroom(self) -> Headroom:
-        pool, now = self._world.layout.environment.pool, self._world.clock()
+        pool, now = self._agent.layout.environment.pool, self._agent.clock()
         cores = pool.cores if pool.url is None else None
-        free, total = disk_space(self._world.layout.data)
+        free, total = disk_space(self._agent.layout.data)
         engine = ""
         with suppress(HeadgateError):
-            connection = self._world.pool.connection()
+            connection = self._agent.pool.connection()
             engine = connection.call(READ_CALL_S, connection.analysis.engine)
         return Headroom(
             at=now,

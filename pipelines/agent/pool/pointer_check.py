@@ -28,8 +28,8 @@ TABLES = 100
 class PointerCheck:
     """Compares pointers round by round, some tables at a time."""
 
-    def __init__(self, world: AgentContext) -> None:
-        self._world = world
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
         self._from = TableName("")
         """The last table that was compared."""
         self._said: set[tuple[TableName, int]] = set()
@@ -37,9 +37,9 @@ class PointerCheck:
 
     def round(self) -> None:
         """Put the pointers of the next tables right; in doubt nothing is pointed. A pointer that is held is left."""
-        self._world.identity.refuse_doubt()
+        self._agent.identity.refuse_doubt()
         every: dict[TableName, list[Deployment]] = {}
-        for deployment in self._world.ledger.deployments(include_deleted=True):
+        for deployment in self._agent.ledger.deployments(include_deleted=True):
             if not deployment.external:
                 every.setdefault(deployment.table, []).append(deployment)
         after = sorted(table for table in every if table > self._from)[:TABLES]
@@ -58,10 +58,10 @@ class PointerCheck:
 
     def _put_right(self, table: TableName) -> None:
         """Look once more at a pointer that nobody can move meanwhile, and move or drop it."""
-        world, pool, view = self._world, self._world.pool.connection(), self._world.layout.pointer_name(table)
-        versions = world.ledger.versions(table)
-        with world.locks.holding(*((d.table, d.version) for d in versions), by="a comparison of pointers", wait_s=0):
-            versions = world.ledger.versions(table)
+        agent, pool, view = self._agent, self._agent.pool.connection(), self._agent.layout.pointer_name(table)
+        versions = agent.ledger.versions(table)
+        with agent.locks.holding(*((d.table, d.version) for d in versions), by="a comparison of pointers", wait_s=0):
+            versions = agent.ledger.versions(table)
             if self._is_being_deleted(table) or not self._astray(versions, self._standing(versions)):
                 return
             serving = next((d for d in versions if d.active), None)
@@ -69,27 +69,27 @@ class PointerCheck:
                 pool.call(WRITE_CALL_S, pool.tables.unpoint, view)
             else:
                 # A delete that failed halfway has taken its table out of the catalog.
-                register_if_missing(world, serving)
-                pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(world.layout, serving))
+                register_if_missing(agent, serving)
+                pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(agent.layout, serving))
             if self._astray(versions, self._standing(versions)):
                 self._said.add((table, _serving(versions)))
                 return
             led = "its pointer was there, and nothing serves: it was dropped"
             if serving is not None:
                 led = f"its pointer did not lead to {physical_name(table, serving.version)}: it was put right"
-            world.event(
+            agent.event(
                 EventKind.STATE, led, about=(table, serving.version if serving is not None else versions[-1].version)
             )
 
     def _is_being_deleted(self, table: TableName) -> bool:
         """Return whether an open run deletes a table: it drops all pointers before the first table is gone."""
-        steps = (step for run in self._world.ledger.open_runs() for step in run.steps)
+        steps = (step for run in self._agent.ledger.open_runs() for step in run.steps)
         return any((step.do, step.table) == (StepKind.UNPOINT, table) for step in steps)
 
     def _standing(self, versions: Iterable[Deployment]) -> frozenset[Pointer]:
         """Return the pointers that the catalog has, of those that versions may have."""
-        pointers = tuple(pointer_of(self._world.layout, version) for version in versions)
-        pool = self._world.pool.connection()
+        pointers = tuple(pointer_of(self._agent.layout, version) for version in versions)
+        pool = self._agent.pool.connection()
         return pool.call(WRITE_CALL_S, pool.tables.standing, pointers) if pointers else frozenset()
 
     def _astray(self, versions: Iterable[Deployment], standing: frozenset[Pointer]) -> bool:
@@ -97,7 +97,7 @@ class PointerCheck:
 
         Where nothing serves, a view of its name is its pointer only if it leads to a version of it.
         """
-        pointers = {pointer_of(self._world.layout, version): version.active for version in versions}
+        pointers = {pointer_of(self._agent.layout, version): version.active for version in versions}
         serving = [pointer for pointer, active in pointers.items() if active]
         return not standing.issuperset(serving) if serving else not standing.isdisjoint(pointers)
 

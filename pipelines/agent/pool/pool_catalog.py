@@ -39,10 +39,10 @@ def fill(
 
 
 def register_together(
-    world: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
+    agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
     """Put the tables of versions, which were made before, into a catalog that lacks them; return whose are there."""
-    found = {(each.table, each.version): _as_recorded(world, each) for each in deployments}
+    found = {(each.table, each.version): _as_recorded(agent, each) for each in deployments}
     tables = [table for tables in found.values() for table in tables]
     try:
         made = pool.call(WRITE_CALL_S, pool.tables.create_together, tables)
@@ -53,10 +53,10 @@ def register_together(
 
 
 def point_together(
-    world: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
+    agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
     """Point the views of versions that a catalog lacks, and return whose are there."""
-    pointers = {(each.table, each.version): pointer_of(world.layout, each) for each in deployments}
+    pointers = {(each.table, each.version): pointer_of(agent.layout, each) for each in deployments}
     try:
         made = pool.call(WRITE_CALL_S, pool.tables.point_together, tuple(pointers.values()))
     except EngineRefused:
@@ -64,16 +64,16 @@ def point_together(
     return {version for version, (view, _, _) in pointers.items() if view in made}
 
 
-def _as_recorded(world: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:
+def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:
     """Return a version's tables; none where they are not what was made, which is said of each alone."""
     try:
         if not table_format(deployment.format).transaction_log:
-            return tables_of(world.layout, deployment)
+            return tables_of(agent.layout, deployment)
         if deployment.external:
-            refuse_input_not_there(world, deployment)
-        elif fault_of_sink(world, deployment):
+            refuse_input_not_there(agent, deployment)
+        elif fault_of_sink(agent, deployment):
             return ()
-        return tables_of(world.layout, deployment, world.files)
+        return tables_of(agent.layout, deployment, agent.files)
     except HeadgateError:
         return ()
 
@@ -108,7 +108,7 @@ class Lacking:
 class PoolCatalog:
     """What of the registry the catalog of the pool lacks."""
 
-    world: AgentContext
+    agent: AgentContext
     _unregistered: dict[tuple[TableName, int], Lacking] = field(default_factory=dict)
     """Versions whose table the pool's catalog may lack."""
     _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
@@ -124,21 +124,21 @@ class PoolCatalog:
 
         A table that is refused is marked with the error and tried again by later rounds.
         """
-        deployments = self.world.ledger.deployments()
+        deployments = self.agent.ledger.deployments()
         self._unregistered.clear()
         self._unpointed.clear()
-        fill(ACTS_AT_ONCE, deployments, partial(register_together, self.world, pool), partial(self._register, pool))
+        fill(ACTS_AT_ONCE, deployments, partial(register_together, self.agent, pool), partial(self._register, pool))
         for deployment in deployments:
             if (deployment.table, deployment.version) not in self._unregistered:
                 self._take_back(deployment)
         pointed = [deployment for deployment in deployments if self._has_pointer(deployment)]
-        fill(ACTS_AT_ONCE, pointed, partial(point_together, self.world, pool), partial(self._point, pool))
-        self._register_at = self.world.monotonic() + REGISTER_EVERY_S
+        fill(ACTS_AT_ONCE, pointed, partial(point_together, self.agent, pool), partial(self._point, pool))
+        self._register_at = self.agent.monotonic() + REGISTER_EVERY_S
 
     def _register(self, pool: PoolConnection, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
         try:
-            register_again(self.world, pool, deployment)
+            register_again(self.agent, pool, deployment)
         except PoolUnreachable:
             raise
         except TryAgain as error:
@@ -150,7 +150,7 @@ class PoolCatalog:
         except HeadgateError as error:
             self._unregistered[key] = Lacking(error.summary, is_refused=True)
             said = f"its table is not in the pool's catalog: {error.summary}"
-            say_why(self.world, deployment, said, error_class=_NOT_IN_CATALOG)
+            say_why(self.agent, deployment, said, error_class=_NOT_IN_CATALOG)
         else:
             self._unregistered.pop(key, None)
             self._take_back(deployment)
@@ -158,11 +158,11 @@ class PoolCatalog:
     def _take_back(self, deployment: Deployment) -> None:
         """Take back that the catalog has refused the table of a version, which it has by now."""
         if deployment.error_class == _NOT_IN_CATALOG:
-            self.world.ledger.observe_deployment(deployment, error="", error_class="")
+            self.agent.ledger.observe_deployment(deployment, error="", error_class="")
 
     def _has_pointer(self, deployment: Deployment) -> bool:
         # In doubt an older ledger would point readers of a pool that others use as well to an older version.
-        served = deployment.active and not deployment.external and not self.world.identity.doubt
+        served = deployment.active and not deployment.external and not self.agent.identity.doubt
         return served and (deployment.table, deployment.version) not in self._unregistered
 
     def _point(self, pool: PoolConnection, deployment: Deployment) -> None:
@@ -170,31 +170,31 @@ class PoolCatalog:
         if not self._has_pointer(deployment):
             return
         try:
-            pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(self.world.layout, deployment))
+            pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(self.agent.layout, deployment))
         except EngineRefused as error:
             self._unpointed.add(key)
-            say_why(self.world, deployment, f"its pointer is not in the pool's catalog: {error.summary}")
+            say_why(self.agent, deployment, f"its pointer is not in the pool's catalog: {error.summary}")
         else:
             self._unpointed.discard(key)
 
     def try_again(self, deployments: tuple[Deployment, ...]) -> None:
         """Try the tables once more that the catalog has refused, and pointers that a swap has left anywhere."""
-        adrift = {(d.table, d.version) for d in deployments if d.active and d.table in self.world.adrift}
-        self.world.adrift.difference_update(table for table, _ in adrift)
+        adrift = {(d.table, d.version) for d in deployments if d.active and d.table in self.agent.adrift}
+        self.agent.adrift.difference_update(table for table, _ in adrift)
         self._unpointed |= adrift
         lacking = self._unpointed | self._unregistered.keys()
-        if not lacking or self.world.monotonic() < self._register_at:
+        if not lacking or self.agent.monotonic() < self._register_at:
             return
-        self._register_at = self.world.monotonic() + REGISTER_EVERY_S
+        self._register_at = self.agent.monotonic() + REGISTER_EVERY_S
         refused = [d for d in deployments if (d.table, d.version) in lacking]
-        in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.world.pool.connection()), refused)
+        in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.agent.pool.connection()), refused)
 
     def _register_once_more(self, pool: PoolConnection, deployment: Deployment) -> None:
         """Try one table, unless somebody acts on any version of it: a swap moves the same pointer."""
-        versions = [(found.table, found.version) for found in self.world.ledger.versions(deployment.table)]
+        versions = [(found.table, found.version) for found in self.agent.ledger.versions(deployment.table)]
         try:
-            with self.world.locks.holding(*versions, by="the reconciler", wait_s=0):
-                now = self.world.ledger.deployment(deployment.table, deployment.version)
+            with self.agent.locks.holding(*versions, by="the reconciler", wait_s=0):
+                now = self.agent.ledger.deployment(deployment.table, deployment.version)
                 if now is not None and not now.deleted:
                     self._register(pool, now)
                     self._point(pool, now)

@@ -38,9 +38,9 @@ class Adoption:
     Files are never moved.
     """
 
-    def __init__(self, world: AgentContext) -> None:
-        self._world = world
-        self._rebuild = RegistryRebuild(world)
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
+        self._rebuild = RegistryRebuild(agent)
 
     def findings(self) -> dict[str, Any]:
         """Describe what is in doubt, and what an adoption does with each statement, folder and query that is there.
@@ -68,7 +68,7 @@ class Adoption:
                 *(
                     f"run {run.id} of {run.actor} is {run.state}: "
                     + ("it ends failed, because its tables have gone on" if run.id in overtaken else "it goes on")
-                    for run in self._world.ledger.open_runs()
+                    for run in self._agent.ledger.open_runs()
                 ),
                 *(
                     f"query {name} runs and is not in the registry: it is left alone"
@@ -87,12 +87,12 @@ class Adoption:
         if not (doubt := self._doubt(found)):
             raise Refused("nothing is in doubt: there is nothing to adopt")
         self._refuse_beside_another_server()
-        require_confirmation(confirmation_for_adoption(self._world.layout.environment.name), confirm)
+        require_confirmation(confirmation_for_adoption(self._agent.layout.environment.name), confirm)
         for folder in self._unknown_folders(found):
-            self._world.ledger.take_version(TableName(folder.table), folder.version)
+            self._agent.ledger.take_version(TableName(folder.table), folder.version)
         for run in self._overtaken(found):
             why = f"its tables have gone on without it; headgate runs cancel {run.id}, and plan again"
-            end_unreadable(self._world, run, why, ())
+            end_unreadable(self._agent, run, why, ())
         self._rebuild.register(found)
         left: list[str] = []
 
@@ -101,8 +101,8 @@ class Adoption:
             # Before the doubt ends: the reconciler starts what is wanted running at once, and needs the tables.
             self._restore_catalog()
 
-        epoch = self._world.identity.adopt(take_over)
-        self._world.event_of_done(EventKind.WORLD, f"adopted as epoch {epoch}", detail="; ".join((doubt, *left)))
+        epoch = self._agent.identity.adopt(take_over)
+        self._agent.event_of_done(EventKind.WORLD, f"adopted as epoch {epoch}", detail="; ".join((doubt, *left)))
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:
@@ -110,7 +110,7 @@ class Adoption:
 
         That of this home may run: the queries of a lost or restored ledger are found in it, and go on.
         """
-        layout, home = self._world.layout, self._world.places.home
+        layout, home = self._agent.layout, self._agent.places.home
         pid = server_over(Path(layout.data))
         if pid is None or pid == LocalPool(home, layout.environment.pool).pid:
             return
@@ -129,8 +129,8 @@ class Adoption:
 
         A checkpoint that cannot be read now says nothing, and its line says so.
         """
-        if self._world.identity.doubt:
-            return self._world.identity.doubt
+        if self._agent.identity.doubt:
+            return self._agent.identity.doubt
         for one in found:
             if one.row is not None:
                 return one.line
@@ -140,15 +140,15 @@ class Adoption:
 
     def _foreign(self, deployment: Deployment) -> str:
         """Explain in what a checkpoint of this ledger is of another epoch or machine; empty where it is not."""
-        files, name = self._world.files, query_name(deployment.table, deployment.version)
+        files, name = self._agent.files, query_name(deployment.table, deployment.version)
         try:
             found = files.read(deployment.checkpoint)
         except HeadgateError:
             return ""
-        if found and found.owner == self._world.ledger_id and found.epoch not in (0, files.epoch):
+        if found and found.owner == self._agent.ledger_id and found.epoch not in (0, files.epoch):
             return f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {files.epoch}"
         moved = found and found.machine and files.machine and found.machine != files.machine
-        if found and moved and not self._world.machine_may_move:
+        if found and moved and not self._agent.machine_may_move:
             return f"the checkpoint of {name} was written on machine {found.machine}"
         return ""
 
@@ -157,33 +157,33 @@ class Adoption:
 
         A version is only recorded as this ledger's once its folders are: until then it can be adopted again.
         """
-        self._world.files.epoch = epoch
+        self._agent.files.epoch = epoch
         former = {(one.table, one.version): one.ledger for one in found if one.row is not None}
         left = []
-        for d in self._world.ledger.deployments(include_deleted=True):
+        for d in self._agent.ledger.deployments(include_deleted=True):
             key = (d.table, d.version)
             try:
-                for place in places_of(self._world, d):
+                for place in places_of(self._agent, d):
                     # One that is gone, or not this ledger's, stays so: its start says it.
                     with suppress(Refused):
-                        self._world.files.take_over(place, former.get(key, ""))
+                        self._agent.files.take_over(place, former.get(key, ""))
                 if key in former:
-                    write_over(self._world, d, read_record(self._world.layout.data, query_name(*key)))
+                    write_over(self._agent, d, read_record(self._agent.layout.data, query_name(*key)))
             except HeadgateError as error:
                 left.append(f"{query_name(*key)}: {error.summary}")
         return left
 
     def _restore_catalog(self) -> None:
         """Create tables and pointers in the catalog, which nobody did in doubt; a pool that is away gets them later."""
-        world, pool = self._world, self._attached()
+        agent, pool = self._agent, self._attached()
         if pool is None:
             return
-        for d in world.ledger.deployments():
-            name = world.layout.catalog_name(d.table, d.version)
+        for d in agent.ledger.deployments():
+            name = agent.layout.catalog_name(d.table, d.version)
             try:
-                register_again(world, pool, d)
+                register_again(agent, pool, d)
                 if d.active and not d.external:
-                    pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(world.layout, d))
+                    pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(agent.layout, d))
             except HeadgateError as error:
                 log.warning("%s is not in the catalog: %s", name, error.summary)
 
@@ -192,24 +192,24 @@ class Adoption:
 
         Whoever fills it may have read the registry as it was before.
         """
-        ends_at = self._world.monotonic() + FILLED_S
+        ends_at = self._agent.monotonic() + FILLED_S
         while True:
             with suppress(PoolUnreachable):
-                return self._world.pool.connection()
+                return self._agent.pool.connection()
             try:
-                self._world.pool.connection_for_stops()
+                self._agent.pool.connection_for_stops()
             except PoolUnreachable:
                 return None
-            if self._world.monotonic() > ends_at or self._world.stopping.wait(0.1):
+            if self._agent.monotonic() > ends_at or self._agent.stopping.wait(0.1):
                 log.warning("the pool's catalog was not filled within %.0f s", FILLED_S)
                 return None
 
     def _statements(self) -> tuple[Deployment, ...]:
-        return tuple(d for d in self._world.ledger.deployments() if not d.external)
+        return tuple(d for d in self._agent.ledger.deployments() if not d.external)
 
     def _verdict(self, deployment: Deployment) -> str:
         try:
-            batch = refuse_other_checkpoint(self._world, deployment)
+            batch = refuse_other_checkpoint(self._agent, deployment)
         except HeadgateError as error:
             return f"is not started: {error.summary}; {error.remedy}"
         if (deployment.state, deployment.wanted) == (State.FAILED, WantedState.RUNNING):
@@ -220,12 +220,12 @@ class Adoption:
     def _overtaken(self, found: tuple[FoundVersion, ...]) -> tuple[RunRow, ...]:
         """List the open runs whose tables a newer ledger has changed since: their next step would undo that."""
         tables = {one.table for one in found if one.row is not None and not one.row.external}
-        return tuple(run for run in self._world.ledger.open_runs() if tables & {step.table for step in run.steps})
+        return tuple(run for run in self._agent.ledger.open_runs() if tables & {step.table for step in run.steps})
 
     def _unknown_folders(self, found: tuple[FoundVersion, ...]) -> tuple[TableFolder, ...]:
-        known = {(str(d.table), d.version) for d in self._world.ledger.deployments(include_deleted=True)}
+        known = {(str(d.table), d.version) for d in self._agent.ledger.deployments(include_deleted=True)}
         known |= {(str(one.table), one.version) for one in found}
-        folders = table_folders(self._world.layout.data)
+        folders = table_folders(self._agent.layout.data)
         return tuple(folder for folder in folders if (folder.table, folder.version) not in known)
 
     def _unknown_queries(self, found: tuple[FoundVersion, ...]) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ class Adoption:
         known = {query_name(d.table, d.version) for d in self._statements()}
         known |= {query_name(one.table, one.version) for one in found if one.row is not None}
         try:
-            pool = self._world.pool.connection()
+            pool = self._agent.pool.connection()
             return tuple(sorted({q.name for q in pool.call(READ_CALL_S, pool.queries.active) if q.active} - known))
         except HeadgateError:
             return ()

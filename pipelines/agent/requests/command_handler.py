@@ -76,21 +76,21 @@ class CommandHandler:
 
     def __init__(
         self,
-        world: AgentContext,
+        agent: AgentContext,
         acts: StatementControl,
         runs: OpenRuns,
         table_statistics: TableStatisticsCollector,
         end: Callable[[bool], None],
     ) -> None:
-        self._world = world
+        self._agent = agent
         self._table_statistics = table_statistics
         self._runs = runs
         self._end = end
-        self._policies = PolicyEnforcement(world)
-        self._plans = SubmittedPlans(world, runs)
-        adoption = Adoption(world)
-        self._analyses = SparkAnalysisCache(world)
-        self._log = CommandLog(world)
+        self._policies = PolicyEnforcement(agent)
+        self._plans = SubmittedPlans(agent, runs)
+        adoption = Adoption(agent)
+        self._analyses = SparkAnalysisCache(agent)
+        self._log = CommandLog(agent)
         self.tell_repeated = self._log.tell_repeated
         self._answer_by_op: dict[str, _Answer] = {
             "status": self._status,
@@ -153,7 +153,7 @@ class CommandHandler:
             raise
 
     def _status(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        facts = self._world.ledger.facts()
+        facts = self._agent.ledger.facts()
         return {
             "actor": caller.name,
             "roles": self._policies.roles(caller),
@@ -161,8 +161,8 @@ class CommandHandler:
             "pool_state": facts.pool_state,
             "pool_detail": facts.pool_detail,
             "generation": facts.pool_generation,
-            "home": self._world.places.home,
-            "folder": self._world.folder,
+            "home": self._agent.places.home,
+            "folder": self._agent.folder,
         }
 
     def _act_on_statements(
@@ -176,7 +176,7 @@ class CommandHandler:
         tables = tuple(sorted({parse_statement_name(str(table)) for table in args.get("tables") or ()}))
         if not tables:
             raise UsageError(f"{act} needs a table", remedy=f"headgate {act} TABLE")
-        here = self._world.layout.environment
+        here = self._agent.layout.environment
         needed = confirmation_for_act(act, tables, here.protected, environment=here.name)
         # A caller whose file protects already what is not recorded yet asks for more, and a stop must not fail by that.
         require_confirmation(needed, confirm, stronger=confirmation_for_act(act, tables, True, environment=here.name))
@@ -186,7 +186,7 @@ class CommandHandler:
         return self._plans.submit(caller, args)
 
     def _run(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        row, act = self._world.ledger.run(str(args.get("id"))), str(args.get("act", ""))
+        row, act = self._agent.ledger.run(str(args.get("id"))), str(args.get("act", ""))
         if row is None:
             raise UsageError(f"there is no run {args.get('id')!r}", remedy="headgate runs lists them")
         if act not in ("pause", "resume", "cancel", "retry", "skip", "swap", "ack"):
@@ -195,22 +195,22 @@ class CommandHandler:
             return self._acknowledge(caller, row)
         refuse_unheard(row.id, row.state, act)
         step = _whole(args, "step", 0)
-        if act == "skip" and (why := why_not_skipped(self._world, row, step)):
+        if act == "skip" and (why := why_not_skipped(self._agent, row, step)):
             raise Refused(
                 f"step {step} cannot be skipped: {why}",
                 remedy=f"headgate runs retry {row.id}, or headgate runs cancel {row.id}",
             )
         if act in GOES_ON:
-            refuse_word(self._world, self._policies, caller, row, OperatorControl(act, step))
+            refuse_word(self._agent, self._policies, caller, row, OperatorControl(act, step))
         if act == "swap":
-            check_swap(self._world, row, confirm)
+            check_swap(self._agent, row, confirm)
         if act in OF_A_RUN:
             require_confirmation(
-                confirmation_for_act(act, (row.id,), self._world.layout.environment.protected), confirm
+                confirmation_for_act(act, (row.id,), self._agent.layout.environment.protected), confirm
             )
         if act == "retry" or (act == "skip" and row.state == "failed"):
             # At once, so that whoever follows the run does not read its old end.
-            journal_retry(self._world, row, skipping=step if act == "skip" else 0, by=caller.name)
+            journal_retry(self._agent, row, skipping=step if act == "skip" else 0, by=caller.name)
             self._runs.wake(row.id)
         else:
             self._runs.tell(row.id, OperatorControl(act, step, caller.name))
@@ -219,18 +219,18 @@ class CommandHandler:
     def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Record that a reader has moved; raises Refused where it has no open ticket of that run."""
         run_id, reader = str(args.get("id")), str(args.get("reader", ""))
-        mine = [one for one in self._world.ledger.tickets(run_id) if one.reader == reader and one.closed_at is None]
-        closed = self._world.ledger.close_ticket(run_id, reader, by=caller.name, at=self._world.clock())
+        mine = [one for one in self._agent.ledger.tickets(run_id) if one.reader == reader and one.closed_at is None]
+        closed = self._agent.ledger.close_ticket(run_id, reader, by=caller.name, at=self._agent.clock())
         for ticket in mine:
             summary = f"{reader} has moved from {ticket.old}: its ticket was closed by {caller.name}"
-            self._world.event_of_done(EventKind.TICKET, summary, about=(ticket.table, ticket.version))
+            self._agent.event_of_done(EventKind.TICKET, summary, about=(ticket.table, ticket.version))
         return {"run": run_id, "reader": reader, "closed": closed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:
         """Record that somebody has seen a failed run; it is said no more in the heads of consoles."""
         if row.state != "failed":
             raise Refused(f"run {row.id} is {row.state}: only a failed run is acknowledged", remedy="headgate runs")
-        self._world.ledger.acknowledge_run(row.id, caller.name)
+        self._agent.ledger.acknowledge_run(row.id, caller.name)
         return {"run": row.id, "act": "ack"}
 
     def _stage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
@@ -244,37 +244,37 @@ class CommandHandler:
                 f"{len(tables):,} tables of a folder with {len(folder):,} characters cannot be staged",
                 remedy=f"stage at most {TABLES_LIMIT:,} tables",
             )
-        theirs = {(mark.folder, mark.table) for mark in self._world.ledger.staged() if mark.actor == caller.name}
+        theirs = {(mark.folder, mark.table) for mark in self._agent.ledger.staged() if mark.actor == caller.name}
         if len(theirs | {(folder, table) for table in tables}) > TABLES_LIMIT:
             raise Refused(
                 f"{caller.name} has {len(theirs):,} tables staged in all project folders, of at most {TABLES_LIMIT:,}",
                 remedy="headgate unstage what is no longer wanted",
             )
-        now = self._world.clock()
-        self._world.ledger.stage(StagedRow(caller.name, folder, table, verb, now) for table in tables)
+        now = self._agent.clock()
+        self._agent.ledger.stage(StagedRow(caller.name, folder, table, verb, now) for table in tables)
         return {"staged": tables}
 
     def _unstage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Unstage tables of the caller; the answer names those that were staged."""
         folder = str(args.get("folder", ""))
         asked = {parse_table_name(str(table)) for table in args.get("tables") or ()}
-        mine = [mark for mark in self._world.ledger.staged() if (mark.actor, mark.folder) == (caller.name, folder)]
+        mine = [mark for mark in self._agent.ledger.staged() if (mark.actor, mark.folder) == (caller.name, folder)]
         there = [mark.table for mark in mine if mark.table in asked]
-        self._world.ledger.unstage(caller.name, folder, there)
+        self._agent.ledger.unstage(caller.name, folder, there)
         return {"unstaged": there}
 
     def _peek(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Read some rows of what a table's pointer serves, or of one version."""
         table = parse_table_name(str(args.get("table", "")))
-        deployment = self._world.serving(table)
+        deployment = self._agent.serving(table)
         if deployment is None:
             raise UsageError(f"{table} is not deployed", remedy="headgate ls shows what is deployed")
         version = _whole(args, "version", deployment.version)
         whole = deployment.active and deployment.before_ddl and not args.get("version")
-        name = self._world.layout.pointer_name(table) if whole else self._world.layout.catalog_name(table, version)
+        name = self._agent.layout.pointer_name(table) if whole else self._agent.layout.catalog_name(table, version)
         limit = max(1, min(_whole(args, "limit", 20), PEEK_ROWS))
-        pool = self._world.pool.connection()
-        looked_at = self._world.ledger.deployment(table, version)
+        pool = self._agent.pool.connection()
+        looked_at = self._agent.ledger.deployment(table, version)
         if looked_at is None:
             raise UsageError(
                 f"{table} has no version {version}", remedy=f"headgate show {table} lists the versions it has"
@@ -282,11 +282,11 @@ class CommandHandler:
         try:
             columns, rows = pool.call(PEEK_S, pool.tables.read, f"SELECT * FROM `{name}`", limit)
         except EngineRefused as error:
-            refuse_gone(self._world, looked_at, error)
+            refuse_gone(self._agent, looked_at, error)
             raise
         if not rows:
             # Files without a log that are gone are no rows to Spark (4.2.0).
-            refuse_gone(self._world, looked_at)
+            refuse_gone(self._agent, looked_at)
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _analyse(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
@@ -301,7 +301,7 @@ class CommandHandler:
         if not all(_HASH.fullmatch(each) for each in hashes):
             raise UsageError("an upgrade is told by the hashes of two revisions", remedy="headgate test --upgrade")
         shown = cut(str(args.get("shown", "")), _LONGEST_SHOWN)
-        self._world.ledger.put_opinion(proof_key(*hashes), shown, at=self._world.clock())
+        self._agent.ledger.put_opinion(proof_key(*hashes), shown, at=self._agent.clock())
         return {"table": str(parse_table_name(str(args.get("table", ""))))}
 
     def _measure(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
@@ -312,10 +312,10 @@ class CommandHandler:
 
     def _start_pool(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Have a pool started again that ended too often."""
-        return {"starting": self._world.pool.start_again()}
+        return {"starting": self._agent.pool.start_again()}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        here = self._world.layout.environment
+        here = self._agent.layout.environment
         if here.protected:
             require_confirmation(Confirmation("C2", here.name), confirm)
         self._end(bool(args.get("pool", True)))

@@ -128,14 +128,14 @@ KEPT = 1000
 class CommandLog:
     """Writes the records of one agent's commands."""
 
-    def __init__(self, world: AgentContext) -> None:
-        self._world = world
-        self._repeated = RepeatedCalls(world.monotonic)
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
+        self._repeated = RepeatedCalls(agent.monotonic)
         self._unwritten: deque[_Records] = deque(maxlen=KEPT)
 
     def note(self, caller: Caller, request: dict[str, Any], said: RecordedOutcome, took_ms: int) -> None:
         """Record a request and what came of it; what repeats is counted instead."""
-        now, act, subject = self._world.clock(), cut(_act(request), 40), cut(_subject(request), 500)
+        now, act, subject = self._agent.clock(), cut(_act(request), 40), cut(_subject(request), 500)
         repeats = act if request["op"] == "run" and said.outcome not in CHANGES_NOTHING else str(request["op"])
         if not self._repeated.is_stored(caller.name, repeats, said.outcome, subject):
             return
@@ -172,7 +172,7 @@ class CommandLog:
             self._record(
                 CommandRow(
                     0,
-                    self._world.clock(),
+                    self._agent.clock(),
                     actor=alike.caller,
                     op=alike.op,
                     subject=subject,
@@ -183,7 +183,7 @@ class CommandLog:
 
     def _record(self, command: CommandRow, parts: tuple[tuple[str, CommandOutcome], ...] = (), **more: str) -> None:
         """Write a command and its entries of the audit; a ledger that is locked or full delays no stop by it."""
-        ledger, records = self._world.ledger, _Records(partial(self._world.ledger.add_command, command))
+        ledger, records = self._agent.ledger, _Records(partial(self._agent.ledger.add_command, command))
         for subject, outcome in parts or ((command.subject, command.outcome),):
             entry = AuditRow(0, command.at, command.actor, command.op, cut(subject, 500), outcome=outcome, **more)
             records.add(partial(ledger.add_audit, entry))

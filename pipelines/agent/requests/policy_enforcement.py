@@ -67,14 +67,14 @@ _LARGEST = 1024 * 1024
 
 
 class PolicyEnforcement:
-    """Keeps the policy in force at hand in `world.layout`, so that no command waits for the ledger to be judged."""
+    """Keeps the policy in force at hand in `agent.layout`, so that no command waits for the ledger to be judged."""
 
-    def __init__(self, world: AgentContext) -> None:
-        self._world = world
-        self._declared = world.layout.environment
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
+        self._declared = agent.layout.environment
         self._one_at_a_time = threading.Lock()
         """What is decided by the policies that are recorded, and by what is in force, holds until it is written."""
-        recorded = world.ledger.recorded_policy()
+        recorded = agent.ledger.recorded_policy()
         if recorded is not None:
             self._enforce(recorded)
 
@@ -121,8 +121,8 @@ class PolicyEnforcement:
             return self._approve(caller, str(args.get("id", "")), confirm)
 
     def _record(self, caller: Caller, policy: Policy, confirm: str) -> dict[str, Any]:
-        here, digest = self._world.layout.environment, policy.digest
-        row = self._world.ledger.policy_in_force()
+        here, digest = self._agent.layout.environment, policy.digest
+        row = self._agent.ledger.policy_in_force()
         if row is not None and row.digest == digest:
             return {"policy": digest, "state": IN_FORCE, "changed": False}
         if not self._grants(policy, OPERATE, caller):
@@ -132,15 +132,15 @@ class PolicyEnforcement:
             )
         protected = here.protected or policy.protected
         require_confirmation(confirmation_for_policy("apply", digest, protected, environment=here.name), confirm)
-        now, status = self._world.clock(), WAITING if here.protected else IN_FORCE
+        now, status = self._agent.clock(), WAITING if here.protected else IN_FORCE
         recorded = replace(_row(policy, status, now), actor=caller.name, actor_uid=caller.person)
-        self._world.ledger.put_policy(replace(recorded, actor_process_uid=caller.uid))
+        self._agent.ledger.put_policy(replace(recorded, actor_process_uid=caller.uid))
         if status == IN_FORCE:
             self._enforce(policy)
         return {"policy": digest, "state": status, "changed": True}
 
     def _approve(self, caller: Caller, wanted: str, confirm: str) -> dict[str, Any]:
-        waiting, here = self._world.ledger.policy_that_waits(), self._world.layout.environment
+        waiting, here = self._agent.ledger.policy_that_waits(), self._agent.layout.environment
         if waiting is None:
             raise Refused("no policy is waiting for approval", remedy="headgate policy show")
         if caller.may_be(waiting.actor, waiting.actor_uid, waiting.actor_process_uid):
@@ -149,20 +149,20 @@ class PolicyEnforcement:
                 remedy="ask another login to approve it, without sudo",
             )
         require_confirmation(confirmation_for_policy("approve", wanted, here.protected, environment=here.name), confirm)
-        now = self._world.clock()
-        row = self._world.ledger.approve_policy(wanted, seen=waiting.id, approver=caller.name, at=now)
+        now = self._agent.clock()
+        row = self._agent.ledger.approve_policy(wanted, seen=waiting.id, approver=caller.name, at=now)
         self._enforce(policy_of(row))
         return {"policy": row.digest, "state": IN_FORCE, "changed": True}
 
     @property
     def _in_force(self) -> Policy:
-        return self._world.layout.environment.policy
+        return self._agent.layout.environment.policy
 
     def _enforce(self, policy: Policy) -> None:
         """Publish the policy to the rest of the agent; what the agent's own file protects stays protected."""
         protected = policy.protected or self._declared.protected
         environment = replace(self._declared, policy=policy, protected=protected)
-        self._world.layout = replace(self._world.layout, environment=environment)
+        self._agent.layout = replace(self._agent.layout, environment=environment)
 
     @staticmethod
     def _grants(policy: Policy, role: str, caller: Caller) -> bool:
@@ -176,7 +176,7 @@ class PolicyEnforcement:
             raise UsageError("the request lacks the texts of the policy's files", remedy="headgate policy apply")
         texts = {str(path): str(text) for path, text in given.items()}
         policy = _declared(texts, self._declared.name, ("",))
-        if read_manifest(texts.get(MANIFEST_PATH), []).id != self._world.project_id:
+        if read_manifest(texts.get(MANIFEST_PATH), []).id != self._agent.project_id:
             raise Refused("these texts belong to another project than the agent's", remedy="check --project")
         return policy
 

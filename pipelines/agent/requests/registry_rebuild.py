@@ -34,8 +34,8 @@ class FoundVersion:
 class RegistryRebuild:
     """Reads records, compares them with ledger, checkpoints and tables, and registers what agrees."""
 
-    def __init__(self, world: AgentContext) -> None:
-        self._world = world
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
 
     def found(self) -> tuple[FoundVersion, ...]:
         """List the versions that the ledger lacks or has as they were earlier, by table and version."""
@@ -46,14 +46,14 @@ class RegistryRebuild:
     def serving(self) -> Mapping[TableName, int]:
         """Return what serves by a record that is newer than the ledger; empty where none is."""
         try:
-            found = newer_serving(self._world)
+            found = newer_serving(self._agent)
         except TryAgain:
             return {}
         return {TableName(table): int(version) for table, version in found.row.items()} if found else {}
 
     def register(self, found: tuple[FoundVersion, ...]) -> None:
         """Write what was found into the ledger, then what serves; the records are as they were."""
-        ledger, serving = self._world.ledger, newer_serving(self._world)
+        ledger, serving = self._agent.ledger, newer_serving(self._agent)
         for one in found:
             if one.row is None:
                 ledger.take_version(one.table, one.version)
@@ -62,25 +62,25 @@ class RegistryRebuild:
         if serving is not None:
             there = {(d.table, d.version) for d in ledger.deployments()}
             known = {TableName(t): int(v) for t, v in serving.row.items() if (TableName(t), int(v)) in there}
-            ledger.activate(known, served=serve(self._world, known, run=""))
+            ledger.activate(known, served=serve(self._agent, known, run=""))
 
     def _recorded(self) -> Iterator[tuple[TableName, int]]:
-        for name in record_names(self._world.layout.data):
+        for name in record_names(self._agent.layout.data):
             if (key := split_query(name)) is not None:
                 yield key
 
     def _judged(self, table: TableName, version: int, serving: Mapping[TableName, int]) -> FoundVersion | None:
         """Compare one record with its row; None where the ledger knows as much."""
-        name, now = query_name(table, version), self._world.ledger.deployment(table, version)
+        name, now = query_name(table, version), self._agent.ledger.deployment(table, version)
         stays = f"it stays as it is, and version {version} of {table} is not used again"
         try:
-            record = read_record(self._world.layout.data, name)
+            record = read_record(self._agent.layout.data, name)
         except TryAgain as error:
             return None if now else FoundVersion(table, version, None, f"{name}: {error.summary}; {stays}")
-        if record is None or (now and not is_newer(record, now, self._world.ledger_id)):
+        if record is None or (now and not is_newer(record, now, self._agent.ledger_id)):
             return None
         try:
-            row = recorded_row(_with_known_texts(record, now), self._world.clock())
+            row = recorded_row(_with_known_texts(record, now), self._agent.clock())
         except ValueError as error:
             why = record.withheld or str(error)
             if now is None:
@@ -99,15 +99,15 @@ class RegistryRebuild:
         """Explain why a version cannot be registered, None where it can."""
         if row.external or row.deleted:
             return None
-        layout = self._world.layout
+        layout = self._agent.layout
         ours = layout.is_checkpoint(row.checkpoint, row.table, row.version)
         if row.folder != layout.table_folder(row.table, row.version) or not ours:
             return Sentence(f"it was recorded at {row.folder}, which is not in this data folder")
         try:
-            found = self._world.files.read(row.checkpoint)
+            found = self._agent.files.read(row.checkpoint)
         except TryAgain:
             return None
-        if found and found.owner not in (self._world.ledger_id, record.ledger):
+        if found and found.owner not in (self._agent.ledger_id, record.ledger):
             return Sentence(f"its checkpoint belongs to another ledger ({found.owner or 'no owner file'})")
         return None
 
@@ -119,8 +119,8 @@ class RegistryRebuild:
         if row.deleted:
             return replace(row, state=State.ABSENT, active=False), "deleted, its files are kept until their time"
         try:
-            batch = refuse_other_checkpoint(self._world, row, owners=(record.ledger,))
-            found = self._world.files.read(row.checkpoint)
+            batch = refuse_other_checkpoint(self._agent, row, owners=(record.ledger,))
+            found = self._agent.files.read(row.checkpoint)
         except HeadgateError as error:
             stopped = replace(row, wanted=WantedState.STOPPED, checkpoint_ok=False, lost=error.summary)
             return stopped, f"wanted stopped, because {error.summary}; {error.remedy}"

@@ -25,18 +25,18 @@ from pipelines.agent.runs.run_driver import run_of
 from state.row_types import PlanRow
 
 
-def journal_retry(world: AgentContext, row: RunRow, *, skipping: int = 0, by: str) -> None:
+def journal_retry(agent: AgentContext, row: RunRow, *, skipping: int = 0, by: str) -> None:
     """Write down a retry, or the skip of a step that has failed.
 
     Raises Refused where a table is taken or overtaken, and where another run continues this one.
     """
-    refuse_overtaken(world, row)
-    world.ledger.retry_run(row.id, serial=world.locks.start(), skipping=skipping, by=by, at=world.clock())
+    refuse_overtaken(agent, row)
+    agent.ledger.retry_run(row.id, serial=agent.locks.start(), skipping=skipping, by=by, at=agent.clock())
 
 
-def why_not_skipped(world: AgentContext, row: RunRow, n: int) -> Sentence | None:
+def why_not_skipped(agent: AgentContext, row: RunRow, n: int) -> Sentence | None:
     """Return why a step of a run cannot be skipped, None where it can."""
-    plan = _readable_plan(world, row)
+    plan = _readable_plan(agent, row)
     if plan is None:
         return Sentence("the plan of the run cannot be read")
     if all(step.n != n for step in plan.steps):
@@ -44,24 +44,24 @@ def why_not_skipped(world: AgentContext, row: RunRow, n: int) -> Sentence | None
     return state_machine.why_not_skipped(run_of(row, plan), n)
 
 
-def refuse_overtaken(world: AgentContext, row: RunRow) -> None:
+def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
     """Refuse to take up a run that has not swapped, where something serves that it was not planned to replace."""
-    plan = _readable_plan(world, row)
+    plan = _readable_plan(agent, row)
     waiting = {step.n for step in row.steps if step.do == StepKind.SWAP and step.state not in SATISFIED}
     if plan is None or row.state != "failed":
         return
     swapped = {table for step in plan.steps if step.n in waiting for table in (step.tables or (step.table,))}
     for node in plan.nodes:
-        if node.table in swapped and (newer := overtaken(world, node)):
+        if node.table in swapped and (newer := overtaken(agent, node)):
             raise Refused(
                 f"{newer} serves since run {row.id} failed, which was not planned to replace it",
                 remedy=f"headgate runs cancel {row.id}, and plan again",
             )
 
 
-def _readable_plan(world: AgentContext, row: RunRow) -> Plan | None:
+def _readable_plan(agent: AgentContext, row: RunRow) -> Plan | None:
     """Return the plan of a run, None where it cannot be read: such a run says so itself."""
-    found = world.ledger.plan(row.plan_hash)
+    found = agent.ledger.plan(row.plan_hash)
     try:
         return plan_from_json(json.loads(found.body)) if found is not None else None
     except (HeadgateError, ValueError):
@@ -69,20 +69,20 @@ def _readable_plan(world: AgentContext, row: RunRow) -> Plan | None:
 
 
 def refuse_word(
-    world: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
+    agent: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
 ) -> None:
     """Raise Refused where a run would move a pointer in a freeze, or where others must overrule a check of it.
 
     A word in place of a check of a plan that needed an approval is another person's than the author's, and the skip of
     a comparison is an approver's. Of a plan that cannot be read nothing is done but to end its run.
     """
-    kept = world.ledger.plan(row.plan_hash)
+    kept = agent.ledger.plan(row.plan_hash)
     plan = _decoded(kept)
     if plan is None or kept is None:
         policies.require(caller, *NEEDED["run"])
         return
     states = {step.n: StepState(step.state) for step in row.steps}
-    if moves_pointers(plan, states) and (until := world.frozen()) is not None:
+    if moves_pointers(plan, states) and (until := agent.frozen()) is not None:
         raise Refused(
             f"{plan.environment} is {until}: run {row.id} would move a pointer",
             remedy=f"wait for the end of the freeze, or headgate runs cancel {row.id}",
@@ -104,7 +104,7 @@ def refuse_word(
         )
 
 
-def check_swap(world: AgentContext, row: RunRow, confirm: str) -> None:
+def check_swap(agent: AgentContext, row: RunRow, confirm: str) -> None:
     """Raise Refused unless a run is held, and ConfirmationNeeded."""
     held = [step for step in row.steps if step.do == StepKind.HOLD]
     if not any(step.state == StepState.GATE for step in held):
@@ -112,7 +112,7 @@ def check_swap(world: AgentContext, row: RunRow, confirm: str) -> None:
         if _is_to_come(row):
             waits = "its new versions have not caught up, or are not compared yet"
         raise Refused(f"run {row.id}: {waits}", remedy=f"headgate release show {row.id}")
-    require_confirmation(confirmation_for_swap(row.id, environment=world.layout.environment.name), confirm)
+    require_confirmation(confirmation_for_swap(row.id, environment=agent.layout.environment.name), confirm)
 
 
 def _decoded(kept: PlanRow | None) -> Plan | None:

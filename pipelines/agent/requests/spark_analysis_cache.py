@@ -30,8 +30,8 @@ LEAST_S = 0.5
 class SparkAnalysisCache:
     """Answers from the ledger where it has them, else from Spark, and keeps those."""
 
-    def __init__(self, world: AgentContext) -> None:
-        self._world = world
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
 
     def ask(
         self, questions: Sequence[AnalysisQuestion], seconds: float
@@ -41,11 +41,11 @@ class SparkAnalysisCache:
         A pool that is away leaves what is known from earlier, whatever version said it.
         """
         ends_at = time.monotonic() + min(seconds, LONGEST_S)
-        known = self._world.ledger.spark_analyses()
+        known = self._agent.ledger.spark_analyses()
         found = {question.key: find_answer(known, question) for question in questions}
         why = ""
         try:
-            pool = self._world.pool.connection()
+            pool = self._agent.pool.connection()
             engine = pool.call(READ_CALL_S, pool.analysis.engine)
             unanswered = [q for q in questions if (answer := found[q.key]) is None or answer.engine != engine]
             for question in {question.key: question for question in unanswered}.values():
@@ -68,16 +68,16 @@ class SparkAnalysisCache:
         for side in (question.new, question.old):
             if side is not None:
                 _refuse_unsafe(side)
-        pool = self._world.pool.connection()
+        pool = self._agent.pool.connection()
         answer = pool.call(seconds, pool.analysis.ask, question)
         packed = json.dumps(answer.as_json(), sort_keys=True)
-        self._world.ledger.put_opinion(question.key, packed, at=self._world.clock())
+        self._agent.ledger.put_opinion(question.key, packed, at=self._agent.clock())
         return answer
 
     def _clear(self) -> None:
         """Drop the scratch tables; what cannot be dropped now is dropped before the next analysis."""
         try:
-            pool = self._world.pool.connection()
+            pool = self._agent.pool.connection()
             pool.call(WRITE_CALL_S, pool.analysis.clear)
         except HeadgateError as error:
             log.info("the scratch tables of Spark analysis could not be dropped yet: %s", error.summary)

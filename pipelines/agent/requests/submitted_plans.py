@@ -51,8 +51,8 @@ NAMED = 3
 class SubmittedPlans:
     """Answers submit, approve and apply; a saved plan is one that is submitted with its own body and time."""
 
-    def __init__(self, world: AgentContext, runs: OpenRuns) -> None:
-        self._world = world
+    def __init__(self, agent: AgentContext, runs: OpenRuns) -> None:
+        self._agent = agent
         self._runs = runs
         self._facts = ParseCache()
 
@@ -65,7 +65,7 @@ class SubmittedPlans:
         request = request_from_json(args.get("request") or {})
         if request.continues:
             self._refuse_continuing(request)
-        made_at = self._made_at(args, wanted) if saved else self._world.clock()
+        made_at = self._made_at(args, wanted) if saved else self._agent.clock()
         observed = self._observed()
         plan = self._plan(project, observed, request)
         if plan.hash != wanted:
@@ -79,14 +79,14 @@ class SubmittedPlans:
             raise Refused(about(first.table, first.summary), remedy=str(first.remedy))
         refuse_not_executable(plan)
         self._refuse_without_connector(project, plan)
-        refuse_unlike_inputs(self._world, project, plan)
+        refuse_unlike_inputs(self._agent, project, plan)
         return self._keep(caller, plan, args, made_at, saved=saved is not None)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
         """Approve a plan as another login than its author; approving twice counts once."""
         row, plan = self._known(args)
         short = plan.hash[:12]
-        refuse_closed(row, now=self._world.clock())
+        refuse_closed(row, now=self._agent.clock())
         if not plan.approvals:
             raise Refused(f"plan {short} needs no approval", remedy=f"headgate apply {short}")
         if caller.may_be(row.author, row.author_uid, row.author_process_uid):
@@ -96,12 +96,12 @@ class SubmittedPlans:
             )
         self._refuse_policy(plan)
         self._refuse_stale(plan)
-        here = self._world.layout.environment
+        here = self._agent.layout.environment
         require_confirmation(
             confirmation_for_act("approve", (plan.hash,), here.protected, environment=here.name), confirm
         )
-        now = self._world.clock()
-        self._world.ledger.approve(ApprovalRow(plan.hash, caller.person, caller.name, now, caller.uid))
+        now = self._agent.clock()
+        self._agent.ledger.approve(ApprovalRow(plan.hash, caller.person, caller.name, now, caller.uid))
         return {"hash": plan.hash, "approved": self._approved(row), "approvals": plan.approvals}
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
@@ -109,15 +109,15 @@ class SubmittedPlans:
         row, plan = self._known(args)
         if plan.empty:
             raise Refused("this plan changes nothing", remedy="there is nothing to apply")
-        now = self._world.clock()
+        now = self._agent.clock()
         refuse_closed(row, now=now)
         self._refuse_policy(plan)
-        if plan.request.verb != "rollback" and (until := self._world.frozen()):
+        if plan.request.verb != "rollback" and (until := self._agent.frozen()):
             raise Refused(f"{plan.environment} is {until}: no plan is applied", remedy="apply it after that")
         refuse_not_executable(plan)
         self._refuse_unapproved(row, plan)
         # Before anything is compared: a stop that comes from here on came during the run.
-        serial = self._world.locks.start()
+        serial = self._agent.locks.start()
         self._refuse_stale(plan)
         require_confirmation(confirmation_for_plan(plan), confirm)
         return self._begin(caller, plan, now, serial)
@@ -127,9 +127,9 @@ class SubmittedPlans:
         touched = {node.table for node in changed}
         upstream = {binding.parent for node in changed for binding in node.bindings}
         while True:
-            run = _first_record(self._world.run_id(plan.hash), plan, caller, now, serial)
+            run = _first_record(self._agent.run_id(plan.hash), plan, caller, now, serial)
             with suppress(RunIdTaken):
-                self._world.ledger.take_plan(plan.hash, run, touched, upstream, now=now)
+                self._agent.ledger.take_plan(plan.hash, run, touched, upstream, now=now)
                 break
         self._runs.drive(run.id)
         try:
@@ -139,29 +139,29 @@ class SubmittedPlans:
         return {"run": run.id, "steps": len(plan.steps)}
 
     def _unstage(self, actor: str, tables: Collection[TableName]) -> None:
-        for staged in self._world.ledger.staged():
+        for staged in self._agent.ledger.staged():
             if staged.actor == actor and staged.table in tables:
-                self._world.ledger.unstage(staged.actor, staged.folder, (staged.table,))
+                self._agent.ledger.unstage(staged.actor, staged.folder, (staged.table,))
 
     # What a plan is made of here.
 
     def _policy(self) -> Policy | None:
         """Read the policy in force; None before one was recorded: then a plan brings what its texts declare."""
-        return self._world.ledger.recorded_policy()
+        return self._agent.ledger.recorded_policy()
 
     def _observed(self) -> dict[TableName, ObservedDeployment]:
         return observe(
-            self._world.ledger.deployments(include_deleted=True),
-            self._world.ledger.table_statistics(),
-            self._world.ledger.taken_versions(),
-            self._world.ledger.table_serials(),
-            self._world.clock(),
-            tickets=self._world.ledger.tickets(),
+            self._agent.ledger.deployments(include_deleted=True),
+            self._agent.ledger.table_statistics(),
+            self._agent.ledger.taken_versions(),
+            self._agent.ledger.table_serials(),
+            self._agent.clock(),
+            tickets=self._agent.ledger.tickets(),
         )
 
     def _refuse_without_connector(self, project: Project, plan: Plan) -> None:
         """Refuse tables that the pool, as it was started, cannot make: headgate.yml may name what it lacks since."""
-        given = self._world.connectors()
+        given = self._agent.connectors()
         for table in (project.tables[name] for name in plan.order if name in project.tables):
             format = table_format(table.parsed_ddl.format)
             if given is not None and format.connector and format.connector not in given:
@@ -172,11 +172,11 @@ class SubmittedPlans:
 
     def _acts(self) -> dict[TableName, str]:
         """Return the last act on each table, as words."""
-        return {table: f"{act.what}, {local_time(act.at)}," for table, act in self._world.ledger.table_acts().items()}
+        return {table: f"{act.what}, {local_time(act.at)}," for table, act in self._agent.ledger.table_acts().items()}
 
     def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:
-        environment = self._world.layout.environment.name
-        answers = self._world.ledger.spark_analyses()
+        environment = self._agent.layout.environment.name
+        answers = self._agent.ledger.spark_analyses()
         plan = make_plan(
             project,
             environment,
@@ -185,8 +185,8 @@ class SubmittedPlans:
             self._facts,
             answers=answers,
             policy=self._policy(),
-            headroom=self._world.ledger.headroom(),
-            durations=self._world.ledger.step_durations(),
+            headroom=self._agent.ledger.headroom(),
+            durations=self._agent.ledger.step_durations(),
         )
         self._facts.take_fresh()
         return plan
@@ -202,7 +202,7 @@ class SubmittedPlans:
                 remedy="run headgate plan to see all of them",
                 problems=tuple(problem.as_json() for problem in problems),
             )
-        if project.id != self._world.project_id:
+        if project.id != self._agent.project_id:
             raise Refused("these texts belong to another project than the agent's", remedy="check --project")
         return project
 
@@ -214,7 +214,7 @@ class SubmittedPlans:
             return None
         saved = plan_from_json(args["plan"])
         refuse_other_planner(saved.planner)
-        here = self._world.layout.environment.name
+        here = self._agent.layout.environment.name
         if saved.environment != here:
             raise Refused(
                 f"this plan was made for {saved.environment}, but this agent serves {here}",
@@ -226,7 +226,7 @@ class SubmittedPlans:
 
     def _made_at(self, args: Mapping[str, Any], wanted: str) -> float:
         """Return when a saved plan was made; raises Refused where it was used or has expired since."""
-        made_at, now = args.get("created_at"), self._world.clock()
+        made_at, now = args.get("created_at"), self._agent.clock()
         if isinstance(made_at, bool) or not isinstance(made_at, (int, float)):
             raise UsageError(f"{made_at!r} is not a time", remedy="plan again")
         if made_at > now + CLOCKS_APART_S:
@@ -235,7 +235,7 @@ class SubmittedPlans:
                 remedy="synchronize the clocks of both machines",
             )
         expires = made_at + self._expires_s
-        kept = self._world.ledger.plan(wanted) or PlanRow(
+        kept = self._agent.ledger.plan(wanted) or PlanRow(
             wanted, "", author="", created_at=made_at, expires_at=expires, status="open"
         )
         refuse_closed(replace(kept, expires_at=expires), now=now)
@@ -243,7 +243,7 @@ class SubmittedPlans:
 
     @property
     def _expires_s(self) -> float:
-        return self._world.layout.environment.plan_expires_h * 3600
+        return self._agent.layout.environment.plan_expires_h * 3600
 
     def _keep(
         self, caller: Caller, plan: Plan, args: Mapping[str, Any], made_at: float, *, saved: bool
@@ -265,10 +265,10 @@ class SubmittedPlans:
             folder=folder,
         )
         if plan.empty:
-            self._world.ledger.leave_as_is(new, scope_words(plan), saved=saved)
+            self._agent.ledger.leave_as_is(new, scope_words(plan), saved=saved)
         else:
-            self._world.ledger.put_plan(new, scope_words(plan), saved=saved)
-        row = self._world.ledger.plan(plan.hash) or new
+            self._agent.ledger.put_plan(new, scope_words(plan), saved=saved)
+        row = self._agent.ledger.plan(plan.hash) or new
         needed = confirmation_for_plan(plan)
         return {
             "hash": plan.hash,
@@ -284,7 +284,7 @@ class SubmittedPlans:
     def _known(self, args: Mapping[str, Any]) -> tuple[PlanRow, Plan]:
         """Find a plan by its whole hash; raises UsageError, Refused where another planner made it."""
         wanted = str(args.get("hash", ""))
-        row = self._world.ledger.plan(wanted)
+        row = self._agent.ledger.plan(wanted)
         if row is None:
             raise UsageError(f"there is no plan {wanted!r}", remedy="headgate review lists the plans")
         plan = plan_from_json(json.loads(row.body))
@@ -294,7 +294,7 @@ class SubmittedPlans:
         return row, plan
 
     def _approved(self, row: PlanRow) -> int:
-        return len(approvals_of_others(row, self._world.ledger.approvals(row.hash)))
+        return len(approvals_of_others(row, self._agent.ledger.approvals(row.hash)))
 
     def _refuse_unapproved(self, row: PlanRow, plan: Plan) -> None:
         approved = self._approved(row)
@@ -316,13 +316,13 @@ class SubmittedPlans:
 
     def _refuse_continuing(self, request: PlanRequest) -> None:
         """Refuse a plan that says it continues a run which did not fail, goes on already, or was asked otherwise."""
-        row = self._world.ledger.run(request.continues)
+        row = self._agent.ledger.run(request.continues)
         if row is None:
             raise UsageError(f"there is no run {request.continues!r}", remedy="headgate runs lists them")
         if row.state != "failed":
             raise Refused(f"run {row.id} is {row.state}: only a failed run can be continued", remedy="plan again")
         refuse_continued(row.id, row.continued_by)
-        failed = self._world.ledger.plan(row.plan_hash)
+        failed = self._agent.ledger.plan(row.plan_hash)
         before = plan_from_json(json.loads(failed.body)).request if failed else PlanRequest()
         if replace(before, nonce="", continues="") != replace(normal_request(request), nonce="", continues=""):
             raise Refused(f"run {row.id} was made for another request", remedy=f"headgate runs retry {row.id}")

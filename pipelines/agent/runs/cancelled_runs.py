@@ -30,7 +30,7 @@ _BEGINS = (StepKind.START, StepKind.RESUME)
 Versions = tuple[tuple[str, int], ...]
 
 
-def give_up(world: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
+def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
     """Record that versions which do not serve are wanted stopped; returns them, those that read others first.
 
     One that anything else reads by now runs on, as after a release, until nothing reads it. So does one that was
@@ -39,47 +39,47 @@ def give_up(world: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
     given_up = []
     for table, version in reversed(versions):
         key = (TableName(table), version)
-        with world.locks.holding(key, by="a cancel"):
-            found = world.ledger.deployment(*key)
-            if found is None or found.active or found.deleted or world.ledger.is_started_since(*key, since):
+        with agent.locks.holding(key, by="a cancel"):
+            found = agent.ledger.deployment(*key)
+            if found is None or found.active or found.deleted or agent.ledger.is_started_since(*key, since):
                 continue
             if found.wanted == WantedState.RUNNING:
-                if readers := running_readers(world, *key):
+                if readers := running_readers(agent, *key):
                     if found.stops_at is None:
-                        world.event(EventKind.STATE, f"runs on after a cancel: {readers} reads it", about=key)
-                        world.ledger.update_deployment(*key, stops_at=world.clock())
+                        agent.event(EventKind.STATE, f"runs on after a cancel: {readers} reads it", about=key)
+                        agent.ledger.update_deployment(*key, stops_at=agent.clock())
                     continue
-                world.ledger.update_deployment(*key, wanted=WantedState.STOPPED)
+                agent.ledger.update_deployment(*key, wanted=WantedState.STOPPED)
             given_up.append(found)
     return tuple(given_up)
 
 
-def call_off_starts(world: AgentContext, row: RunRow) -> None:
+def call_off_starts(agent: AgentContext, row: RunRow) -> None:
     """Record that what a run was to start, and has not, is wanted stopped as before; raises as `holding` does.
 
     A start that was sent and not answered is waited for: its query may come yet.
     """
     for key in dict.fromkeys((TableName(step.table), step.version) for step in row.steps if step.table):
-        found = world.ledger.deployment(*key)
+        found = agent.ledger.deployment(*key)
         if found is None or found.wanted != WantedState.RUNNING or found.state not in (State.STOPPING, State.STOPPED):
             continue
-        with world.locks.holding(key, by="a cancel"):
-            world.ledger.call_off_start(*key, cancelled=row.id)
+        with agent.locks.holding(key, by="a cancel"):
+            agent.ledger.call_off_start(*key, cancelled=row.id)
 
 
-def stop_failed(world: AgentContext, row: RunRow) -> None:
+def stop_failed(agent: AgentContext, row: RunRow) -> None:
     """Record that new versions of a run that have failed are wanted stopped: after a retry its steps start them again.
 
     A step starts what is wanted stopped, and leaves alone what has failed since.
     """
     begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
-    for deployment in (world.ledger.deployment(*key) for key in dict.fromkeys(begun)):
+    for deployment in (agent.ledger.deployment(*key) for key in dict.fromkeys(begun)):
         if deployment is not None and not deployment.active and deployment.state == State.FAILED:
             # Unless an operator has begun it since.
-            world.ledger.observe_deployment(deployment, wanted=WantedState.STOPPED)
+            agent.ledger.observe_deployment(deployment, wanted=WantedState.STOPPED)
 
 
-def abort(world: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> None:
+def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> None:
     """Stop what a run started beside what serves and has given up; tables and checkpoints stay.
 
     What cannot be stopped now is recorded as wanted stopped by then, and the reconciler stops it.
@@ -87,18 +87,18 @@ def abort(world: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> N
     for deployment in given_up:
         key = (deployment.table, deployment.version)
         try:
-            with world.locks.holding(key, by=f"run {run_id}"):
-                now = world.ledger.deployment(*key)
+            with agent.locks.holding(key, by=f"run {run_id}"):
+                now = agent.ledger.deployment(*key)
                 if now is None or now.wanted == WantedState.RUNNING:
                     # An operator has started it since.
                     continue
-                stop(world, now)
-                mark_stopped(world, now)
+                stop(agent, now)
+                mark_stopped(agent, now)
         except HeadgateError as error:
             log.warning("%s of a cancelled run will be stopped later: %s", query_name(*key), error.summary)
 
 
-def undo_cancelled(world: AgentContext, run: Run) -> None:
+def undo_cancelled(agent: AgentContext, run: Run) -> None:
     """Undo what the steps of a run have begun that a cancel has ended; raises TryAgain where it has to be tried again.
 
     The pool is not waited for, and what cannot be undone is an event.
@@ -106,38 +106,38 @@ def undo_cancelled(world: AgentContext, run: Run) -> None:
     cut_off = [p.step for p in run.steps if p.tries and p.state is StepState.CANCELLED]
     for step in reversed(cut_off):
         if step.do is StepKind.TOMBSTONE:
-            _undo(world, run, step, lambda found: not found.deleted, back_from_trash)
+            _undo(agent, run, step, lambda found: not found.deleted, back_from_trash)
         elif step.do is StepKind.RESTORE:
-            _undo(world, run, step, lambda found: found.deleted, back_into_trash)
+            _undo(agent, run, step, lambda found: found.deleted, back_into_trash)
     swapped = {table for step in cut_off if step.do is StepKind.SWAP for table in (step.tables or (step.table,))}
     unpointed = {p.step.table for p in run.steps if p.step.do is StepKind.UNPOINT and p.tries}
-    serving = {found.table for found in world.ledger.deployments() if found.active}
-    lead_to_serving(world, run.id, swapped | (unpointed & serving))
+    serving = {found.table for found in agent.ledger.deployments() if found.active}
+    lead_to_serving(agent, run.id, swapped | (unpointed & serving))
 
 
-def lead_to_serving(world: AgentContext, run_id: str, tables: Iterable[TableName]) -> None:
+def lead_to_serving(agent: AgentContext, run_id: str, tables: Iterable[TableName]) -> None:
     """Have pointers lead to what serves by the ledger, and record that; the reconciler goes on where a pool is away."""
     if not (names := sorted(tables)):
         return
     try:
-        put_back(world, names)
+        put_back(agent, names)
     except LedgerUnavailable:
         raise
     except HeadgateError as error:
-        world.adrift.update(names)
-        _tell(world, f"pointers that run {run_id} has moved could not be moved back yet", error)
-    serving = {d.table: d.version for d in world.ledger.deployments() if d.active and d.table in names}
+        agent.adrift.update(names)
+        _tell(agent, f"pointers that run {run_id} has moved could not be moved back yet", error)
+    serving = {d.table: d.version for d in agent.ledger.deployments() if d.active and d.table in names}
     try:
-        world.ledger.put_served(serve(world, serving, run_id))
+        agent.ledger.put_served(serve(agent, serving, run_id))
     except LedgerUnavailable:
         raise
     except HeadgateError as error:
-        world.unserved.set()
+        agent.unserved.set()
         log.warning("what serves is recorded later: %s", error.summary)
 
 
 def _undo(
-    world: AgentContext,
+    agent: AgentContext,
     run: Run,
     step: Step,
     is_unrecorded: Callable[[Deployment], bool],
@@ -145,17 +145,17 @@ def _undo(
 ) -> None:
     key = (step.table, step.version)
     try:
-        with world.locks.holding(key, by=f"run {run.id}"):
-            found = world.ledger.deployment(*key)
+        with agent.locks.holding(key, by=f"run {run.id}"):
+            found = agent.ledger.deployment(*key)
             if found is not None and is_unrecorded(found):
-                undo(world, found)
+                undo(agent, found)
     except HeadgateError as error:
         if isinstance(error, TryAgain) and not isinstance(error, PoolUnreachable):
             raise
         # Of what the pool does not hear, a new catalog is filled, and what is in the trash is purged all the same.
-        _tell(world, f"{physical_name(*key)} is not back where it was before run {run.id} was cancelled", error)
+        _tell(agent, f"{physical_name(*key)} is not back where it was before run {run.id} was cancelled", error)
 
 
-def _tell(world: AgentContext, summary: str, error: HeadgateError) -> None:
+def _tell(agent: AgentContext, summary: str, error: HeadgateError) -> None:
     log.warning("%s: %s", summary, error.summary)
-    world.event(EventKind.RUN, summary, detail=error.sentence)
+    agent.event(EventKind.RUN, summary, detail=error.sentence)

@@ -63,17 +63,17 @@ class CatchUpGate:
     """The lowest lag so far, by its unit."""
     fell_at: float = 0.0
 
-    def look(self, world: AgentContext, deployment: Deployment) -> GateReading:
+    def look(self, agent: AgentContext, deployment: Deployment) -> GateReading:
         """Judge the newest measurement; one that was judged before, or found at the first look, changes nothing."""
-        now = world.monotonic()
-        measured = {(m.table, m.version): m for m in world.ledger.measurements()}
+        now = agent.monotonic()
+        measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
         before, self.looked = self.looked, True
         if why := self._hopeless(deployment, now) or self._unjudgeable(mine, now):
             return GateReading(False, why, failed=True)
         if mine is None:
             return GateReading(False, "waiting for the first measurement")
-        blue = next((d for d in world.ledger.deployments() if d.table == deployment.table and d.active), None)
+        blue = next((d for d in agent.ledger.deployments() if d.table == deployment.table and d.active), None)
         theirs = measured.get((blue.table, blue.version)) if blue else None
         if lost := _lost(mine, theirs, deployment):
             return GateReading(False, str(lost), failed=True)
@@ -136,15 +136,15 @@ class CatchUpGate:
         return now - max(since, self.opened_at) > seconds
 
     @staticmethod
-    def why_closed(world: AgentContext, deployment: Deployment) -> Sentence | None:
+    def why_closed(agent: AgentContext, deployment: Deployment) -> Sentence | None:
         """Return why a version must not serve by its newest measurement, which is judged alone; None where it may."""
-        measured = {(m.table, m.version): m for m in world.ledger.measurements()}
+        measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
-        blue = next((d for d in world.ledger.versions(deployment.table) if d.active), None)
+        blue = next((d for d in agent.ledger.versions(deployment.table) if d.active), None)
         theirs = measured.get((blue.table, blue.version)) if blue else None
         if mine is None:
             return Sentence("it has no measurement")
-        if abs(world.clock() - mine.at) > FRESH_S:
+        if abs(agent.clock() - mine.at) > FRESH_S:
             return Sentence(f"it was not measured for {FRESH_S:.0f} s")
         if deployment.state != State.RUNNING:
             return Sentence(f"it is {deployment.state}")

@@ -32,30 +32,30 @@ _ROWS: Mapping[str, OriginRows] = {
 
 def fork(run: RunContext, step: Step) -> RunEvidence:
     """Have the step's version go on after the newest batch of the one that serves, which may run on."""
-    made, node, world = run.deployed(step), run.node(step), run.world
+    made, node, agent = run.deployed(step), run.node(step), run.agent
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
-    origin = world.ledger.deployment(step.table, node.from_version)
+    origin = agent.ledger.deployment(step.table, node.from_version)
     if origin is None or origin.deleted:
         gone = physical_name(step.table, node.from_version)
         return StepFailed(step.n, f"{gone} is not there any more; plan again from the current state")
-    refuse_other_checkpoint(world, origin)
+    refuse_other_checkpoint(agent, origin)
     note, rows = run.folder_note(run.built(step)), _ROWS[node.strategy]
     if origin.before_ddl and rows is not OriginRows.LEFT:
         name = physical_name(step.table, node.from_version)
         return StepFailed(step.n, f"{name} has rows from before its first; plan again with another strategy")
     try:
-        cut = world.files.fork(_folders(origin), _folders(made), note, rows=rows)
+        cut = agent.files.fork(_folders(origin), _folders(made), note, rows=rows)
     except FolderTaken as error:
         return StepFailed(step.n, f"{error.summary}; plan again, under the next number")
-    world.faults.pass_by("fork record")
+    agent.faults.pass_by("fork record")
     logged = table_format(made.format).transaction_log
     taken = take_rows(run, origin, made, cut, rows) if logged else {}
     before = _before(run, origin, made) if rows is OriginRows.BEFORE else ""
     # What the origin's checkpoint has pinned, the copy has pinned as well.
     came_of = query_name(origin.table, origin.version)
     place = f"batch {cut.batch} of {came_of}" if cut.batch is not None else ""
-    world.ledger.update_deployment(
+    agent.ledger.update_deployment(
         step.table,
         step.version,
         checkpoint_id=cut.id,
@@ -65,39 +65,39 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
         older_rows=f"rows that came of {came_of}" if rows is OriginRows.INSIDE and place else "",
         **taken,
     )
-    register(world.pool.connection(), world.layout, run.deployed(step), logs=world.files if taken else None)
+    register(agent.pool.connection(), agent.layout, run.deployed(step), logs=agent.files if taken else None)
     none = f"{came_of} has no batch yet: begins with the first row"
     return StepDone(step.n, f"goes on after {place}" if place else none)
 
 
 def seed(run: RunContext, step: Step) -> RunEvidence:
     """Have the step's version count every file that its sources hold now as read."""
-    made, world = run.deployed(step), run.world
+    made, agent = run.deployed(step), run.agent
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
-    by_version = {(d.table, d.version): d for d in world.ledger.deployments()}
+    by_version = {(d.table, d.version): d for d in agent.ledger.deployments()}
     sources = streamed_sources(made, streamed_reads(made), by_version)
-    seen = tuple(world.files.seen(folder, format=format) if folder else () for _, _, folder, format in sources)
+    seen = tuple(agent.files.seen(folder, format=format) if folder else () for _, _, folder, format in sources)
     # What a table with a log holds is read by a batch, and what such a batch has read is said of files as well.
     batch = 0 if any(isinstance(files, SeenLog) for files in seen) else None
     try:
-        cut = world.files.seed(_folders(made), seen, run.folder_note(run.built(step)), batch=batch)
+        cut = agent.files.seed(_folders(made), seen, run.folder_note(run.built(step)), batch=batch)
     except FolderTaken as error:
         return StepFailed(step.n, f"{error.summary}; plan again, under the next number")
-    world.faults.pass_by("seed record")
+    agent.faults.pass_by("seed record")
     if table_format(made.format).transaction_log:
         record_cut(run, made, cut)
     files = [found for found in seen if not isinstance(found, SeenLog)]
     after = [counted(sum(map(len, files)), "file")] if files else []
     for (_, table, _, _), found in zip(sources, seen, strict=True):
         after += [f"version {found.version - 1} of {table}"] if isinstance(found, SeenLog) else []
-    world.ledger.update_deployment(step.table, step.version, checkpoint_id=cut.id, begins_after=" and ".join(after))
+    agent.ledger.update_deployment(step.table, step.version, checkpoint_id=cut.id, begins_after=" and ".join(after))
     return StepDone(step.n, f"begins after {' and '.join(after)}")
 
 
 def _before(run: RunContext, origin: Deployment, made: Deployment) -> str:
     """Return the registration of the rows from before a version, as the version before it stores them."""
-    name = run.world.layout.before_name(made.table, made.version)
+    name = run.agent.layout.before_name(made.table, made.version)
     return compile_before(origin.texts, made.table, name, place_before(made))
 
 
@@ -116,17 +116,17 @@ def take_rows(run: RunContext, origin: Deployment, made: Deployment, cut: Cut, r
     if _recorded(run, made, cut) is None:
         if rows is not OriginRows.LEFT:
             _clone(run, origin, made, cut.batch, rows)
-        run.world.faults.pass_by("fork clone")
+        run.agent.faults.pass_by("fork clone")
         record_cut(run, made, cut)
     clone_of = 0 if rows is OriginRows.LEFT else origin.version
-    return {"clone_of": clone_of, "table_id": run.world.files.identity(made.folder, made.format)}
+    return {"clone_of": clone_of, "table_id": run.agent.files.identity(made.folder, made.format)}
 
 
 def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
     """Have the table of a version say that it has the batch that its checkpoint goes on after."""
     if cut.batch is None or _recorded(run, made, cut) is not None:
         return
-    pool, place = run.world.pool.connection(), table_format(made.format).place_in(made.folder)
+    pool, place = run.agent.pool.connection(), table_format(made.format).place_in(made.folder)
     pool.call(WRITE_CALL_S, pool.tables.record_batch, place, cut.id, cut.batch)
 
 
@@ -136,25 +136,25 @@ def place_before(made: Deployment) -> str:
 
 
 def _recorded(run: RunContext, made: Deployment, cut: Cut) -> int | None:
-    return run.world.files.sink_batch(made.folder, format=made.format, query=cut.id)
+    return run.agent.files.sink_batch(made.folder, format=made.format, query=cut.id)
 
 
 def _clone(run: RunContext, origin: Deployment, made: Deployment, batch: int, rows: OriginRows) -> None:
-    world, layout, format = run.world, run.world.layout, table_format(origin.format)
+    agent, layout, format = run.agent, run.agent.layout, table_format(origin.format)
     name = query_name(origin.table, origin.version)
-    version = world.files.written_version(origin.folder, query_of(world, origin), batch)
+    version = agent.files.written_version(origin.folder, query_of(agent, origin), batch)
     if version is None:
         raise Refused(
             f"the log of {name} no longer tells batch {batch} from those after it", remedy="choose another strategy"
         )
-    if lost := world.files.lost_files(origin.folder, version):
+    if lost := agent.files.lost_files(origin.folder, version):
         # Delta clones names, and looks for no file (4.4.0): what reads the clone would fail.
         raise Refused(
             f"{counted(len(lost), 'file')} of {name} {'is' if len(lost) == 1 else 'are'} not there, such as "
             f"{lost[0]}: neither it nor a clone of it can be read",
             remedy=f"restore them, or headgate plan {origin.table} --rebuild",
         )
-    pool, source = world.pool.connection(), format.place_in(origin.folder)
+    pool, source = agent.pool.connection(), format.place_in(origin.folder)
     if rows is OriginRows.BEFORE:
         name, place = layout.before_name(made.table, made.version), place_before(made)
     else:

@@ -48,15 +48,15 @@ def seam(run: RunContext, step: Step) -> RunEvidence:
     deployment, node = run.deployed(step), run.node(step)
     if has_moved(run, step):
         return _begun(run, step)
-    place = find_place(run.world, deployment, node)
+    place = find_place(run.agent, deployment, node)
     if isinstance(place, Unaligned):
         return _wait(run, step, place.why)
-    refuse_unready(run.world, deployment, stops=run.world.locks.stops((step.table, step.version)))
-    stop(run.world, deployment)
-    run.world.faults.pass_by(f"seam stop {step.table}")
+    refuse_unready(run.agent, deployment, stops=run.agent.locks.stops((step.table, step.version)))
+    stop(run.agent, deployment)
+    run.agent.faults.pass_by(f"seam stop {step.table}")
     try:
         # It may have gone on until it was stopped.
-        place = _unless_half_done(run.world, deployment, find_place(run.world, deployment, node))
+        place = _unless_half_done(run.agent, deployment, find_place(run.agent, deployment, node))
         if isinstance(place, SeamPlace):
             _move(run, step, deployment, place)
     except HeadgateError:
@@ -73,7 +73,7 @@ def has_moved(run: RunContext, step: Step) -> bool:
     return {*run.deployed(step).bindings} == {*run.node(step).bindings}
 
 
-def find_place(world: AgentContext, deployment: Deployment, node: PlanNode) -> SeamPlace | Unaligned:
+def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> SeamPlace | Unaligned:
     """Find the batch of the new upstream version that had read what the old one had when this version read it last.
 
     Raises TryAgain where files cannot be reached.
@@ -81,7 +81,7 @@ def find_place(world: AgentContext, deployment: Deployment, node: PlanNode) -> S
     key = (deployment.table, deployment.version)
     before, after = (next(b for b in found.bindings if b.streamed) for found in (deployment, node))
     old, new = (before.parent, before.version), (after.parent, after.version)
-    histories = version_histories(world, key, new)
+    histories = version_histories(agent, key, new)
     batches = histories[key].history.batches
     if old not in histories:
         return Unaligned(f"{query_name(*old)} is not there any more")
@@ -91,7 +91,7 @@ def find_place(world: AgentContext, deployment: Deployment, node: PlanNode) -> S
     first, last = histories[old].history.held.get(batches[batch].consumed[0], (0, -1))
     if first > last:
         return Unaligned(f"{query_name(*key)} has read up to within a batch of {query_name(*old)}")
-    keeps = {(d.table, d.version) for d in world.ledger.deployments() if d.stateful}
+    keeps = {(d.table, d.version) for d in agent.ledger.deployments() if d.stateful}
     # What withholds rows by a watermark must have come to the same one as well.
     strict = not keeps.isdisjoint(histories.keys() - {key})
     pair = newest_aligned(histories, old, new, at=range(first, last + 1), strict=strict)
@@ -99,7 +99,7 @@ def find_place(world: AgentContext, deployment: Deployment, node: PlanNode) -> S
 
 
 def _unless_half_done(
-    world: AgentContext, deployment: Deployment, place: SeamPlace | Unaligned
+    agent: AgentContext, deployment: Deployment, place: SeamPlace | Unaligned
 ) -> SeamPlace | Unaligned:
     """Return a place unless a table with a log has a batch more, written and not committed: it has to end first.
 
@@ -107,7 +107,7 @@ def _unless_half_done(
     """
     if isinstance(place, Unaligned) or not table_format(deployment.format).transaction_log:
         return place
-    written = written_batch(world, deployment)
+    written = written_batch(agent, deployment)
     if written is None or written <= place.batch:
         return place
     return Unaligned(f"batch {written} of {query_name(deployment.table, deployment.version)} is written, not committed")
@@ -115,22 +115,22 @@ def _unless_half_done(
 
 def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace) -> None:
     """Make the checkpoint on which it goes on, then have the ledger say so, in one write: with text and binding."""
-    world, layout = run.world, run.world.layout
-    parent = world.ledger.deployment(*place.parent)
+    agent, layout = run.agent, run.agent.layout
+    parent = agent.ledger.deployment(*place.parent)
     assert parent is not None, "its history was read"
     checkpoint = layout.seam_folder(deployment.table, deployment.version, place.parent, place.batch)
     folders = VersionFolders(deployment.folder, checkpoint)
-    read = world.files.seen(parent.folder, place.parent_batch)
+    read = agent.files.seen(parent.folder, place.parent_batch)
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
-    cut = world.files.seed(folders, (read,), note, batch=place.batch, like=deployment.checkpoint)
-    world.faults.pass_by(f"seam seed {step.table}")
+    cut = agent.files.seed(folders, (read,), note, batch=place.batch, like=deployment.checkpoint)
+    agent.faults.pass_by(f"seam seed {step.table}")
     before = next(query_name(b.parent, b.version) for b in deployment.bindings if b.streamed)
     take_over_texts(run, step, checkpoint=checkpoint, checkpoint_id=cut.id, older_rows=f"rows that came of {before}")
-    world.faults.pass_by(f"seam move {step.table}")
+    agent.faults.pass_by(f"seam move {step.table}")
     words = f"after batch {place.batch}, on batch {place.parent_batch} of {query_name(*place.parent)}"
     run.seams[step.n] = f"goes on {words}; "
     about = (deployment.table, deployment.version)
-    world.event(EventKind.STATE, f"goes on {words}, by run {run.id}", about=about, run=run.id)
+    agent.event(EventKind.STATE, f"goes on {words}, by run {run.id}", about=about, run=run.id)
 
 
 def _begun(run: RunContext, step: Step) -> RunEvidence:
@@ -140,8 +140,8 @@ def _begun(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _wait(run: RunContext, step: Step, why: str) -> RunEvidence:
-    since = run.waits.setdefault(step.n, run.world.monotonic())
-    if run.world.monotonic() - since <= WAIT_S:
+    since = run.waits.setdefault(step.n, run.agent.monotonic())
+    if run.agent.monotonic() - since <= WAIT_S:
         return GateOpened(step.n, f"no batch fits yet: {why}")
     del run.waits[step.n]
     ways = "headgate runs retry waits again; a rebuild needs no such batch"
@@ -155,11 +155,11 @@ def rewrite(run: RunContext, step: Step) -> RunEvidence:
     """Stop a version and start it with the new texts on a checkpoint that has read nothing."""
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
-    deployment, checkpoint = run.deployed(step), run.world.layout.rewrite_folder(step.table, step.version, run.id)
+    deployment, checkpoint = run.deployed(step), run.agent.layout.rewrite_folder(step.table, step.version, run.id)
     if deployment.checkpoint != checkpoint:
-        refuse_unready(run.world, deployment, stops=run.world.locks.stops((step.table, step.version)))
-        stop(run.world, deployment)
-        run.world.faults.pass_by(f"rewrite stop {step.table}")
+        refuse_unready(run.agent, deployment, stops=run.agent.locks.stops((step.table, step.version)))
+        stop(run.agent, deployment)
+        run.agent.faults.pass_by(f"rewrite stop {step.table}")
         try:
             _make_checkpoint(run, step, deployment, checkpoint)
         except HeadgateError:
@@ -171,10 +171,10 @@ def rewrite(run: RunContext, step: Step) -> RunEvidence:
 
 def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkpoint: str) -> None:
     """Make the checkpoint, with a query of its own, then have the ledger say so: in one write with text and writer."""
-    world, built = run.world, run.built(step)
+    agent, built = run.agent, run.built(step)
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
-    made = world.files.seed(VersionFolders(deployment.folder, checkpoint), (), note)
-    world.faults.pass_by(f"rewrite seed {step.table}")
+    made = agent.files.seed(VersionFolders(deployment.folder, checkpoint), (), note)
+    agent.faults.pass_by(f"rewrite seed {step.table}")
     take_over_texts(
         run,
         step,
@@ -191,5 +191,5 @@ def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkp
     )
     about = (deployment.table, deployment.version)
     summary = f"{query_name(*about)} is written again from the earliest row, by run {run.id}"
-    world.event(EventKind.STATE, summary, about=about, run=run.id)
-    world.faults.pass_by(f"rewrite move {step.table}")
+    agent.event(EventKind.STATE, summary, about=about, run=run.id)
+    agent.faults.pass_by(f"rewrite move {step.table}")

@@ -31,12 +31,12 @@ def swap(run: RunContext, step: Step) -> RunEvidence:
         _put_back_moved(run, step)
         return not_yet
     run.half_moved[step.n] = True
-    s = move_forward(run.world, targets)
-    run.world.faults.pass_by("swap record")
+    s = move_forward(run.agent, targets)
+    run.agent.faults.pass_by("swap record")
     served = _served(run, targets)
-    run.world.ledger.open_tickets(tickets_of(run, dict(targets)))
-    run.world.faults.pass_by("swap commit")
-    run.world.ledger.activate(dict(targets), served=served, by=run.id, at=run.world.clock())
+    run.agent.ledger.open_tickets(tickets_of(run, dict(targets)))
+    run.agent.faults.pass_by("swap commit")
+    run.agent.ledger.activate(dict(targets), served=served, by=run.id, at=run.agent.clock())
     _record(run, targets)
     moved = moves_in_words(run, step)
     took = f"{moved}; within {s * 1000:.0f} ms" if len(targets) > 1 else moved
@@ -45,7 +45,7 @@ def swap(run: RunContext, step: Step) -> RunEvidence:
 
 def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
     """Name the tables that an operator has skipped the comparison of, with what was skipped; empty where none was."""
-    row = run.world.ledger.run(run.id)
+    row = run.agent.ledger.run(run.id)
     skipped = [
         f"; {found.table}: {found.note}"
         for found in (row.steps if row else ())
@@ -68,7 +68,7 @@ def _move_in_words(run: RunContext, table: TableName, version: int) -> str:
 
 def has_swapped(run: RunContext, step: Step) -> bool:
     """Return whether the ledger says already that this run has swapped in what the step is about."""
-    found = [run.world.ledger.deployment(table, version) for table, version in run.versions(step)]
+    found = [run.agent.ledger.deployment(table, version) for table, version in run.versions(step)]
     return all(each is not None and each.active and each.served_by == run.id for each in found)
 
 
@@ -78,7 +78,7 @@ def leave(run: RunContext, step: Step) -> None:
     One whose pool is away is left to the reconciler.
     """
     if _has_begun(run, step):
-        lead_to_serving(run.world, run.id, (table for table, _ in run.versions(step)))
+        lead_to_serving(run.agent, run.id, (table for table, _ in run.versions(step)))
         run.half_moved[step.n] = False
 
 
@@ -86,15 +86,15 @@ def _put_back_moved(run: RunContext, step: Step) -> None:
     """Put back what was moved by a swap that was cut off and does not go on for now: by a kill, or a silent pool."""
     if not _has_begun(run, step):
         return
-    world, tables = run.world, {table for table, _ in run.versions(step)}
-    put_back(world, tables)
-    serving = {d.table: d.version for d in world.ledger.deployments() if d.active and d.table in tables}
-    world.ledger.put_served(serve(world, serving, run.id))
+    agent, tables = run.agent, {table for table, _ in run.versions(step)}
+    put_back(agent, tables)
+    serving = {d.table: d.version for d in agent.ledger.deployments() if d.active and d.table in tables}
+    agent.ledger.put_served(serve(agent, serving, run.id))
     run.half_moved[step.n] = False
 
 
 def _has_begun(run: RunContext, step: Step) -> bool:
-    row = run.world.ledger.run(run.id)
+    row = run.agent.ledger.run(run.id)
     tries = next((found.tries for found in row.steps if found.n == step.n), 0) if row else 0
     return run.half_moved.setdefault(step.n, tries > 1)
 
@@ -102,11 +102,11 @@ def _has_begun(run: RunContext, step: Step) -> bool:
 def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
     """Record what serves; where the data folder does not take it, the pointers go back, as the ledger has it."""
     try:
-        return serve(run.world, dict(targets), run.id)
+        return serve(run.agent, dict(targets), run.id)
     except (Busy, LedgerUnavailable, PoolUnreachable):
         raise
     except TryAgain as error:
-        why = f"what serves could not be recorded: {error.summary}; {moved_back(run.world, targets)}"
+        why = f"what serves could not be recorded: {error.summary}; {moved_back(run.agent, targets)}"
         raise TryAgain(why, remedy=error.remedy) from error
 
 
@@ -117,7 +117,7 @@ def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
     """
     for key in targets:
         try:
-            keep_record(run.world, *key)
+            keep_record(run.agent, *key)
         except HeadgateError as error:
             log.warning("%s is recorded later: %s", query_name(*key), error.summary)
 
@@ -130,14 +130,14 @@ def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, in
     before a freeze waits for its end.
     """
     gates = {(s.table, s.version): s.n for s in run.plan.steps if s.do is StepKind.CATCH_UP}
-    row = run.world.ledger.run(run.id)
+    row = run.agent.ledger.run(run.id)
     skipped = {s.n for s in row.steps if s.state == StepState.SKIPPED} if row else set()
     for table, version in targets:
-        if newer := overtaken(run.world, run.nodes[table]):
+        if newer := overtaken(run.agent, run.nodes[table]):
             # A run that failed lets go of its tables until it is retried.
             why = f"{newer} serves since, which this run was not planned to replace"
             return StepFailed(step.n, f"{why}; no pointer has moved: cancel the run, and plan again")
-        name, deployment = query_name(table, version), run.world.ledger.deployment(table, version)
+        name, deployment = query_name(table, version), run.agent.ledger.deployment(table, version)
         if deployment is None:
             return StepFailed(step.n, f"{name} is not in the registry")
         if (table, version) not in gates and deployment.active:
@@ -153,7 +153,7 @@ def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, in
         if (
             (table, version) in gates
             and gates[table, version] not in skipped
-            and (behind := CatchUpGate.why_closed(run.world, deployment))
+            and (behind := CatchUpGate.why_closed(run.agent, deployment))
         ):
             return GateOpened(step.n, f"{name} is behind again: {behind}")
     frozen = run.frozen()
@@ -164,8 +164,8 @@ def unpoint(run: RunContext, step: Step) -> RunEvidence:
     """Drop the pointer of a deleted table."""
     if (frozen := run.frozen()) is not None:
         return GateOpened(step.n, frozen)
-    pointer = run.world.layout.pointer_name(step.table)
-    pool = run.world.pool.connection()
+    pointer = run.agent.layout.pointer_name(step.table)
+    pool = run.agent.pool.connection()
     pool.call(WRITE_CALL_S, pool.tables.unpoint, pointer)
     return StepDone(step.n)
 
@@ -181,7 +181,7 @@ def hold(run: RunContext, step: Step) -> RunEvidence:
 def look_at_held(run: RunContext, step: Step) -> RunEvidence:
     """Fail the hold where a version that it keeps has failed or was stopped: it would not be swapped in."""
     for table, version in run.versions(step):
-        deployment = run.world.ledger.deployment(table, version)
+        deployment = run.agent.ledger.deployment(table, version)
         if deployment is None:
             return StepFailed(step.n, f"{query_name(table, version)} is not in the registry")
         if run.stopped_by_operator(table, version):
@@ -209,18 +209,18 @@ def tickets_of(run: RunContext, targets: Mapping[TableName, int]) -> tuple[Migra
     What is deleted is kept for as long as a reader is given to move: `drop_after_d` of the environment.
     """
     # Before a ledger's transaction, in which they are written.
-    return tuple(_tickets(run, targets, checked_now(run.world)))
+    return tuple(_tickets(run, targets, checked_now(run.agent)))
 
 
 def _tickets(run: RunContext, targets: Mapping[TableName, int], now: float) -> Iterator[MigrationTicket]:
-    world = run.world
-    deadline = now + world.layout.environment.drop_after_d * DAY_S
+    agent = run.agent
+    deadline = now + agent.layout.environment.drop_after_d * DAY_S
 
     def ticket(
         table: TableName, old: str, reader: str, *, product: str, owner: str, statement: bool
     ) -> MigrationTicket:
         before = split_physical(old)
-        measured = world.ledger.measurement(*before) if before is not None else None
+        measured = agent.ledger.measurement(*before) if before is not None else None
         batch = measured.batch if measured is not None else None
         new = physical_name(table, targets[table])
         return MigrationTicket(

@@ -38,12 +38,12 @@ class VersionPair:
     at: AlignedPair
 
 
-def expected_of(world: AgentContext, pair: VersionPair) -> Expectation:
+def expected_of(agent: AgentContext, pair: VersionPair) -> Expectation:
     """Return what the release explains in a table, rows included that one side withholds or has dropped."""
-    deployed = {(found.table, found.version): found for found in world.ledger.deployments()}
-    expected = of_release(world, deployed, pair.old, pair.new)
+    deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
+    expected = of_release(agent, deployed, pair.old, pair.new)
     # A group is there once, however late its rows were.
-    late = [replace(row, alike=not expected.keys) for row in (*_withheld(pair), *_dropped(world, deployed, pair))]
+    late = [replace(row, alike=not expected.keys) for row in (*_withheld(pair), *_dropped(agent, deployed, pair))]
     return replace(expected, rows=(*_nulls_apart(expected.rows), *_not_distinct_yet(pair, expected), *late))
 
 
@@ -71,7 +71,7 @@ def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowE
 
 
 def of_release(
-    world: AgentContext, deployed: Mapping[Version, Deployment], old: Deployment, new: Deployment
+    agent: AgentContext, deployed: Mapping[Version, Deployment], old: Deployment, new: Deployment
 ) -> Expectation:
     """Return what the edits of a table and of all that was rebuilt above it explain."""
     before = {binding.parent: binding.version for binding in old.bindings}
@@ -83,14 +83,14 @@ def of_release(
         if now is not None:
             ddls[binding.parent] = parsed_ddl(now)
         if now is not None and was is not None and now.version != was.version:
-            parents[binding.parent] = of_release(world, deployed, was, now)
+            parents[binding.parent] = of_release(agent, deployed, was, now)
         elif now is not None and was is not None and binding.parent in before and not binding.streamed:
-            parents[binding.parent] = _static_side(world, old, now)
+            parents[binding.parent] = _static_side(agent, old, now)
     expected = expected_differences(_statement(old), _statement(new), ddls, parents)
     if old.older_rows:
         words = f"{query_name(old.table, old.version)} holds {old.older_rows}, in any number"
         expected = replace(expected, rows=(*expected.rows, *(RowEffect(side, words) for side in RowSide)))
-    for texts in _earlier_texts(world, old):
+    for texts in _earlier_texts(agent, old):
         before_edit = _statement(replace(old, texts=texts))
         expected = with_earlier_text(expected, expected_differences(before_edit, _statement(new), ddls, {}))
     if (old.begins_where, old.begins_after) == (new.begins_where, new.begins_after):
@@ -107,24 +107,24 @@ def of_release(
     return replace(expected, rows=(*expected.rows, *begins))
 
 
-def _static_side(world: AgentContext, old: Deployment, side: Deployment) -> Expectation:
+def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> Expectation:
     """Return what rows explain that came into a static side after its reader had been started: it has not seen them."""
-    found = world.files.contents(side.folder, side.stored_as)
+    found = agent.files.contents(side.folder, side.stored_as)
     if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
         return Expectation()
     why = f"it has changed since {query_name(old.table, old.version)} was started"
     return Expectation(rows=tuple(RowEffect(row_side, why, alike=False) for row_side in RowSide))
 
 
-def _earlier_texts(world: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:
+def _earlier_texts(agent: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:
     """Return the other texts that a version ran with, by the plans of the runs that started and restarted it."""
     found: dict[tuple[str, str], RevisionTexts] = {}
-    for run in world.ledger.runs_of(old.table):
+    for run in agent.ledger.runs_of(old.table):
         began = {StepKind.CREATE, StepKind.RESTART, StepKind.REWRITE}
         if not any((s.table, s.version, s.state) == (old.table, old.version, StepState.DONE) and s.do in began
                    for s in run.steps):  # fmt: skip
             continue
-        kept = world.ledger.plan(run.plan_hash)
+        kept = agent.ledger.plan(run.plan_hash)
         nodes = plan_from_json(json.loads(kept.body)).nodes if kept is not None else ()
         for texts in (node.texts for node in nodes if node.table == old.table and node.texts.dml):
             found.setdefault((texts.ddl, texts.dml), texts)
@@ -148,9 +148,9 @@ def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
     return tuple(RowEffect(side, why) for side in sides)
 
 
-def _dropped(world: AgentContext, deployed: Mapping[Version, Deployment], pair: VersionPair) -> tuple[RowEffect, ...]:
+def _dropped(agent: AgentContext, deployed: Mapping[Version, Deployment], pair: VersionPair) -> tuple[RowEffect, ...]:
     """Explain what the serving version lacks because a watermark has dropped late rows, its own or one above it."""
-    measured = {(m.table, m.version): m for m in world.ledger.measurements()}
+    measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
     open_, seen = [(pair.old.table, pair.old.version)], set()
     while open_:
         version = open_.pop()

@@ -46,20 +46,20 @@ class OpenValidation:
     comparison: VersionComparison | None = None
 
 
-def overtaken(world: AgentContext, node: PlanNode) -> str:
+def overtaken(agent: AgentContext, node: PlanNode) -> str:
     """Return which version serves a table that a node neither replaces nor brings; empty where none does."""
-    serving = next((d for d in world.ledger.versions(node.table) if d.active and not d.deleted), None)
+    serving = next((d for d in agent.ledger.versions(node.table) if d.active and not d.deleted), None)
     if serving is None or serving.external or serving.version in (node.from_version, node.version):
         return ""
     return query_name(node.table, serving.version)
 
 
-def running_readers(world: AgentContext, table: TableName, version: int) -> str:
+def running_readers(agent: AgentContext, table: TableName, version: int) -> str:
     """Return the versions that are wanted running and read a version, in words; empty where none does."""
     return ", ".join(
         sorted(
             query_name(d.table, d.version)
-            for d in world.ledger.deployments()
+            for d in agent.ledger.deployments()
             if d.wanted == WantedState.RUNNING
             and (d.table, d.version) != (table, version)
             and any(b.parent == table and b.version == version for b in d.bindings)
@@ -70,8 +70,8 @@ def running_readers(world: AgentContext, table: TableName, version: int) -> str:
 class RunContext:
     """A run whose steps are performed."""
 
-    def __init__(self, world: AgentContext, plan: Plan, run_id: str) -> None:
-        self.world = world
+    def __init__(self, agent: AgentContext, plan: Plan, run_id: str) -> None:
+        self.agent = agent
         self.plan = plan
         self.id = run_id
         self.nodes = {node.table: node for node in plan.nodes}
@@ -95,18 +95,18 @@ class RunContext:
 
     def frozen(self) -> str | None:
         """Explain why no pointer moves now; None where one may: outside of a freeze, and for a rollback always."""
-        until = self.world.frozen() if self.plan.request.verb != "rollback" else None
-        return None if until is None else f"waits: {self.world.layout.environment.name} is {until}: no pointer moves"
+        until = self.agent.frozen() if self.plan.request.verb != "rollback" else None
+        return None if until is None else f"waits: {self.agent.layout.environment.name} is {until}: no pointer moves"
 
     def stopped_by_operator(self, table: TableName, version: int) -> bool:
         """Return whether an operator has stopped a version since this run began: no step starts or serves it then."""
-        locks, ledger = self.world.locks, self.world.ledger
+        locks, ledger = self.agent.locks, self.agent.ledger
         waits = locks.has_unrecorded_stop((table, version), after=ledger.run_word(self.id).serial)
         return waits or ledger.stopped_during(self.id, table, version) is not None
 
     def stopped_words(self, table: TableName, version: int) -> str:
         """Write which table was stopped, by whom and when, as far as that is recorded, and what can be done."""
-        word = self.world.ledger.stopped_during(self.id, table, version)
+        word = self.agent.ledger.stopped_during(self.id, table, version)
         who = f"{word.actor} at {local_time(word.at)}" if word else "an operator"
         retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
         return f"{table} was stopped by {who} during this run; {retry} starts it all the same, {cancel} leaves it"
@@ -116,13 +116,13 @@ class RunContext:
 
         None where it runs now. In a paused run, whose gates are looked at all the same, nothing is started.
         """
-        deployment = self.world.ledger.deployment(table, version)
+        deployment = self.agent.ledger.deployment(table, version)
         if deployment is None or deployment.external:
             return None
         was_cut_off = deployment.state == State.STOPPED and not deployment.query_id
         if deployment.wanted == WantedState.RUNNING and not was_cut_off:
             return None
-        run = self.world.ledger.run(self.id)
+        run = self.agent.ledger.run(self.id)
         if run is not None and run.state == RunState.PAUSED:
             name = query_name(table, version)
             return GatePolled(step.n, f"{name} is stopped: it starts once the run is resumed")
@@ -137,16 +137,16 @@ class RunContext:
         `before` returns whether it has stopped what ran; `after_stop` says that the caller has. What was wanted stopped
         stays so where the start is refused.
         """
-        key, word = (step.table, step.version), self.world.ledger.run_word(self.id)
-        stops, name = self.world.locks.stops(key), query_name(*key)
+        key, word = (step.table, step.version), self.agent.ledger.run_word(self.id)
+        stops, name = self.agent.locks.stops(key), query_name(*key)
         if self._is_to_rest(self.deployed(step)):
             # Another try of this start finds it wanted running.
-            self._rested[name, word.serial] = self.world.ledger.word(name)
-        if self.stopped_by_operator(*key) or not self.world.ledger.want_running(*key, word):
+            self._rested[name, word.serial] = self.agent.ledger.word(name)
+        if self.stopped_by_operator(*key) or not self.agent.ledger.want_running(*key, word):
             return StepFailed(step.n, self.stopped_words(*key))
         try:
             after_stop = before(self.deployed(step)) or after_stop
-            start(self.world, self.deployed(step), stops=stops, after_stop=after_stop)
+            start(self.agent, self.deployed(step), stops=stops, after_stop=after_stop)
         except Refused:
             self.take_back(step)
             raise
@@ -155,14 +155,14 @@ class RunContext:
             self._rested.pop((name, word.serial), None)
             raise
         self._rested.pop((name, word.serial), None)
-        self.world.locks.started((name,), word.serial)
+        self.agent.locks.started((name,), word.serial)
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:
         """Have a start that was refused, or that its step gives up, count for nothing where the version was to rest."""
-        name, word = query_name(step.table, step.version), self.world.ledger.run_word(self.id)
+        name, word = query_name(step.table, step.version), self.agent.ledger.run_word(self.id)
         if (name, word.serial) in self._rested:
-            self.world.ledger.take_back(step.table, step.version, word, self._rested[name, word.serial])
+            self.agent.ledger.take_back(step.table, step.version, word, self._rested[name, word.serial])
 
     def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
         """Start a version again that the step has stopped in vain, unless it was wanted stopped by then."""
@@ -170,7 +170,7 @@ class RunContext:
 
     def _is_to_rest(self, found: Deployment) -> bool:
         """Return whether a version is wanted stopped, also by a stop that the ledger does not have yet."""
-        waits = self.world.locks.has_unrecorded_stop((found.table, found.version))
+        waits = self.agent.locks.has_unrecorded_stop((found.table, found.version))
         return waits or found.wanted == WantedState.STOPPED
 
     def node(self, step: Step) -> PlanNode:
@@ -182,14 +182,14 @@ class RunContext:
         node = self.node(step)
         return compile_deployment(
             replace(node, version=step.version),
-            self.world.layout,
-            now=self.world.clock(),
+            self.agent.layout,
+            now=self.agent.clock(),
             plan_hash=self.plan.hash,
         )
 
     def deployed(self, step: Step) -> Deployment:
         """Return the step's version from the registry; raises TryAgain where it is not there."""
-        found = self.world.ledger.deployment(step.table, step.version)
+        found = self.agent.ledger.deployment(step.table, step.version)
         if found is None:
             raise TryAgain(
                 f"{query_name(step.table, step.version)} is not in the registry",
@@ -199,7 +199,7 @@ class RunContext:
 
     def running_readers(self, step: Step) -> str:
         """Return the versions that are wanted running and read the step's version, in words; empty where none does."""
-        return running_readers(self.world, step.table, step.version)
+        return running_readers(self.agent, step.table, step.version)
 
     def folder_note(self, built: Deployment) -> dict[str, Any]:
         """Return what lies beside each table and checkpoint, so that a restart or an adoption needs no catalog."""

@@ -56,8 +56,8 @@ POOL_WAIT_S = 900.0
 class OpenRuns:
     """Drives every open run; an operator's word reaches a run through the ledger and never waits for a step's gate."""
 
-    def __init__(self, world: AgentContext) -> None:
-        self._world = world
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
         self._woken: dict[str, threading.Event] = {}
         """By run that is being driven; set where the ledger has a word that it may not have read."""
         self._broken: set[str] = set()
@@ -66,8 +66,8 @@ class OpenRuns:
 
     def resume_open(self) -> None:
         """Resume the runs that an earlier agent left open, or with words that it had accepted."""
-        left = [row.id for row in self._world.ledger.open_runs()]
-        for run_id in (*left, *self._world.ledger.runs_with_words()):
+        left = [row.id for row in self._agent.ledger.open_runs()]
+        for run_id in (*left, *self._agent.ledger.runs_with_words()):
             if run_id not in self._broken:
                 self.drive(run_id)
 
@@ -79,7 +79,7 @@ class OpenRuns:
 
     def tell(self, run_id: str, word: OperatorControl) -> None:
         """Record an operator's word, and have its run hear it; a word counts for nothing where `tell_run` raises."""
-        self._world.ledger.tell_run(run_id, word, at=self._world.clock(), drawn=self._world.locks.newest_serial())
+        self._agent.ledger.tell_run(run_id, word, at=self._agent.clock(), drawn=self._agent.locks.newest_serial())
         self.wake(run_id)
 
     def wake(self, run_id: str) -> None:
@@ -97,7 +97,7 @@ class OpenRuns:
 
     def _drive(self, run_id: str, woken: threading.Event) -> None:
         try:
-            while not self._world.stopping.is_set():
+            while not self._agent.stopping.is_set():
                 # Whatever woke it is in the ledger, which is read from here on.
                 woken.clear()
                 try:
@@ -105,14 +105,14 @@ class OpenRuns:
                     break
                 except TryAgain as error:
                     log.warning("run %s waits: %s", run_id, error.summary)
-                    self._world.stopping.wait(POLL_S)
+                    self._agent.stopping.wait(POLL_S)
         except Exception as error:
             log.exception("run %s ended early", run_id)
             self._stand_still(run_id, woken, error)
         finally:
             with self._lock:
                 del self._woken[run_id]
-                if woken.is_set() and not self._world.stopping.is_set():
+                if woken.is_set() and not self._agent.stopping.is_set():
                     # A word that came while the run was ending takes it up once more.
                     self._begin(run_id, woken)
 
@@ -126,7 +126,7 @@ class OpenRuns:
         summary = f"run {run_id} stands still: the agent failed unexpectedly on it ({type(error).__name__})"
         helps = f"headgate runs cancel {run_id} takes it up again, and so does the next agent"
         try:
-            self._world.event(EventKind.RUN, summary, detail=f"{helps}; headgate logs agent has the error")
+            self._agent.event(EventKind.RUN, summary, detail=f"{helps}; headgate logs agent has the error")
         except LedgerUnavailable as unavailable:
             log.warning("that run %s stands still is recorded later: %s", run_id, unavailable.summary)
             return
@@ -136,32 +136,32 @@ class OpenRuns:
 
     def _drive_or_end(self, run_id: str, woken: threading.Event) -> None:
         """Drive a run; one that this version cannot execute is ended: a thread each second would end it never."""
-        row = self._world.ledger.run(run_id)
+        row = self._agent.ledger.run(run_id)
         assert row is not None, f"run {run_id} is not in the ledger"
         try:
-            RunDriver(self._world, row, woken).drive()
+            RunDriver(self._agent, row, woken).drive()
         except TryAgain:
             raise
         except Exception as error:
             why = error.summary if isinstance(error, HeadgateError) else f"unexpectedly ({type(error).__name__})"
             log.error("run %s cannot be executed", run_id, exc_info=error)
-            words = self._world.ledger.run_words(run_id)
-            end_unreadable(self._world, row, f"the agent cannot execute this run: {why}", words)
+            words = self._agent.ledger.run_words(run_id)
+            end_unreadable(self._agent, row, f"the agent cannot execute this run: {why}", words)
 
 
 class RunDriver:
     """One run's loop: evidence in, intents out, each written before and after."""
 
-    def __init__(self, world: AgentContext, row: RunRow, woken: threading.Event) -> None:
+    def __init__(self, agent: AgentContext, row: RunRow, woken: threading.Event) -> None:
         """Take up a run; raises UsageError where its plan is missing or not readable by this version."""
-        self._world = world
+        self._agent = agent
         self._woken = woken
         self._row = row
-        found = self._world.ledger.plan(row.plan_hash)
+        found = self._agent.ledger.plan(row.plan_hash)
         if found is None:
             raise UsageError("its plan is not in the ledger", remedy=f"headgate runs cancel {row.id}")
         self._plan: Plan = plan_from_json(json.loads(found.body))
-        self._executor = StepExecutor(world, self._plan, row.id)
+        self._executor = StepExecutor(agent, self._plan, row.id)
         self._run = run_of(row, self._plan)
 
     def drive(self) -> None:
@@ -173,13 +173,13 @@ class RunDriver:
     def _drive(self) -> None:
         self._put(recover_run(self._with_recorded_swaps()))
         evidence: list[RunEvidence] = []
-        while not self._world.stopping.is_set() and self._goes_on():
+        while not self._agent.stopping.is_set() and self._goes_on():
             self._woken.clear()
             waiting = self._retrying(self._waiting)
             # The others are kept until they can be carried out.
             heard = tuple(word for word in waiting if not is_early(self._run, control_of(word)))
             if any(word.act == "retry" for word in heard):
-                self._retrying(partial(stop_failed, self._world, self._row))
+                self._retrying(partial(stop_failed, self._agent, self._row))
             run, intents = advance_run(self._run, [*evidence, *map(control_of, heard)])
             given_up: tuple[Deployment, ...] = ()
             if run.state is RunState.CANCELLED and self._run.state is not RunState.CANCELLED:
@@ -187,9 +187,9 @@ class RunDriver:
                 since = next(word.statement_serial for word in heard if word.act == "cancel")
                 for intent in intents:
                     if isinstance(intent, AbortVersions):
-                        given_up += self._retrying(partial(give_up, self._world, intent.versions, since=since))
-                self._retrying(partial(call_off_starts, self._world, self._row))
-                self._retrying(partial(undo_cancelled, self._world, run))
+                        given_up += self._retrying(partial(give_up, self._agent, intent.versions, since=since))
+                self._retrying(partial(call_off_starts, self._agent, self._row))
+                self._retrying(partial(undo_cancelled, self._agent, run))
             if not self._put(run, heard):
                 continue
             self._executor.end_waits({p.step.n for p in run.steps if p.state is StepState.GATE})
@@ -201,7 +201,7 @@ class RunDriver:
                     case PollGate(step):
                         evidence.append(self._poll(step))
                     case AbortVersions():
-                        abort(self._world, self._run.id, given_up)
+                        abort(self._agent, self._run.id, given_up)
                     case _:
                         assert_never(intent)
             if self._run.state in _ENDED and heard == waiting and not self._woken.is_set():
@@ -229,7 +229,7 @@ class RunDriver:
         return True
 
     def _read(self) -> RunRow:
-        found = self._retrying(lambda: self._world.ledger.run(self._row.id))
+        found = self._retrying(lambda: self._agent.ledger.run(self._row.id))
         assert found is not None, "a run is forgotten long after it has ended"
         return found
 
@@ -243,7 +243,7 @@ class RunDriver:
 
     def _waiting(self) -> tuple[RunWordRow, ...]:
         """Return the words that were accepted and not carried out yet, in order."""
-        return self._world.ledger.run_words(self._row.id)
+        return self._agent.ledger.run_words(self._row.id)
 
     def _wait(self) -> None:
         """Wait for the next look at the gates, or for an operator's word, whichever is first."""
@@ -255,16 +255,16 @@ class RunDriver:
         A pause or a cancel is heard before each try: then the step waits again. The ledger is waited for longer,
         because a step that fails is recorded as well; what could not be recorded is tried once more by then.
         """
-        until, said, last = self._world.monotonic() + POOL_WAIT_S, "", False
+        until, said, last = self._agent.monotonic() + POOL_WAIT_S, "", False
         while True:
-            if self._world.stopping.is_set():
+            if self._agent.stopping.is_set():
                 return StepPutOff(step.n, said)
             try:
                 if any(word.act in ("pause", "cancel") for word in self._waiting()):
                     return self._left(step, StepPutOff(step.n, f"not done yet: {said}" if said else ""))
-                self._world.faults.pass_by(f"effect {step.n} {step.do}")
+                self._agent.faults.pass_by(f"effect {step.n} {step.do}")
                 evidence = self._executor.perform(step)
-                self._world.faults.pass_by(f"evidence {step.n} {step.do}")
+                self._agent.faults.pass_by(f"evidence {step.n} {step.do}")
                 return evidence
             except (PoolUnreachable, LedgerUnavailable, Busy) as error:
                 if last:
@@ -272,11 +272,11 @@ class RunDriver:
                 if (news := without_numbers(error.summary)) != said:
                     log.info("step %s waits: %s", step.n, error.summary)
                 said = news
-                if self._world.monotonic() > until:
-                    self._retrying(lambda: self._world.ledger.heartbeat(self._world.clock()))
+                if self._agent.monotonic() > until:
+                    self._retrying(lambda: self._agent.ledger.heartbeat(self._agent.clock()))
                     last = True
                 else:
-                    self._world.stopping.wait(POLL_S)
+                    self._agent.stopping.wait(POLL_S)
             except Exception as error:
                 return self._left(step, _unforeseen(step, error))
 
@@ -306,18 +306,18 @@ class RunDriver:
         moved = [
             f"{row.n} {row.do} {row.state}" for row in rows if row.n not in before or before[row.n].state != row.state
         ]
-        now, after = self._world.clock(), replace(self._row, state=run.state.value)
+        now, after = self._agent.clock(), replace(self._row, state=run.state.value)
         told: list[EventRow | AuditRow] = [*refused_words(self._run, run, heard, now)]
         if after.state != self._row.state:
             after = replace(after, ended_at=now if run.state in _ENDED else None)
             told += end_of(after, now, self._how_it_ended(run)) if run.state in _ENDED else ()
         for label in moved:
-            self._world.faults.pass_by(f"before {label}")
+            self._agent.faults.pass_by(f"before {label}")
         written = True
         serials = tuple(word.serial for word in heard)
         if rows or serials or after.state != self._row.state:
             written = self._retrying(
-                lambda: self._world.ledger.advance_run(
+                lambda: self._agent.ledger.advance_run(
                     run.id,
                     was=self._row.state,
                     state=after.state,
@@ -330,14 +330,14 @@ class RunDriver:
         if not written:
             return False
         for label in moved:
-            self._world.faults.pass_by(f"after {label}")
+            self._agent.faults.pass_by(f"after {label}")
         steps = {**before, **{row.n: row for row in rows}}
         self._row = replace(after, steps=tuple(steps.values()))
         self._run = run
         return True
 
     def _row_of(self, progress: StepProgress, before: StepRow | None) -> StepRow:
-        now = self._world.clock()
+        now = self._agent.clock()
         begun = progress.state is StepState.RUNNING
         ended = progress.state not in (StepState.RUNNING, StepState.GATE, StepState.WAITS)
         return StepRow(
@@ -359,7 +359,7 @@ class RunDriver:
                 return act()
             except LedgerUnavailable as error:
                 log.warning("the run is waiting for the ledger: %s", error.summary)
-                if self._world.stopping.wait(POLL_S):
+                if self._agent.stopping.wait(POLL_S):
                     raise
 
     def _how_it_ended(self, run: Run) -> str:
@@ -368,7 +368,7 @@ class RunDriver:
             failed = [p for p in run.steps if p.state is StepState.FAILED]
             return "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
         # What the cancel has given up is wanted stopped by now.
-        every = self._retrying(self._world.ledger.deployments)
+        every = self._retrying(self._agent.ledger.deployments)
         swapped = any(p.step.do is StepKind.SWAP and p.state is StepState.DONE for p in run.steps)
         replaced = {(node.table, node.from_version) for node in replaced_nodes(self._plan)} if swapped else set()
         return staying_words(every, {p.step.table for p in run.steps}, replaced)

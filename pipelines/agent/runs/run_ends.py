@@ -62,7 +62,7 @@ def _event(at: float, summary: str, detail: str) -> EventRow:
     return EventRow(0, at, table="", version=0, kind=EventKind.RUN, summary=Sentence(summary), detail=detail)
 
 
-def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
+def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
     """End a run failed, or cancelled where one of the words says so; its tables are free either way.
 
     One that is done or cancelled stays so. A run that ended failed can be retried by a version that reads it, and
@@ -73,17 +73,17 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[R
     that is not among `words` stays and is carried out next, where the run has ended failed.
     """
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
-    with world.locks.holding(*keys, by=f"the end of run {row.id}"):
-        row = world.ledger.run(row.id) or row
+    with agent.locks.holding(*keys, by=f"the end of run {row.id}"):
+        row = agent.ledger.run(row.id) or row
         heard = [word for word in words if word.act == "cancel" and row.state in HEARD_IN["cancel"]]
         if heard:
-            steps, state, why = _cancelled(world, row, heard[0]), RunState.CANCELLED, ""
+            steps, state, why = _cancelled(agent, row, heard[0]), RunState.CANCELLED, ""
         elif row.ended_at is None:
-            steps, state = _failed(world, row, why), RunState.FAILED
+            steps, state = _failed(agent, row, why), RunState.FAILED
         else:
             steps, state = row.steps, RunState(row.state)
-        now, ends = world.clock(), state != row.state
-        written = world.ledger.advance_run(
+        now, ends = agent.clock(), state != row.state
+        written = agent.ledger.advance_run(
             row.id,
             was=row.state,
             state=state.value,
@@ -95,34 +95,34 @@ def end_unreadable(world: AgentContext, row: RunRow, why: str, words: Sequence[R
         )
     if not written and row.ended_at is None:
         # Its thread has recorded something meanwhile, such as a pause.
-        end_unreadable(world, row, why, words)
+        end_unreadable(agent, row, why, words)
 
 
-def _with_recorded_swap(world: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
+def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
     """Return the steps with a swap done that the registry has: what it moved serves, whatever becomes of the run."""
     steps = []
     for step in row.steps:
-        found = world.ledger.deployment(TableName(step.table), step.version) if step.do == StepKind.SWAP else None
+        found = agent.ledger.deployment(TableName(step.table), step.version) if step.do == StepKind.SWAP else None
         if step.state not in FINISHED and found is not None and found.active and found.served_by == row.id:
             step = replace(step, state=StepState.DONE.value, note="recorded before", ended_at=found.served_at)
         steps.append(step)
     return tuple(steps)
 
 
-def _cancelled(world: AgentContext, row: RunRow, word: RunWordRow) -> tuple[StepRow, ...]:
+def _cancelled(agent: AgentContext, row: RunRow, word: RunWordRow) -> tuple[StepRow, ...]:
     """Stop what it has started beside what serves, and undo what it has begun, as far as the rows of its steps tell.
 
     A step of a newer version, whose kind or state is unknown here, is cancelled and not undone.
     """
-    rows = _with_recorded_swap(world, row)
+    rows = _with_recorded_swap(agent, row)
     known = [step for step in rows if step.do in set(StepKind) and step.state in set(StepState)]
     steps = tuple(StepProgress(_step(row, step), StepState(step.state), step.tries) for step in known)
     run, intents = advance_run(recover_run(Run(row.id, RunState(row.state), steps)), (control_of(word),))
     for intent in intents:
         if isinstance(intent, AbortVersions):
-            abort(world, row.id, give_up(world, intent.versions, since=word.statement_serial))
-    call_off_starts(world, row)
-    undo_cancelled(world, run)
+            abort(agent, row.id, give_up(agent, intent.versions, since=word.statement_serial))
+    call_off_starts(agent, row)
+    undo_cancelled(agent, run)
     after = {p.step.n: p for p in run.steps}
     return tuple(_after_cancel(step, after.get(step.n)) for step in rows)
 
@@ -144,11 +144,11 @@ def _step(row: RunRow, step: StepRow) -> Step:
     )
 
 
-def _failed(world: AgentContext, row: RunRow, why: str) -> tuple[StepRow, ...]:
+def _failed(agent: AgentContext, row: RunRow, why: str) -> tuple[StepRow, ...]:
     """Show the error at the first step that is not finished."""
-    steps = _with_recorded_swap(world, row)
+    steps = _with_recorded_swap(agent, row)
     open_step = next((step for step in steps if step.state not in FINISHED), None)
     return tuple(
-        replace(step, state=StepState.FAILED.value, note=why, ended_at=world.clock()) if step is open_step else step
+        replace(step, state=StepState.FAILED.value, note=why, ended_at=agent.clock()) if step is open_step else step
         for step in steps
     )

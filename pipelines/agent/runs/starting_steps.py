@@ -34,15 +34,15 @@ PENDING = "started, first batch pending"
 def register(run: RunContext, step: Step) -> RunEvidence:
     """Put an external table into the catalog."""
     built = run.built(step)
-    pool, logs, id = run.world.pool.connection(), None, ""
+    pool, logs, id = run.agent.pool.connection(), None, ""
     if table_format(built.format).transaction_log:
         # With columns, or where there is no log, Spark would make a table in the folder of others (4.4.0).
-        refuse_input_unlike(run.world, built)
-        logs, id = run.world.files, run.world.files.identity(built.folder, built.stored_as)
-    catalog_entries.register(pool, run.world.layout, built, logs=logs)
-    before = run.world.ledger.deployment(step.table, 0)
+        refuse_input_unlike(run.agent, built)
+        logs, id = run.agent.files, run.agent.files.identity(built.folder, built.stored_as)
+    catalog_entries.register(pool, run.agent.layout, built, logs=logs)
+    before = run.agent.ledger.deployment(step.table, 0)
     running = replace(built, state=State.RUNNING, recorded=before.recorded if before else 0, table_id=id)
-    run.world.ledger.put_deployment(running)
+    run.agent.ledger.put_deployment(running)
     return StepDone(step.n)
 
 
@@ -55,33 +55,33 @@ def create(run: RunContext, step: Step) -> RunEvidence:
         return StepFailed(step.n, f"{why}; nothing was made: plan again")
     note = run.folder_note(built)
     try:
-        run.world.files.prepare(built.folder, note)
-        run.world.files.prepare(built.checkpoint, note)
+        run.agent.files.prepare(built.folder, note)
+        run.agent.files.prepare(built.checkpoint, note)
     except FolderTaken as error:
-        run.world.ledger.take_version(step.table, step.version)
+        run.agent.ledger.take_version(step.table, step.version)
         return StepFailed(step.n, f"{error.summary}; nothing was written there: plan again, under the next number")
-    name = run.world.layout.catalog_name(step.table, step.version)
-    pool = run.world.pool.connection()
+    name = run.agent.layout.catalog_name(step.table, step.version)
+    pool = run.agent.pool.connection()
     pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
-    if run.world.ledger.deployment(step.table, step.version) is None:
-        made = run.world.files.identity(built.folder, built.format)
-        run.world.ledger.put_deployment(replace(built, made_by=run.id, table_id=made))
+    if run.agent.ledger.deployment(step.table, step.version) is None:
+        made = run.agent.files.identity(built.folder, built.format)
+        run.agent.ledger.put_deployment(replace(built, made_by=run.id, table_id=made))
     return StepDone(step.n)
 
 
 def _why_not_begun(run: RunContext, built: Deployment) -> Sentence | None:
     """Explain why a version cannot begin at its places in the logs of what it streams; None where it can."""
     starts = [start for start in map(read_log_start, built.begins_where) if start is not None]
-    if not starts or run.world.ledger.deployment(built.table, built.version) is not None:
+    if not starts or run.agent.ledger.deployment(built.table, built.version) is not None:
         return None
     versions = {b.parent: b.version for b in built.bindings if b.streamed}
     reads = {read.table: read for read in streamed_reads(built)}
     for start in starts:
-        parent = run.world.ledger.deployment(start.table, versions[start.table])
+        parent = run.agent.ledger.deployment(start.table, versions[start.table])
         if parent is None:
             return Sentence(f"{start.table} is not there")
         takes = {"takes_changes": takes_changes(reads[start.table]), "tracked": tracks_schemas(built)}
-        if why := run.world.files.why_not_from(parent.folder, parent.stored_as, start, **takes):
+        if why := run.agent.files.why_not_from(parent.folder, parent.stored_as, start, **takes):
             return why
     return None
 
@@ -97,8 +97,8 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
 
     def take_over(deployment: Deployment) -> bool:
         after = replace(deployment, **_texts(run.built(step)))
-        refuse_start(run.world, after, stops=run.world.locks.stops((step.table, step.version)))
-        stop(run.world, deployment)
+        refuse_start(run.agent, after, stops=run.agent.locks.stops((step.table, step.version)))
+        stop(run.agent, deployment)
         take_over_texts(run, step)
         return deployment.state not in AT_REST
 
@@ -107,7 +107,7 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
         return deployment
     # It runs, whether its checkpoint can be read or not.
     with suppress(TryAgain):
-        checkpoint = run.world.files.read(deployment.checkpoint)
+        checkpoint = run.agent.files.read(deployment.checkpoint)
         seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
         run.seams[step.n] = f"{seam}; "
     return GateOpened(step.n, f"{run.seams.get(step.n, '')}{PENDING}")
@@ -121,13 +121,13 @@ def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
     """
     begun = run.start_unless_stopped(step, after_stop=True)
     try:
-        archive_former(run.world, run.deployed(step))
+        archive_former(run.agent, run.deployed(step))
     except LedgerUnavailable:
         raise
     except HeadgateError as error:
         about = (step.table, step.version)
         summary = f"the former checkpoints of {query_name(*about)} are not in the trash"
-        run.world.event(EventKind.STATE, summary, about=about, detail=error.sentence)
+        run.agent.event(EventKind.STATE, summary, about=about, detail=error.sentence)
     return begun
 
 
@@ -153,31 +153,31 @@ def alter(run: RunContext, step: Step) -> RunEvidence:
     A table that was altered before is left as it is.
     """
     node = run.node(step)
-    name = run.world.layout.catalog_name(step.table, step.version)
+    name = run.agent.layout.catalog_name(step.table, step.version)
     columns = column_types(node.texts, step.table)
     built = run.built(step)
-    pool = run.world.pool.connection()
+    pool = run.agent.pool.connection()
     format = table_format(built.format)
     before = dict(column_types(node.old, step.table)) if node.old.ddl else {}
     retyped = any(before.get(column, kind) != kind for column, kind in columns)
     pauses = format.added_column_stops_readers
     with paused_readers(run, step, static_too=retyped) if pauses else nullcontext(()) as stopped:
-        run.world.faults.pass_by("alter stopped")
+        run.agent.faults.pass_by("alter stopped")
         pool.call(WRITE_CALL_S, pool.tables.add_columns, name, columns)
         if format.widening_property:
             pool.call(WRITE_CALL_S, pool.tables.widen_columns, name, columns, format.widening_property)
-        run.world.faults.pass_by("alter done")
+        run.agent.faults.pass_by("alter done")
         if not built.external:
-            run.world.files.note(built.folder, run.folder_note(built))
+            run.agent.files.note(built.folder, run.folder_note(built))
         changes = {"compiled_ddl": built.compiled_ddl, "columns": built.columns}
-        run.world.ledger.update_deployment(step.table, step.version, **changes)
+        run.agent.ledger.update_deployment(step.table, step.version, **changes)
     return StepDone(step.n, f"stopped for it: {', '.join(stopped)}" if stopped else "")
 
 
 def take_over_texts(run: RunContext, step: Step, **more: Any) -> None:
     """Write the new revision into the deployment, with `more`: from here on a restart means the new text."""
     texts = _texts(run.built(step))
-    run.world.ledger.update_deployment(step.table, step.version, **texts, plan_hash=run.plan.hash, **more)
+    run.agent.ledger.update_deployment(step.table, step.version, **texts, plan_hash=run.plan.hash, **more)
 
 
 def _texts(built: Deployment) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _texts(built: Deployment) -> dict[str, Any]:
 def record(run: RunContext, step: Step) -> RunEvidence:
     """Write the declared revision into the registry."""
     node = run.node(step)
-    run.world.ledger.update_deployment(
+    run.agent.ledger.update_deployment(
         step.table,
         step.version,
         revision=node.revision,
@@ -211,22 +211,22 @@ def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator
     Raises Busy where somebody acts on one of them, what would refuse their start, and what a stop raises: the table is
     as it was then.
     """
-    world, here = run.world, (step.table, step.version)
+    agent, here = run.agent, (step.table, step.version)
     reads = {
         (d.table, d.version): d
-        for d in world.ledger.deployments()
+        for d in agent.ledger.deployments()
         if (d.table, d.version) == here
         or any((b.parent, b.version) == here and (b.streamed or static_too) for b in d.bindings)
     }
-    with world.locks.holding(*reads, by=f"run {run.id}", wait_s=0):
-        now = [found for key in sorted(reads) if (found := world.ledger.deployment(*key)) is not None]
+    with agent.locks.holding(*reads, by=f"run {run.id}", wait_s=0):
+        now = [found for key in sorted(reads) if (found := agent.ledger.deployment(*key)) is not None]
         running = [found for found in now if found.wanted == WantedState.RUNNING and found.query_id]
         for found in running:
             # What could not go on afterwards is not stopped.
-            refuse_start(world, found, stops=world.locks.stops((found.table, found.version)))
-        in_threads(STOPS_AT_ONCE, partial(pause, world), running)
+            refuse_start(agent, found, stops=agent.locks.stops((found.table, found.version)))
+        in_threads(STOPS_AT_ONCE, partial(pause, agent), running)
         for found in running:
             altered = "it" if found.table == step.table else step.table
             summary = f"stopped while {altered} is altered; it goes on from its checkpoint"
-            world.event(EventKind.STATE, summary, about=(found.table, found.version))
+            agent.event(EventKind.STATE, summary, about=(found.table, found.version))
         yield tuple(query_name(found.table, found.version) for found in running)

@@ -51,9 +51,9 @@ _EFFECTS: Mapping[StepKind, Callable[[RunContext, Step], RunEvidence]] = {
 class StepExecutor:
     """Performs the steps of one run. Branches on a step's `do` alone, never on a reason or an evidence of the plan."""
 
-    def __init__(self, world: AgentContext, plan: Plan, run_id: str) -> None:
-        self._world = world
-        self._run = RunContext(world, plan, run_id)
+    def __init__(self, agent: AgentContext, plan: Plan, run_id: str) -> None:
+        self._agent = agent
+        self._run = RunContext(agent, plan, run_id)
         self._joined = joined_whole(plan)
         self._gates: dict[int, CatchUpGate] = {}
         self._waiting: dict[int, float] = {}
@@ -65,10 +65,10 @@ class StepExecutor:
         Raises PoolUnreachable and LedgerUnavailable when it should simply be tried again.
         """
         try:
-            self._world.identity.refuse_doubt()
-            with self._world.locks.holding(*self._run.versions(step), by=f"run {self._run.id}", wait_s=0):
+            self._agent.identity.refuse_doubt()
+            with self._agent.locks.holding(*self._run.versions(step), by=f"run {self._run.id}", wait_s=0):
                 # Whoever ends a run holds its versions: nothing is done for one that has ended.
-                row = self._world.ledger.run(self._run.id)
+                row = self._agent.ledger.run(self._run.id)
                 if row is not None and row.ended_at is not None:
                     return StepPutOff(step.n, f"the run is {row.state}")
                 return self._perform(step)
@@ -107,10 +107,10 @@ class StepExecutor:
         time of a freeze, in which no pointer moves and no word is taken, does not count.
         """
         if step.do in MOVES_POINTERS | {StepKind.HOLD} and self._is_frozen():
-            self._waiting[step.n] = self._world.monotonic()
-        since = self._waiting.setdefault(step.n, self._world.monotonic())
-        ends_h = self._world.layout.environment.gate_ends_h
-        over = self._world.monotonic() - since > ends_h * 3600
+            self._waiting[step.n] = self._agent.monotonic()
+        since = self._waiting.setdefault(step.n, self._agent.monotonic())
+        ends_h = self._agent.layout.environment.gate_ends_h
+        over = self._agent.monotonic() - since > ends_h * 3600
         try:
             found = self._look(step)
         except (PoolUnreachable, LedgerUnavailable, Busy) as error:
@@ -154,7 +154,7 @@ class StepExecutor:
                 return self._caught_up(step)
 
     def _caught_up(self, step: Step) -> RunEvidence:
-        deployment = self._world.ledger.deployment(step.table, step.version)
+        deployment = self._agent.ledger.deployment(step.table, step.version)
         if deployment is None:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
         if self._run.stopped_by_operator(step.table, step.version):
@@ -162,14 +162,14 @@ class StepExecutor:
         if (failed := self._run.begun_again(step, step.table, step.version)) is not None:
             return failed
         gate = self._gates[step.n]
-        look = gate.look(self._world, deployment)
+        look = gate.look(self._agent, deployment)
         if look.failed:
             return StepFailed(step.n, f"{look.note}; headgate runs retry waits again")
         return StepDone(step.n, look.note) if look.open else GatePolled(step.n, look.note)
 
     def _open_gate(self, step: Step) -> RunEvidence:
         whole = (step.table, step.version) in self._joined
-        self._gates[step.n] = CatchUpGate(opened_at=self._world.monotonic(), whole=whole)
+        self._gates[step.n] = CatchUpGate(opened_at=self._agent.monotonic(), whole=whole)
         return self._run.begun_again(step, step.table, step.version) or GateOpened(
             step.n, "waiting for the first batch"
         )
@@ -192,7 +192,7 @@ def _one_line(run: RunContext, step: Step, error: HeadgateError) -> str:
     summary = " ".join(error.summary.split())
     if isinstance(error, EngineRefused) and error.error_class:
         name = error.error_class
-        if (deployment := run.world.ledger.deployment(step.table, step.version)) is not None:
+        if (deployment := run.agent.ledger.deployment(step.table, step.version)) is not None:
             retry = f"headgate runs retry {run.id[:12]}"
             name, summary = disk_error(deployment, name, retry) or (name, summary)
         summary = f"{name}: {summary}"

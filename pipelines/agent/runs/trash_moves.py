@@ -10,16 +10,16 @@ from pipelines.agent.tables.table_identities import register_again
 DAY_S = 86400.0
 
 
-def set_aside(world: AgentContext, deployment: Deployment) -> None:
+def set_aside(agent: AgentContext, deployment: Deployment) -> None:
     """Take a version's table from the catalog, and move its files into the trash until their deadline.
 
     The ledger comes last, and is asked first: one that takes nothing leaves all where it is.
     """
-    layout, files = world.layout, world.files
-    world.ledger.heartbeat(world.clock())
+    layout, files = agent.layout, agent.files
+    agent.ledger.heartbeat(agent.clock())
     name = layout.catalog_name(deployment.table, deployment.version)
     trash = layout.trash_folder(deployment.table, deployment.version)
-    forget(world.pool.connection(), layout, deployment)
+    forget(agent.pool.connection(), layout, deployment)
     files.set_aside(deployment.checkpoint, _checkpoint_in(trash, name))
     try:
         files.set_aside(deployment.folder, _table_in(trash, name))
@@ -29,30 +29,30 @@ def set_aside(world: AgentContext, deployment: Deployment) -> None:
         raise
 
     def record(drop_after: float) -> None:
-        world.ledger.tombstone(deployment.table, deployment.version, drop_after=drop_after, trash=trash)
+        agent.ledger.tombstone(deployment.table, deployment.version, drop_after=drop_after, trash=trash)
 
-    record_deadline(world, layout.environment.drop_after_d * DAY_S, record)
+    record_deadline(agent, layout.environment.drop_after_d * DAY_S, record)
 
 
-def back_from_trash(world: AgentContext, deployment: Deployment) -> None:
+def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
     """Undo a `set_aside` that the ledger has not taken; what was not moved stays."""
-    name = world.layout.catalog_name(deployment.table, deployment.version)
-    trash = world.layout.trash_folder(deployment.table, deployment.version)
-    world.files.put_back(_table_in(trash, name), deployment.folder)
-    world.files.put_back(_checkpoint_in(trash, name), deployment.checkpoint)
-    register_again(world, world.pool.connection(), deployment)
+    name = agent.layout.catalog_name(deployment.table, deployment.version)
+    trash = agent.layout.trash_folder(deployment.table, deployment.version)
+    agent.files.put_back(_table_in(trash, name), deployment.folder)
+    agent.files.put_back(_checkpoint_in(trash, name), deployment.checkpoint)
+    register_again(agent, agent.pool.connection(), deployment)
 
 
-def back_into_trash(world: AgentContext, deployment: Deployment) -> None:
+def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
     """Undo a `take_out` that the ledger has not taken; what was not moved stays."""
-    for each in reversed(_with_bases(world, deployment)):
-        name = world.layout.catalog_name(each.table, each.version)
-        forget(world.pool.connection(), world.layout, each)
-        world.files.set_aside(each.checkpoint, _checkpoint_in(each.trash, name))
-        world.files.set_aside(each.folder, _table_in(each.trash, name))
+    for each in reversed(_with_bases(agent, deployment)):
+        name = agent.layout.catalog_name(each.table, each.version)
+        forget(agent.pool.connection(), agent.layout, each)
+        agent.files.set_aside(each.checkpoint, _checkpoint_in(each.trash, name))
+        agent.files.set_aside(each.folder, _table_in(each.trash, name))
 
 
-def take_out(world: AgentContext, deployment: Deployment) -> None:
+def take_out(agent: AgentContext, deployment: Deployment) -> None:
     """Move a version's files back from the trash and register its table; it is stopped.
 
     What it is a clone of comes with it. Raises Refused where its time in the trash is over. The ledger comes last, all
@@ -60,9 +60,9 @@ def take_out(world: AgentContext, deployment: Deployment) -> None:
     """
     if deployment.drop_after is None:
         return
-    now = checked_now(world)
+    now = checked_now(agent)
     # As that may just have moved their deadlines.
-    taken = _with_bases(world, deployment)
+    taken = _with_bases(agent, deployment)
     for each in taken:
         if not each.trash or each.drop_after is None or each.drop_after <= now:
             raise Refused(
@@ -70,45 +70,45 @@ def take_out(world: AgentContext, deployment: Deployment) -> None:
                 remedy=f"headgate plan {each.table} starts it anew",
             )
     for each in taken:
-        name = world.layout.catalog_name(each.table, each.version)
-        world.files.put_back(_table_in(each.trash, name), each.folder)
-        world.files.put_back(_checkpoint_in(each.trash, name), each.checkpoint)
-        register_again(world, world.pool.connection(), each)
-    world.ledger.restore(deployment.table, [each.version for each in taken], at=world.clock())
+        name = agent.layout.catalog_name(each.table, each.version)
+        agent.files.put_back(_table_in(each.trash, name), each.folder)
+        agent.files.put_back(_checkpoint_in(each.trash, name), each.checkpoint)
+        register_again(agent, agent.pool.connection(), each)
+    agent.ledger.restore(deployment.table, [each.version for each in taken], at=agent.clock())
 
 
-def _with_bases(world: AgentContext, deployment: Deployment) -> list[Deployment]:
+def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
     """Return a version after what it is a clone of, as far as the ledger has them in the trash."""
-    found = world.ledger.deployment(deployment.table, deployment.version)
+    found = agent.ledger.deployment(deployment.table, deployment.version)
     if found is None or found.drop_after is None:
         return []
-    base = world.ledger.deployment(found.table, found.clone_of) if found.clone_of else None
-    return [*(_with_bases(world, base) if base is not None else ()), found]
+    base = agent.ledger.deployment(found.table, found.clone_of) if found.clone_of else None
+    return [*(_with_bases(agent, base) if base is not None else ()), found]
 
 
-def archive_former(world: AgentContext, deployment: Deployment) -> None:
+def archive_former(agent: AgentContext, deployment: Deployment) -> None:
     """Move the checkpoints that a version does not go on from, those from before its seams, into the trash.
 
     They lie in the folder of their version, below the time at which they are purged.
     """
-    layout, files = world.layout, world.files
+    layout, files = agent.layout, agent.files
     beside = files.made_beside(layout.checkpoint_folder(deployment.table, deployment.version))
     former = [found for found in beside if found != deployment.checkpoint]
     if not former:
         return
-    until = unmoved_now(world) + layout.environment.drop_after_d * DAY_S
+    until = unmoved_now(agent) + layout.environment.drop_after_d * DAY_S
     trash = layout.trash_folder(deployment.table, deployment.version)
     for found in former:
         files.set_aside(found, f"{trash}/{BEFORE_SEAM}/{until:.0f}/{found.rpartition('/')[2]}")
 
 
-def places_of(world: AgentContext, deployment: Deployment) -> tuple[str, ...]:
+def places_of(agent: AgentContext, deployment: Deployment) -> tuple[str, ...]:
     """Return where table and checkpoint of a version lie; none of an external one, and of one that was purged."""
     if deployment.external or (deployment.deleted and not deployment.trash):
         return ()
     if not deployment.deleted:
         return deployment.folder, deployment.checkpoint
-    name = world.layout.catalog_name(deployment.table, deployment.version)
+    name = agent.layout.catalog_name(deployment.table, deployment.version)
     return _table_in(deployment.trash, name), _checkpoint_in(deployment.trash, name)
 
 

@@ -76,7 +76,7 @@ def _look_for_end(run: RunContext, step: Step) -> RunEvidence:
         # One that an agent before this one has begun may have ended first, so that this one met other files.
         if found is None:
             return StepFailed(step.n, _failure_words(run, step, error))
-    _measure(run.world, run.deployed(step))
+    _measure(run.agent, run.deployed(step))
     return StepDone(step.n, _words(step, _all_done(run, step, run.deployed(step), found)))
 
 
@@ -87,19 +87,19 @@ def _failure_words(run: RunContext, step: Step, error: HeadgateError) -> str:
     return full[1] if full else f"{summary}; {retry} goes on"
 
 
-def _measure(world: AgentContext, deployment: Deployment) -> None:
+def _measure(agent: AgentContext, deployment: Deployment) -> None:
     """Record what the table holds now, so that nobody is told what it held before."""
     key = (deployment.table, deployment.version)
     try:
-        held = world.files.contents(deployment.folder, deployment.format)
-        history = world.files.log_history(deployment.folder, deployment.format)
+        held = agent.files.contents(deployment.folder, deployment.format)
+        history = agent.files.log_history(deployment.folder, deployment.format)
     except HeadgateError as error:
         log.info("%s was not measured: %s", query_name(*key), error.summary)
         return
     if held is not None:
-        before = world.ledger.table_statistics(deployment.table).get(key)
+        before = agent.ledger.table_statistics(deployment.table).get(key)
         gone = before.gone if before is not None else None
-        world.ledger.put_table_statistics({key: held.as_statistics(world.clock(), gone, history)})
+        agent.ledger.put_table_statistics({key: held.as_statistics(agent.clock(), gone, history)})
 
 
 def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
@@ -107,7 +107,7 @@ def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
     for open_ in (open_ for n, open_ in run.upkeep.items() if n not in waiting and not open_.work.done()):
         open_.ended.set()
         try:
-            pool = run.world.pool.connection()
+            pool = run.agent.pool.connection()
             pool.call(READ_CALL_S, pool.upkeep.end, open_.tag)
         except HeadgateError as error:
             log.info("%s was not ended: %s", open_.tag, error.summary)
@@ -119,22 +119,22 @@ def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
     Whoever streams the version counts, running or stopped, replaced versions and those in the trash too: each may go
     on from its checkpoint.
     """
-    world, said = run.world, run.plan.request.retain_h
-    kept_h = world.files.kept_h(deployment.folder, deployment.format)
+    agent, said = run.agent, run.plan.request.retain_h
+    kept_h = agent.files.kept_h(deployment.folder, deployment.format)
     if kept_h is None:
         return Sentence(
             f"how long {query_name(deployment.table, deployment.version)} retains files cannot be read from its log"
         )
     if said and float(said) < kept_h:
         return Sentence(f"its log says that it retains files for {kept_h:g} h, and {said} h are less")
-    if clones := world.ledger.clones(deployment.table, deployment.version):
-        return _held_by(world, clones)
-    moment = world.clock() - float(said or kept_h) * 3600 + TAKES_S
-    unread = [words for reader in _readers(world, deployment) for words in _unread(world, deployment, reader, moment)]
+    if clones := agent.ledger.clones(deployment.table, deployment.version):
+        return _held_by(agent, clones)
+    moment = agent.clock() - float(said or kept_h) * 3600 + TAKES_S
+    unread = [words for reader in _readers(agent, deployment) for words in _unread(agent, deployment, reader, moment)]
     return Sentence(f"files that it would delete are still to be read: {'; '.join(unread)}") if unread else None
 
 
-def _held_by(world: AgentContext, clones: Sequence[Deployment]) -> Sentence | None:
+def _held_by(agent: AgentContext, clones: Sequence[Deployment]) -> Sentence | None:
     """Name the clones that have rows in files of a version, and what sets them aside or when they are purged."""
     there = [clone for clone in clones if not clone.deleted]
     names = ", ".join(physical_name(clone.table, clone.version) for clone in there or clones)
@@ -142,30 +142,30 @@ def _held_by(world: AgentContext, clones: Sequence[Deployment]) -> Sentence | No
         return Sentence(
             f"{names} holds rows in files of this version; headgate plan retire {there[0].table} sets it aside"
         )
-    left_s = max((clone.drop_after or 0.0) for clone in clones) - world.clock()
+    left_s = max((clone.drop_after or 0.0) for clone in clones) - agent.clock()
     when = f"in {long_duration(left_s)}" if left_s > 0 else "soon"
     return Sentence(f"{names} holds rows in files of this version: it is in the trash, and purged {when}")
 
 
-def _readers(world: AgentContext, deployment: Deployment) -> list[Deployment]:
+def _readers(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
     read = (deployment.table, deployment.version)
     return [
         reader
-        for reader in world.ledger.deployments(include_deleted=True)
-        if any((b.parent, b.version) == read and b.streamed for b in reader.bindings) and places_of(world, reader)
+        for reader in agent.ledger.deployments(include_deleted=True)
+        if any((b.parent, b.version) == read and b.streamed for b in reader.bindings) and places_of(agent, reader)
     ]
 
 
-def _unread(world: AgentContext, parent: Deployment, reader: Deployment, moment: float) -> Iterator[str]:
+def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment: float) -> Iterator[str]:
     """Yield what a statement has not read of a version and that is deleted, once for each time that it streams it."""
-    _, checkpoint = places_of(world, reader)
+    _, checkpoint = places_of(agent, reader)
     reads = streamed_reads(reader)
     # Of what else it reads nothing is asked: the version stands for each.
     every = {(b.parent, b.version): parent for b in reader.bindings}
     for n, source in enumerate(streamed_sources(reader, reads, every)):
         if source[1] != parent.table:
             continue
-        version = world.files.unread_before(checkpoint, source, moment, takes_changes=reads[n].takes_changes)
+        version = agent.files.unread_before(checkpoint, source, moment, takes_changes=reads[n].takes_changes)
         if version is not None:
             yield f"{query_name(reader.table, reader.version)} has not read version {version}{_reads_on(reader)}"
 
@@ -180,13 +180,13 @@ def _reads_on(reader: Deployment) -> str:
 
 def _done(run: RunContext, step: Step, deployment: Deployment) -> Upkeep | None:
     place = table_format(deployment.format).place_in(deployment.folder)
-    return run.world.files.upkeep(place, step.do.upper(), _tag(run, step))
+    return run.agent.files.upkeep(place, step.do.upper(), _tag(run, step))
 
 
 def _all_done(run: RunContext, step: Step, deployment: Deployment, found: Upkeep | None) -> Upkeep | None:
     """Return what was done to a version's table and to that of its deleted keys; None where neither needed it."""
     deleted = _deleted_keys(run, deployment)
-    beside = run.world.files.upkeep(deleted, step.do.upper(), _tag(run, step)) if deleted else None
+    beside = run.agent.files.upkeep(deleted, step.do.upper(), _tag(run, step)) if deleted else None
     return found + beside if found and beside else found or beside
 
 
@@ -194,7 +194,7 @@ def _deleted_keys(run: RunContext, deployment: Deployment) -> str:
     """Return the folder of the table of a keyed version's deleted keys, which nobody else looks after; empty without
     one."""
     place = deleted_keys_of(deployment)
-    return place if place and run.world.files.is_there(f"{place}/_delta_log") else ""
+    return place if place and run.agent.files.is_there(f"{place}/_delta_log") else ""
 
 
 def _tag(run: RunContext, step: Step) -> str:
@@ -221,14 +221,14 @@ def _work(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
 
 
 def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
-    world, deployment = run.world, run.deployed(step)
-    name = world.layout.catalog_name(step.table, step.version)
+    agent, deployment = run.agent, run.deployed(step)
+    name = agent.layout.catalog_name(step.table, step.version)
     keyed = step.do is StepKind.OPTIMIZE and upsert_of(deployment) is not None
     with _at_rest(run, step) if keyed else nullcontext():
         if step.do is StepKind.VACUUM and (why := why_needed(run, deployment)):
             raise Refused(why)
-        pool = world.pool.connection()
-        world.faults.pass_by(f"{step.do} begins")
+        pool = agent.pool.connection()
+        agent.faults.pass_by(f"{step.do} begins")
         # What is behind the last of them proves that all were looked after.
         for table, retain_h in ((_deleted_keys(run, deployment), ""), (name, run.plan.request.retain_h)):
             if open_.ended.is_set():
@@ -238,7 +238,7 @@ def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
                 pool.call(LASTS_S, pool.upkeep.optimize, table, open_.tag)
             elif table:
                 pool.call(LASTS_S, pool.upkeep.vacuum, table, retain_h, open_.tag)
-        world.faults.pass_by(f"{step.do} done")
+        agent.faults.pass_by(f"{step.do} done")
 
 
 @contextmanager
@@ -247,11 +247,11 @@ def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
 
     It stays wanted running, so that the reconciler starts it again, also where the agent dies here.
     """
-    with run.world.locks.holding((step.table, step.version), by=f"run {run.id}"):
+    with run.agent.locks.holding((step.table, step.version), by=f"run {run.id}"):
         found = run.deployed(step)
         if found.wanted == WantedState.RUNNING and found.query_id:
-            refuse_start(run.world, found, stops=run.world.locks.stops((step.table, step.version)))
-            pause(run.world, found)
+            refuse_start(run.agent, found, stops=run.agent.locks.stops((step.table, step.version)))
+            pause(run.agent, found)
             summary = "stopped while its files are written anew; it goes on from its checkpoint"
-            run.world.event(EventKind.STATE, summary, about=(found.table, found.version))
+            run.agent.event(EventKind.STATE, summary, about=(found.table, found.version))
         yield

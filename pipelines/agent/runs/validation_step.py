@@ -70,7 +70,7 @@ def end_comparisons(run: RunContext, waiting: Collection[int]) -> None:
 
 def validate(run: RunContext, step: Step) -> RunEvidence:
     """Begin to wait for a position; one that was begun before is forgotten."""
-    now = run.world.monotonic()
+    now = run.agent.monotonic()
     end_comparisons(run, run.validations.keys() - {step.n})
     run.validations[step.n] = OpenValidation(now, now)
     return run.begun_again(step, step.table, step.version) or GateOpened(
@@ -80,28 +80,28 @@ def validate(run: RunContext, step: Step) -> RunEvidence:
 
 def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
     """Look whether there is a position to compare at, or what a comparison has found."""
-    world, open_ = run.world, run.validations[step.n]
-    new = world.ledger.deployment(step.table, step.version)
+    agent, open_ = run.agent, run.validations[step.n]
+    new = agent.ledger.deployment(step.table, step.version)
     if new is None:
         return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     if new.state == State.FAILED:
         return StepFailed(step.n, f"it failed: {new.error_class} {new.error}".strip())
-    old = world.ledger.deployment(step.table, run.nodes[step.table].from_version)
+    old = agent.ledger.deployment(step.table, run.nodes[step.table].from_version)
     if open_.work is None:
         why = ""
         try:
-            found = _position(world, old, new, open_)
+            found = _position(agent, old, new, open_)
             if isinstance(found, Unaligned):
-                never = Sentence(found.why) if found.final else _why_never(world, old, open_)
+                never = Sentence(found.why) if found.final else _why_never(agent, old, open_)
                 if never is None:
                     return _no_position(run, step, (old, new), open_, found.why)
                 why = str(never)
         except TryAgain as error:
             return GatePolled(step.n, f"waits: {error.summary}")
         open_.pair = found if isinstance(found, AlignedPair) else None
-        open_.comparison = VersionComparison(world)
+        open_.comparison = VersionComparison(agent)
         open_.work = _begin(run, open_.comparison, (old, new), open_.pair, why)
     if not open_.work.done():
         return GatePolled(step.n, "comparing")
@@ -114,7 +114,7 @@ def _no_position(
     """Wait for a position, within a bound; then the step fails, and whoever looks at it decides."""
     slowest_s = max(trigger_s(each.trigger) for each in versions if each is not None)
     most_s = max(ALIGNED_S, ALIGNED_TRIGGERS * slowest_s)
-    if run.world.monotonic() - open_.opened_at > most_s:
+    if run.agent.monotonic() - open_.opened_at > most_s:
         short = run.id[:12]
         waits, goes_on = f"headgate runs retry {short} waits again", f"headgate runs skip {short} --step {step.n}"
         within = f"within {short_duration(most_s)} there was no position that both have read"
@@ -123,27 +123,27 @@ def _no_position(
 
 
 def _position(
-    world: AgentContext, old: Deployment | None, new: Deployment, open_: OpenValidation
+    agent: AgentContext, old: Deployment | None, new: Deployment, open_: OpenValidation
 ) -> AlignedPair | Unaligned:
     """Find the newest position; else why there is none yet, or ever."""
     if old is None or old.deleted:
         return Unaligned("there is no version to compare with", final=True)
     both: list[Version] = [(old.table, old.version), (new.table, new.version)]
-    strict = world.monotonic() - open_.opened_at < STRICT_S
+    strict = agent.monotonic() - open_.opened_at < STRICT_S
     try:
-        if why := why_never_equal(world, *both):
+        if why := why_never_equal(agent, *both):
             return Unaligned(str(why), final=True)
-        histories = version_histories(world, *both)
+        histories = version_histories(agent, *both)
     except InvalidProject as error:
         return Unaligned(error.summary, final=True)
     found = newest_aligned(histories, both[0], both[1], strict=strict)
-    if found == NO_BATCH and any(written_batch(world, each) is not None for each in (old, new)):
+    if found == NO_BATCH and any(written_batch(agent, each) is not None for each in (old, new)):
         # A history that cannot be read is empty as well.
         return Unaligned("it is not known what they had read at their batches")
     return found
 
 
-def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidation) -> Sentence | None:
+def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidation) -> Sentence | None:
     """Explain why no position will come that both have read; None where one may."""
     if old is None:
         return None
@@ -152,29 +152,29 @@ def _why_never(world: AgentContext, old: Deployment | None, open_: OpenValidatio
         return Sentence(f"{name} is {old.state} and has read less")
     if not old.checkpoint_ok:
         return Sentence(f"the checkpoint of {name} does not say what it has read")
-    if ended := _ended_upstream(world, old):
+    if ended := _ended_upstream(agent, old):
         return Sentence(f"{name} has read less, and reads no more: {ended}")
-    now = world.monotonic()
+    now = agent.monotonic()
     if now - open_.looked_at < GONE_EVERY_S:
         return None
     open_.looked_at = now
-    by_version = {(found.table, found.version): found for found in world.ledger.deployments()}
-    gone = world.files.gone(old.checkpoint, streamed_sources(old, streamed_reads(old), by_version))
+    by_version = {(found.table, found.version): found for found in agent.ledger.deployments()}
+    gone = agent.files.gone(old.checkpoint, streamed_sources(old, streamed_reads(old), by_version))
     return Sentence(f"{gone:,} files that {name} has read are no longer there") if gone else None
 
 
-def _ended_upstream(world: AgentContext, deployment: Deployment) -> Sentence | None:
+def _ended_upstream(agent: AgentContext, deployment: Deployment) -> Sentence | None:
     """Return which version has ended whose rows a version waits for that has read all of them; None without one."""
-    measured = world.ledger.measurement(deployment.table, deployment.version)
+    measured = agent.ledger.measurement(deployment.table, deployment.version)
     if measured is None or measured.lag_files != 0:
         return None
     for binding in deployment.bindings:
-        parent = world.ledger.deployment(binding.parent, binding.version) if binding.streamed else None
+        parent = agent.ledger.deployment(binding.parent, binding.version) if binding.streamed else None
         if parent is None or parent.external:
             continue
         if parent.state in (State.FAILED, State.STOPPED) and parent.state_since < measured.at:
             return Sentence(f"{query_name(parent.table, parent.version)} is {parent.state}")
-        if ended := _ended_upstream(world, parent):
+        if ended := _ended_upstream(agent, parent):
             return ended
     return None
 
@@ -203,8 +203,8 @@ def _begin(
 
 def _catalog_names(run: RunContext) -> dict[TableName, str]:
     """Return what a check may read beside its own table: the versions of the release, else what serves."""
-    layout = run.world.layout
-    serving = {found.table: found.version for found in run.world.ledger.deployments() if found.active}
+    layout = run.agent.layout
+    serving = {found.table: found.version for found in run.agent.ledger.deployments() if found.active}
     versions = serving | {table: node.version for table, node in run.nodes.items() if node.action is Action.REBUILD}
     return {table: layout.catalog_name(table, version) for table, version in versions.items()}
 
@@ -231,8 +231,8 @@ def _judged(
         lead = f"{error.error_class}: " if isinstance(error, EngineRefused) and error.error_class else ""
         return StepFailed(step.n, f"{lead}{' '.join(error.summary.split())}; {goes_on}")
     old, new = versions
-    at, pair = run.world.clock(), open_.pair
-    run.world.ledger.put_check_results(
+    at, pair = run.agent.clock(), open_.pair
+    run.agent.ledger.put_check_results(
         run.id,
         step.table,
         [

@@ -81,8 +81,8 @@ _one_at_a_time = Lock()
 class VersionComparison:
     """One comparison, in a thread of its own: bounded in time, and it only reads."""
 
-    def __init__(self, world: AgentContext) -> None:
-        self._world = world
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
         self._ends_at = 0.0
         self._mark = secrets.token_hex(4)
         self._ended, self._over = Event(), Event()
@@ -112,7 +112,7 @@ class VersionComparison:
         """Interrupt until the thread has noticed: what is interrupted just before its query begins goes on."""
         while not self._over.is_set():
             with suppress(HeadgateError):
-                pool = self._world.pool.connection()
+                pool = self._agent.pool.connection()
                 pool.call(INTERRUPTED_S, pool.tables.end_reads, self._tag)
             self._over.wait(ENDED_EVERY_S)
 
@@ -126,7 +126,7 @@ class VersionComparison:
 
     def compare(self, pair: VersionPair) -> tuple[CheckResult, ...]:
         """Compare rows; raises TryAgain where the time is over, and what the pool says."""
-        expected = self._bounded(expected_of(self._world, pair), pair)
+        expected = self._bounded(expected_of(self._agent, pair), pair)
         old_columns, new_columns = (column_types(each.texts, each.table) for each in (pair.old, pair.new))
         schema = schema_result(old_columns, new_columns, expected)
         try:
@@ -181,7 +181,7 @@ class VersionComparison:
         if after is None or pair.new.begins_after or pair.new.begins_where or not begins_alone(expected):
             return expected
         version = int(after["version"])
-        found = self._world.ledger.deployment(pair.old.table, version)
+        found = self._agent.ledger.deployment(pair.old.table, version)
         if found is None or found.deleted or found.begins_where or found.begins_after or found.older_rows:
             return expected
         try:
@@ -214,7 +214,7 @@ class VersionComparison:
 
         `names` are the other tables in the catalog. A check that Spark refuses has failed, as one that gives rows.
         """
-        batch = written_batch(self._world, new) if upto is None else upto
+        batch = written_batch(self._agent, new) if upto is None else upto
         columns, unread, found = column_types(new.texts, new.table), "", []
         try:
             files = self._files(new, -1 if batch is None else batch)
@@ -251,7 +251,7 @@ class VersionComparison:
         """Return the files of batches up to one; raises Refused where they are not the rows of the table."""
         name = query_name(deployment.table, deployment.version)
         try:
-            found = self._world.files.written_files(deployment.folder, upto)
+            found = self._agent.files.written_files(deployment.folder, upto)
         except Refused as error:
             raise Refused(f"the files of {name} are not its rows: {error.summary}") from error
         if found is None:
@@ -263,7 +263,7 @@ class VersionComparison:
         left = self._ends_at - time.monotonic()
         if left <= 0:
             raise TryAgain(f"the comparison did not end within {COMPARED_S:.0f} s")
-        pool = self._world.pool.connection()
+        pool = self._agent.pool.connection()
         columns, rows = pool.call(left, pool.tables.read_files, sql, most, views, self._tag)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 

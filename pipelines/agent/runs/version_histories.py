@@ -7,12 +7,12 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads
 
 
-def why_never_equal(world: AgentContext, old: Version, new: Version) -> Sentence | None:
+def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence | None:
     """Explain why a version cannot hold what an older one holds, whatever both have read; None where it can.
 
     What a stream of changes tells depends on the batches in which its table was written, and on when it began.
     """
-    deployed = {(found.table, found.version): found for found in world.ledger.deployments()}
+    deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
 
     def above(version: Version) -> set[Version]:
         found: set[Version] = set()
@@ -32,12 +32,12 @@ def why_never_equal(world: AgentContext, old: Version, new: Version) -> Sentence
     return None
 
 
-def version_histories(world: AgentContext, *versions: Version) -> dict[Version, VersionHistory]:
+def version_histories(agent: AgentContext, *versions: Version) -> dict[Version, VersionHistory]:
     """Return the histories of versions and of every version of ours that they stream from, at any depth.
 
     One that is not in the registry has no batch. Raises TryAgain where files cannot be reached.
     """
-    deployed = {(found.table, found.version): found for found in world.ledger.deployments()}
+    deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
     found: dict[Version, VersionHistory] = {}
     open_ = list(versions)
     while open_:
@@ -50,7 +50,7 @@ def version_histories(world: AgentContext, *versions: Version) -> dict[Version, 
         sources = tuple((read.table, bound.get(read.table, 0)) for read in reads)
         there = bool(deployment.checkpoint) and not deployment.deleted
         history = (
-            world.files.batch_history(deployment.checkpoint, len(sources), deployment.folder)
+            agent.files.batch_history(deployment.checkpoint, len(sources), deployment.folder)
             if there
             else BatchHistory({}, {})
         )

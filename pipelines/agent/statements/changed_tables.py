@@ -33,14 +33,14 @@ _OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
 class ChangedTables:
     """Compares, round by round, what statements that run read and write with what they read and wrote before."""
 
-    def __init__(self, world: AgentContext) -> None:
-        self._world = world
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
         self._said: dict[tuple[TableName, int], int] = {}
         """By deployment the version of its table of which was said that it was written by hand."""
 
     def round(self) -> None:
         """Stop each statement whose tables are others now, and say which; of keyed ones at rest, who else wrote."""
-        for deployment in self._world.ledger.deployments():
+        for deployment in self._agent.ledger.deployments():
             if deployment.deleted:
                 continue
             try:
@@ -59,20 +59,20 @@ class ChangedTables:
     def _compare(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
         # Files are looked at first while nobody is kept from acting on it.
-        is_other = fault_of_tables(self._world, deployment) is not None
+        is_other = fault_of_tables(self._agent, deployment) is not None
         if not is_other and not upserts(deployment):
             return
-        with self._world.locks.holding(key, by="a comparison of tables", wait_s=0):
+        with self._agent.locks.holding(key, by="a comparison of tables", wait_s=0):
             # A run or an operator may have moved, altered or stopped it since it was read.
-            found = self._world.ledger.deployment(*key)
+            found = self._agent.ledger.deployment(*key)
             if found is None or not _runs(found):
                 return
             if not is_other and found == deployment:
-                keep_deleted_keys(self._world, found)
+                keep_deleted_keys(self._agent, found)
                 return
-            if fault := fault_of_tables(self._world, found):
-                stop(self._world, found)
-                fail(self._world, found, fault.kind, fault.sentence)
+            if fault := fault_of_tables(self._agent, found):
+                stop(self._agent, found)
+                fail(self._agent, found, fault.kind, fault.sentence)
 
     def _look_at_input(self, deployment: Deployment) -> None:
         """Record of a table with a log that others write that it is gone, unlike its declaration, or another one."""
@@ -80,8 +80,8 @@ class ChangedTables:
             return
         key, found = (deployment.table, deployment.version), ""
         try:
-            fault = fault_of_input(self._world, deployment)
-            found = self._world.files.identity(deployment.folder, deployment.stored_as)
+            fault = fault_of_input(self._agent, deployment)
+            found = self._agent.files.identity(deployment.folder, deployment.stored_as)
         except TryAgain as why:
             fault = TableFault(TableFaultKind.LOG_UNREAD, why.summary, why.remedy)
         changes: dict[str, Any] = {"table_id": found} if found and found != deployment.table_id else {}
@@ -91,22 +91,22 @@ class ChangedTables:
             changes |= error
         if not changes:
             return
-        with self._world.locks.holding(key, by="a comparison of tables", wait_s=0):
-            if self._world.ledger.deployment(*key) != deployment:
+        with self._agent.locks.holding(key, by="a comparison of tables", wait_s=0):
+            if self._agent.ledger.deployment(*key) != deployment:
                 # A run has registered it again since it was read.
                 return
-            self._world.ledger.update_deployment(*key, **changes)
+            self._agent.ledger.update_deployment(*key, **changes)
         if fault is not None and "error" in changes:
-            self._world.event(EventKind.EXCEPTION, fault.kind, about=key, detail=fault.sentence, fingerprint=fault.kind)
+            self._agent.event(EventKind.EXCEPTION, fault.kind, about=key, detail=fault.sentence, fingerprint=fault.kind)
         if deployment.table_id and "table_id" in changes:
             words = f"{deployment.table} was re-created: its id is {found} and was {deployment.table_id}"
             readers = "a statement that streams it is told so, and one of which it is a static side reads the new one"
             kind = TableFaultKind.REPLACED
-            self._world.event(EventKind.EXCEPTION, kind, about=key, detail=f"{words}; {readers}", fingerprint=found)
+            self._agent.event(EventKind.EXCEPTION, kind, about=key, detail=f"{words}; {readers}", fingerprint=found)
 
     def _tell_of_other_writers(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
-        found = self._world.files.written_by_hand(deployment.folder, deployment.format)
+        found = self._agent.files.written_by_hand(deployment.folder, deployment.format)
         if found is None or self._said.get(key) == found[0]:
             return
         version, operation = found
@@ -114,22 +114,22 @@ class ChangedTables:
         risk = f"a key may stand there twice, or be gone; headgate plan {deployment.table} --rebuild reads all again"
         words = f"rows of {physical_name(*key)} {by}: {risk}"
         mark, kind = f"{BY_HAND} {version}", EventKind.EXCEPTION
-        known = self._world.ledger.events_of(deployment.table, kind)
+        known = self._agent.ledger.events_of(deployment.table, kind)
         if not any((event.version, event.fingerprint) == (deployment.version, mark) for event in known):
-            self._world.event(kind, BY_HAND, about=key, detail=words, fingerprint=mark)
+            self._agent.event(kind, BY_HAND, about=key, detail=words, fingerprint=mark)
         self._said[key] = version
 
 
-def fault_that_ended(world: AgentContext, deployment: Deployment, error_class: str) -> TableFault | None:
+def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: str) -> TableFault | None:
     """Return what was done to a table, at which Spark has ended a statement; None where all are as they were, or its
     error is of something else.
 
     Spark names no table, nor, of a static side that others write and that is gone, what has ended it (Delta 4.4.0).
     """
-    if not (error_class.startswith(_OF_TABLES) or reads_inputs(world, deployment)):
+    if not (error_class.startswith(_OF_TABLES) or reads_inputs(agent, deployment)):
         return None
     try:
-        return fault_of_tables(world, deployment)
+        return fault_of_tables(agent, deployment)
     except HeadgateError:
         return None
 

@@ -41,7 +41,7 @@ PYTHON_CALL_S = 60.0
 """A pool may have to start its first Python."""
 
 
-def start(world: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
+def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
     """Start a deployment as the ledger has it once it is held, on its checkpoint, or find it running.
 
     Raises Refused, EngineRefused or PoolUnreachable, and LedgerUnavailable where the ledger cannot be read or written
@@ -52,7 +52,7 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int, after_stop
     the error tells then. The owner file is read again before every start, because Spark fences nobody.
     """
     try:
-        return _start(world, deployment, stops)
+        return _start(agent, deployment, stops)
     except (Overtaken, NotRecorded):
         raise
     except HeadgateError as error:
@@ -62,58 +62,58 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int, after_stop
         raise
 
 
-def refuse_start(world: AgentContext, deployment: Deployment, *, stops: int) -> None:
+def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
     """Raise whatever would refuse a start now, Spark's own word apart: asked before what runs is stopped for it.
 
     The table is registered if the catalog lacks it, as the catalog may refuse that.
     """
-    refuse_unready(world, deployment, stops=stops)
-    check_checkpoint(world, deployment)
-    register_if_missing(world, deployment)
+    refuse_unready(agent, deployment, stops=stops)
+    check_checkpoint(agent, deployment)
+    register_if_missing(agent, deployment)
 
 
-def refuse_unready(world: AgentContext, deployment: Deployment, *, stops: int) -> None:
+def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
     """Raise whatever would refuse a start on any checkpoint."""
-    world.identity.refuse_doubt()
-    _refuse_stopped(world, deployment, stops)
+    agent.identity.refuse_doubt()
+    _refuse_stopped(agent, deployment, stops)
     # Not the connection for stops: what is stopped could not be started over that.
-    world.pool.connection()
-    _refuse_other_python(world, deployment)
+    agent.pool.connection()
+    _refuse_other_python(agent, deployment)
 
 
-def _start(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery:
+def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery:
     key = (deployment.table, deployment.version)
-    with world.locks.holding(key, by="a start"):
-        deployment = _as_held(world, key)
-        refuse_start(world, deployment, stops=stops)
+    with agent.locks.holding(key, by="a start"):
+        deployment = _as_held(agent, key)
+        refuse_start(agent, deployment, stops=stops)
         # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.
-        keep_record(world, *key)
+        keep_record(agent, *key)
         try:
-            query = _started(world, deployment, stops)
+            query = _started(agent, deployment, stops)
         except EngineRefused as error:
-            if world.locks.stops(key) <= stops:
+            if agent.locks.stops(key) <= stops:
                 with _recorded_later(deployment):
-                    fail(world, deployment, error.error_class, error.sentence)
+                    fail(agent, deployment, error.error_class, error.sentence)
             raise
         if query is None:
             with _recorded_later(deployment):
-                mark_stopped(world, deployment)
+                mark_stopped(agent, deployment)
             raise overtaken(deployment)
         try:
-            _record_start(world, deployment, query)
+            _record_start(agent, deployment, query)
         except LedgerUnavailable as error:
-            world.unrecorded.add(query.run_id)
+            agent.unrecorded.add(query.run_id)
             raise NotRecorded(error.summary, remedy=error.remedy) from error
-        world.unrecorded.discard(query.run_id)
+        agent.unrecorded.discard(query.run_id)
         return query
 
 
-def _record_start(world: AgentContext, deployment: Deployment, query: ReportedQuery) -> None:
-    found, now = None, world.clock()
+def _record_start(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> None:
+    found, now = None, agent.clock()
     with suppress(TryAgain):
         # Where it cannot be read now, the query runs all the same.
-        found = world.files.read(deployment.checkpoint)
-    world.ledger.update_deployment(
+        found = agent.files.read(deployment.checkpoint)
+    agent.ledger.update_deployment(
         deployment.table,
         deployment.version,
         state=State.STARTING,
@@ -124,7 +124,7 @@ def _record_start(world: AgentContext, deployment: Deployment, query: ReportedQu
         started_at=now,
         error="",
         error_class="",
-        **_runs_on(world, deployment),
+        **_runs_on(agent, deployment),
     )
 
 
@@ -137,16 +137,16 @@ def _recorded_later(deployment: Deployment) -> Iterator[None]:
         log.warning("%s: recorded later: %s", query_name(deployment.table, deployment.version), error.summary)
 
 
-def _as_held(world: AgentContext, key: Version) -> Deployment:
+def _as_held(agent: AgentContext, key: Version) -> Deployment:
     """Read a version that is held: whoever asked for its start may have read it before it was."""
-    found = world.ledger.deployment(*key)
+    found = agent.ledger.deployment(*key)
     if found is None or found.deleted:
         raise Refused(f"{query_name(*key)} was deleted in the meantime", remedy="headgate ls shows what is deployed")
     return found
 
 
 def stop(
-    world: AgentContext,
+    agent: AgentContext,
     deployment: Deployment,
     *,
     seconds: float = WRITE_CALL_S,
@@ -158,41 +158,41 @@ def stop(
 
     It waits for nobody: an operator's stop must not. Who starts a version looks for stops after it.
     """
-    pool = world.pool.connection_for_stops()
+    pool = agent.pool.connection_for_stops()
     name = query_name(deployment.table, deployment.version)
     pool.call(seconds, pool.queries.stop, name, calling, upserts=upserts(deployment))
 
 
-def pause(world: AgentContext, deployment: Deployment) -> None:
+def pause(agent: AgentContext, deployment: Deployment) -> None:
     """Stop a deployment for a while: it stays wanted running, and its next start is not counted as a restart."""
-    world.paused.add(deployment.run_id)
-    stop(world, deployment)
+    agent.paused.add(deployment.run_id)
+    stop(agent, deployment)
 
 
-def _started(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
+def _started(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
     """Return the query that was started; None where an operator's stop came meanwhile, and it was ended.
 
     Nothing here waits for the ledger: a stop waits for the end of it.
     """
-    with world.locks.starting((deployment.table, deployment.version)):
-        _refuse_stopped(world, deployment, stops)
-        pool, asked = world.pool.connection(), (_start_of(world, deployment), deployment.run_id)
+    with agent.locks.starting((deployment.table, deployment.version)):
+        _refuse_stopped(agent, deployment, stops)
+        pool, asked = agent.pool.connection(), (_start_of(agent, deployment), deployment.run_id)
         try:
             query = pool.call(WRITE_CALL_S, pool.queries.start, *asked)
         except AnotherQuery as error:
             log.warning("%s: it is stopped", error.summary)
-            stop(world, deployment)
+            stop(agent, deployment)
             # It may have written on since these were compared.
-            check_checkpoint(world, deployment)
+            check_checkpoint(agent, deployment)
             query = pool.call(WRITE_CALL_S, pool.queries.start, *asked)
-        if world.locks.stops((deployment.table, deployment.version)) <= stops:
+        if agent.locks.stops((deployment.table, deployment.version)) <= stops:
             return query
-        stop(world, deployment)
+        stop(agent, deployment)
         return None
 
 
-def _refuse_stopped(world: AgentContext, deployment: Deployment, stops: int) -> None:
-    if world.locks.stops((deployment.table, deployment.version)) > stops:
+def _refuse_stopped(agent: AgentContext, deployment: Deployment, stops: int) -> None:
+    if agent.locks.stops((deployment.table, deployment.version)) > stops:
         raise overtaken(deployment)
 
 
@@ -204,33 +204,33 @@ def overtaken(deployment: Deployment) -> Overtaken:
     )
 
 
-def mark_stopped(world: AgentContext, deployment: Deployment) -> bool:
+def mark_stopped(agent: AgentContext, deployment: Deployment) -> bool:
     """Record that a deployment's query is gone; returns False where it is wanted running, or has another one by now.
 
     That its query is gone says nothing of what is wanted of it.
     """
-    return world.ledger.put_stopped(deployment.table, deployment.version, deployment.run_id, world.clock())
+    return agent.ledger.put_stopped(deployment.table, deployment.version, deployment.run_id, agent.clock())
 
 
-def fail(world: AgentContext, deployment: Deployment, error_class: str, error: str) -> None:
+def fail(agent: AgentContext, deployment: Deployment, error_class: str, error: str) -> None:
     """Record that a deployment has ended with an error, or could not begin: in the registry and among the events."""
     about = (deployment.table, deployment.version)
     error_class, error = with_disk(deployment, error_class, error)
-    world.ledger.update_deployment(
+    agent.ledger.update_deployment(
         *about,
         state=State.FAILED,
-        state_since=world.clock(),
+        state_since=agent.clock(),
         error_class=error_class,
         error=error,
         query_id="",
         run_id="",
     )
-    world.event(EventKind.EXCEPTION, error_class or "failed", about=about, detail=error, fingerprint=error_class)
+    agent.event(EventKind.EXCEPTION, error_class or "failed", about=about, detail=error, fingerprint=error_class)
     if deployment.state != State.FAILED:
-        world.state_event(deployment, State.FAILED)
+        agent.state_event(deployment, State.FAILED)
 
 
-def say_why(world: AgentContext, deployment: Deployment, why: str, *, error_class: str = "") -> None:
+def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_class: str = "") -> None:
     """Record why a statement is not as it is wanted, unless it has changed since it was read; it is tried again."""
     about = (deployment.table, deployment.version)
     wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
@@ -238,51 +238,51 @@ def say_why(world: AgentContext, deployment: Deployment, why: str, *, error_clas
     state = State.DEGRADED if lost else State(deployment.state)
     if (deployment.state, deployment.error) == (state, why):
         return
-    since = deployment.state_since if deployment.state == state else world.clock()
+    since = deployment.state_since if deployment.state == state else agent.clock()
     changes = {"state": state, "state_since": since, "error": why, "error_class": error_class}
-    if world.ledger.observe_deployment(deployment, **changes):
+    if agent.ledger.observe_deployment(deployment, **changes):
         log.warning("%s: %s", query_name(*about), why)
-        world.state_event(deployment, state, detail=why)
+        agent.state_event(deployment, state, detail=why)
 
 
-def _refuse_other_python(world: AgentContext, deployment: Deployment) -> None:
+def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
     """Refuse to send a writer to a pool of others that cannot run it: a pool of ours has our own Python."""
-    if upsert_of(deployment) is None or world.layout.environment.pool.url is None:
+    if upsert_of(deployment) is None or agent.layout.environment.pool.url is None:
         return
-    pool = world.pool.connection()
+    pool = agent.pool.connection()
     if why := pool.call(PYTHON_CALL_S, pool.queries.other_python):
         name = query_name(deployment.table, deployment.version)
         raise Refused(f"{name} cannot be written: {why}", remedy="set PYSPARK_PYTHON where the pool's server starts")
 
 
-def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
+def check_checkpoint(agent: AgentContext, deployment: Deployment) -> None:
     """Refuse a start on a checkpoint or tables that are not those that this deployment had, or not of this world."""
-    refuse_other_tables(world, deployment)
-    refuse_other_checkpoint(world, deployment)
-    _refuse_other_world(world, deployment)
+    refuse_other_tables(agent, deployment)
+    refuse_other_checkpoint(agent, deployment)
+    _refuse_other_world(agent, deployment)
 
 
-def written_batch(world: AgentContext, deployment: Deployment) -> int | None:
+def written_batch(agent: AgentContext, deployment: Deployment) -> int | None:
     """Return the newest batch of its own statement that a version's table has; None where it has none."""
-    query = query_of(world, deployment)
-    return world.files.sink_batch(deployment.folder, format=deployment.format, query=query)
+    query = query_of(agent, deployment)
+    return agent.files.sink_batch(deployment.folder, format=deployment.format, query=query)
 
 
-def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
+def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
     """Refuse a checkpoint that is not the one that this deployment had: Spark would begin anew.
 
     It must be of this ledger, or of one of `owners`. Returns the batch that it has committed. The sink's record is
     read before the checkpoint, because a query that runs already writes it second.
     """
     name = query_name(deployment.table, deployment.version)
-    sink = written_batch(world, deployment)
-    found = world.files.read(deployment.checkpoint)
+    sink = written_batch(agent, deployment)
+    found = agent.files.read(deployment.checkpoint)
     if found is None:
         raise Refused(
             f"{name} has no readable checkpoint; starting over on the same table would lose or duplicate rows",
             remedy=f"headgate plan {deployment.table} --rebuild",
         )
-    if found.owner not in (world.ledger_id, *owners):
+    if found.owner not in (agent.ledger_id, *owners):
         raise Refused(
             f"the checkpoint of {name} belongs to another ledger ({found.owner or 'no owner file'})",
             remedy="find out what else is running it; nothing was started",
@@ -292,31 +292,31 @@ def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owne
             f"the checkpoint of {name} is not the one it had before",
             remedy=f"restore it, or headgate plan {deployment.table} --rebuild",
         )
-    if lacks := world.files.lacks(deployment.checkpoint):
+    if lacks := agent.files.lacks(deployment.checkpoint):
         raise Refused(
             f"the checkpoint of {name} lacks {lacks}, without which Spark does not start: part of it is missing, or it "
             "was mixed from two copies",
             remedy=f"restore checkpoint and table from one moment, or headgate plan {deployment.table} --rebuild",
         )
     if found.batch is not None and (sink is None or sink < found.batch):
-        sink = written_batch(world, deployment)
+        sink = written_batch(agent, deployment)
         if sink is None:
-            refuse_gone(world, deployment)
+            refuse_gone(agent, deployment)
     refuse_other_age(name, found.planned, found.batch, sink)
     return found.batch
 
 
-def query_of(world: AgentContext, deployment: Deployment) -> str:
+def query_of(agent: AgentContext, deployment: Deployment) -> str:
     """Return the id of the query whose checkpoint a version has; empty before its first start."""
     if deployment.checkpoint_id:
         return deployment.checkpoint_id
-    found = world.files.read(deployment.checkpoint)
+    found = agent.files.read(deployment.checkpoint)
     return found.id if found else ""
 
 
-def _refuse_other_world(world: AgentContext, deployment: Deployment) -> None:
+def _refuse_other_world(agent: AgentContext, deployment: Deployment) -> None:
     """Refuse a checkpoint of another epoch or machine."""
-    name, here = query_name(deployment.table, deployment.version), world.files
+    name, here = query_name(deployment.table, deployment.version), agent.files
     found = here.read(deployment.checkpoint)
     if found is None:
         return
@@ -324,7 +324,7 @@ def _refuse_other_world(world: AgentContext, deployment: Deployment) -> None:
         summary = f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {here.epoch}"
         raise NotAdopted(f"{summary}: one of them is an older copy", remedy="headgate adopt")
     if found.machine and here.machine and found.machine != here.machine:
-        if world.machine_may_move:
+        if agent.machine_may_move:
             here.take_over(deployment.checkpoint)
             return
         raise NotAdopted(
@@ -364,25 +364,25 @@ def refuse_other_age(name: str, planned: int | None, committed: int | None, sink
         )
 
 
-def _runs_on(world: AgentContext, deployment: Deployment) -> dict[str, Any]:
+def _runs_on(agent: AgentContext, deployment: Deployment) -> dict[str, Any]:
     """Return what is recorded of pool and engine at a start.
 
     Of a version that was started before anything was recorded, nobody knows what its checkpoint has pinned.
     """
     found: dict[str, Any] = {}
     with suppress(HeadgateError):
-        pool = world.pool.connection()
+        pool = agent.pool.connection()
         found["engine"] = pool.call(READ_CALL_S, pool.analysis.engine)
     if deployment.pool is not None or deployment.started_at is None:
-        found["pool"] = pool_at_start(world.layout.environment.pool, deployment.pool)
+        found["pool"] = pool_at_start(agent.layout.environment.pool, deployment.pool)
     return found
 
 
-def _start_of(world: AgentContext, deployment: Deployment) -> QueryStart:
+def _start_of(agent: AgentContext, deployment: Deployment) -> QueryStart:
     return QueryStart(
         name=query_name(deployment.table, deployment.version),
-        select=select_of(world, deployment),
-        target=world.layout.catalog_name(deployment.table, deployment.version),
+        select=select_of(agent, deployment),
+        target=agent.layout.catalog_name(deployment.table, deployment.version),
         format=deployment.format,
         checkpoint=deployment.checkpoint,
         trigger=deployment.trigger,
@@ -395,7 +395,7 @@ COLUMNS_KEPT = "DELTA_STREAMING_METADATA_EVOLUTION"
 """Class of the error with which a stream ends once it has kept other columns."""
 
 
-def select_of(world: AgentContext, deployment: Deployment) -> str:
+def select_of(agent: AgentContext, deployment: Deployment) -> str:
     """Return the SELECT that is started: the compiled one, with a place below its checkpoint for what is kept.
 
     It is written at each start, because a version may go on from another checkpoint than its first.
@@ -405,7 +405,7 @@ def select_of(world: AgentContext, deployment: Deployment) -> str:
     versions = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
     options = {}
     for ordinal, read in enumerate(streamed_reads(deployment)):
-        parent = world.ledger.deployment(read.table, versions.get(read.table, 0))
+        parent = agent.ledger.deployment(read.table, versions.get(read.table, 0))
         if parent is not None and table_format(parent.format).transaction_log:
             options[ordinal] = tracking_options(deployment.checkpoint, ordinal)
     return with_stream_options(deployment.compiled, options)

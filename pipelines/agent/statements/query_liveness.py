@@ -13,23 +13,23 @@ USUAL_S = 900.0
 """How far back batches tell what is usual."""
 
 
-def why_late(world: AgentContext, deployment: Deployment, query: ReportedQuery) -> Sentence | None:
+def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> Sentence | None:
     """Explain why an active query is not running; one that was heard of lately is, and costs nothing to judge."""
     trigger = trigger_s(deployment.trigger)
     if query.silent_s is None or query.silent_s <= allowed_silence_s(trigger):
         return None
     first = query.progress is None
-    in_batch = first or _has_planned(world, deployment)
+    in_batch = first or _has_planned(agent, deployment)
     if not in_batch:
         try:
-            pool = world.pool.connection()
+            pool = agent.pool.connection()
             query = pool.call(READ_CALL_S, pool.queries.look, query)
         except EngineRefused:
             return None
         in_batch = query.trigger_active
     silent_s = query.silent_s or 0.0
-    now = world.clock()
-    samples = world.ledger.samples(deployment.table, deployment.version, since=now - silent_s - USUAL_S)
+    now = agent.clock()
+    samples = agent.ledger.samples(deployment.table, deployment.version, since=now - silent_s - USUAL_S)
     return why_not_live(
         LivenessSigns(
             silent_s=silent_s,
@@ -42,10 +42,10 @@ def why_late(world: AgentContext, deployment: Deployment, query: ReportedQuery) 
     )
 
 
-def readable(world: AgentContext, deployment: Deployment) -> CheckpointState | None:
+def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | None:
     """Read a checkpoint; None also where its place cannot be reached now."""
     try:
-        return world.files.read(deployment.checkpoint)
+        return agent.files.read(deployment.checkpoint)
     except TryAgain:
         return None
 
@@ -55,7 +55,7 @@ def waits(query: ReportedQuery) -> bool:
     return "waiting for data" in query.message.lower() or "waiting for next trigger" in query.message.lower()
 
 
-def _has_planned(world: AgentContext, deployment: Deployment) -> bool:
+def _has_planned(agent: AgentContext, deployment: Deployment) -> bool:
     """Return whether a batch is planned and not committed; a place that cannot be reached says nothing."""
-    found = readable(world, deployment)
+    found = readable(agent, deployment)
     return found is not None and found.planned is not None and found.planned != found.batch

@@ -76,11 +76,11 @@ class Recorded(Enum):
 class StatementControl:
     """Stops, starts and restarts at once. The registry is remembered, so that a stop needs no readable ledger."""
 
-    def __init__(self, world: AgentContext, emergency: EmergencyJournal) -> None:
-        self._world = world
+    def __init__(self, agent: AgentContext, emergency: EmergencyJournal) -> None:
+        self._agent = agent
         self._emergency = emergency
         self._remembered: tuple[Deployment, ...] = ()
-        announce_journal(world, emergency)
+        announce_journal(agent, emergency)
 
     def remember(self, deployments: tuple[Deployment, ...]) -> None:
         """Cache the registry as last read, for a stop while the ledger cannot be read."""
@@ -92,7 +92,7 @@ class StatementControl:
         There is one intent for all, before the first call of Spark.
         """
         found = self._stoppable(names)
-        word = Word(self._world.locks.stop(names), by, self._world.clock())
+        word = Word(self._agent.locks.stop(names), by, self._agent.clock())
         recorded = self._intend(names, word)
         outcomes = in_threads(STOPS_AT_ONCE, partial(self._stop_one, word, arrived=arrived), found)
         if recorded is Recorded.LEDGER:
@@ -111,7 +111,7 @@ class StatementControl:
         self, names: tuple[str, ...], found: tuple[Deployment, ...], done: Came, arrived: float, by: str
     ) -> tuple[ActOutcome, ...]:
         """Start each version: of several each has its own outcome, of one alone the error is raised."""
-        word = Word(self._world.locks.start(), by, self._world.clock())
+        word = Word(self._agent.locks.start(), by, self._agent.clock())
         outcomes: list[ActOutcome] = []
         for deployment in found:
             try:
@@ -131,13 +131,13 @@ class StatementControl:
         Whatever may refuse it is asked before what runs is stopped. What Spark has taken is told to be done, whatever
         becomes of the record; how long it took is left to the caller.
         """
-        world, key, name = self._world, (found.table, found.version), query_name(found.table, found.version)
+        agent, key, name = self._agent, (found.table, found.version), query_name(found.table, found.version)
         verb = "start" if done is Came.STARTED else "restart"
         with self._held(found, f"what {word.actor} has {done}") as deployment:
             runs = done is Came.STARTED and self._runs(deployment)
-            rests = deployment.wanted == WantedState.STOPPED or world.locks.has_unrecorded_stop(key)
-            before = world.ledger.word(name)
-            if not world.ledger.want_running(*key, word, TableAct(f"a {verb} by {word.actor}", word.at)):
+            rests = deployment.wanted == WantedState.STOPPED or agent.locks.has_unrecorded_stop(key)
+            before = agent.ledger.word(name)
+            if not agent.ledger.want_running(*key, word, TableAct(f"a {verb} by {word.actor}", word.at)):
                 raise overtaken(deployment)
             try:
                 if not runs:
@@ -149,18 +149,18 @@ class StatementControl:
                     # Refused is refused: it must not begin by itself once the pool is back.
                     self._take_back(key, word, before, error)
                 raise
-            recorded = not whole or self._written(partial(world.ledger.end_stop, found.table, word))
-            world.locks.started((name, found.table) if whole and recorded else (name,), word.serial)
+            recorded = not whole or self._written(partial(agent.ledger.end_stop, found.table, word))
+            agent.locks.started((name, found.table) if whole and recorded else (name,), word.serial)
         if runs:
             self._written(partial(self._say_unchanged, deployment, f"was running already: start by {word.actor}"))
             return ActOutcome(*key, Came.RAN, None, 0.0, recorded)
         cause = EventCause.START if done is Came.STARTED else EventCause.RESTART
-        self._written(partial(self._world.state_event, deployment, State.STARTING, cause=cause, by=word.actor))
+        self._written(partial(self._agent.state_event, deployment, State.STARTING, cause=cause, by=word.actor))
         return ActOutcome(*key, done, None, 0.0, recorded)
 
     def _take_back(self, key: Version, word: Word, before: WordRow | None, error: HeadgateError) -> None:
         """Have a start that was refused count for nothing; raises NotTakenBack where the ledger does not take that."""
-        if not self._written(partial(self._world.ledger.take_back, *key, word, before)):
+        if not self._written(partial(self._agent.ledger.take_back, *key, word, before)):
             name = query_name(*key)
             raise NotTakenBack(
                 f"{error.summary}; the ledger keeps that {name} is to run: the agent starts it when it can",
@@ -177,30 +177,30 @@ class StatementControl:
         return True
 
     def _begin(self, deployment: Deployment, word: Word, *, done: Came) -> None:
-        world, key = self._world, (deployment.table, deployment.version)
+        agent, key = self._agent, (deployment.table, deployment.version)
         self._fail_without_parents(deployment)
         stops_first = done is Came.RESTARTED and deployment.state not in AT_REST
         if done is Came.RESTARTED:
-            refuse_start(world, deployment, stops=word.serial)
+            refuse_start(agent, deployment, stops=word.serial)
             # The disk that it writes on may be full.
-            keep_record(world, *key)
+            keep_record(agent, *key)
             if stops_first:
-                world.ledger.update_deployment(*key, state=State.STOPPING)
-            stop(world, deployment)
-        start(world, deployment, stops=word.serial, after_stop=stops_first)
+                agent.ledger.update_deployment(*key, state=State.STOPPING)
+            stop(agent, deployment)
+        start(agent, deployment, stops=word.serial, after_stop=stops_first)
 
     def _runs(self, deployment: Deployment) -> bool:
         """Return whether a statement runs, or is starting, and nobody has asked for its stop."""
         there = deployment.state in (State.STARTING, State.RUNNING) and deployment.query_id
-        stopping = self._world.locks.has_unrecorded_stop((deployment.table, deployment.version))
+        stopping = self._agent.locks.has_unrecorded_stop((deployment.table, deployment.version))
         return bool(there) and deployment.wanted == WantedState.RUNNING and not stopping
 
     @contextmanager
     def _held(self, found: Deployment, by: str) -> Iterator[Deployment]:
         """Hold a version and read it again: a run may have given it other texts, or deleted it, in the meantime."""
         key = (found.table, found.version)
-        with self._world.locks.holding(key, by=by):
-            deployment = self._world.ledger.deployment(*key)
+        with self._agent.locks.holding(key, by=by):
+            deployment = self._agent.ledger.deployment(*key)
             if deployment is None or deployment.deleted:
                 raise UsageError(
                     f"{query_name(*key)} was deleted in the meantime", remedy="headgate ls shows what is deployed"
@@ -222,28 +222,28 @@ class StatementControl:
     def _registry(self) -> tuple[Deployment, ...]:
         """Read the registry, or return it as it was last read while the ledger cannot be read in time."""
         try:
-            return tuple(call_deadlines.call(LEDGER_S, self._world.ledger.deployments))
+            return tuple(call_deadlines.call(LEDGER_S, self._agent.ledger.deployments))
         except (LedgerUnavailable, PoolUnreachable):
             return self._remembered
 
     def _intend(self, names: tuple[str, ...], word: Word) -> Recorded:
         """Write down that tables, or versions, are wanted stopped, where it can be written."""
         try:
-            call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, names, word)
+            call_deadlines.call(LEDGER_S, self._agent.ledger.stop_statements, names, word)
         except (LedgerUnavailable, PoolUnreachable) as error:
             log.warning(
                 "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary
             )
             entry = JournalledStop(word.serial, word.actor, word.at, names)
-            on_disk = self._emergency.append(entry, after=self._world.locks.newest_start())
+            on_disk = self._emergency.append(entry, after=self._agent.locks.newest_start())
             return Recorded.JOURNAL if on_disk else Recorded.NOWHERE
-        self._world.locks.recorded(names, word.serial)
+        self._agent.locks.recorded(names, word.serial)
         return Recorded.LEDGER
 
     def _say_unchanged(self, deployment: Deployment, words: str) -> None:
         """Record what changed nothing in one event for each caller, which counts: anybody may repeat it."""
         about = (deployment.table, deployment.version)
-        self._world.event(EventKind.STATE, words, about=about, fingerprint=words)
+        self._agent.event(EventKind.STATE, words, about=about, fingerprint=words)
 
     def _stop_one(self, word: Word, deployment: Deployment, arrived: float) -> ActOutcome:
         """Stop one version at once; where somebody holds it, stop it once more after them, within the deadline."""
@@ -257,8 +257,8 @@ class StatementControl:
             return ActOutcome(*key, what, calls[0] if calls else None, _since(arrived), error=error)
 
         try:
-            held = key in self._world.locks.held()
-            stop(self._world, deployment, seconds=STOP_S, calling=called)
+            held = key in self._agent.locks.held()
+            stop(self._agent, deployment, seconds=STOP_S, calling=called)
             if held:
                 self._stop_after_holder(word, deployment, ends_at, called)
         except (PoolUnreachable, Busy) as error:
@@ -282,14 +282,14 @@ class StatementControl:
         key = (deployment.table, deployment.version)
 
         def stop_within(seconds: float) -> None:
-            with self._world.locks.holding(key, by="a stop", wait_s=seconds):
-                if not self._world.locks.was_started_since(key, word.serial):
-                    stop(self._world, deployment, seconds=STOP_S, calling=called)
+            with self._agent.locks.holding(key, by="a stop", wait_s=seconds):
+                if not self._agent.locks.was_started_since(key, word.serial):
+                    stop(self._agent, deployment, seconds=STOP_S, calling=called)
 
         try:
             stop_within(HOLDER_S)
         except Busy:
-            if self._world.locks.is_starting(key):
+            if self._agent.locks.is_starting(key):
                 stop_within(max(0.0, ends_at - time.monotonic()))
 
     def _record(self, found: tuple[Deployment, ...], outcomes: tuple[ActOutcome, ...], by: str) -> None:
@@ -300,9 +300,9 @@ class StatementControl:
                 if outcome.came is Came.RESTED:
                     self._say_unchanged(deployment, f"was stopped already: stop by {by}")
                 # A version that somebody has started since is theirs.
-                gone = outcome.came is Came.STOPPED and mark_stopped(self._world, deployment)
+                gone = outcome.came is Came.STOPPED and mark_stopped(self._agent, deployment)
                 if gone and deployment.state != State.STOPPED:
-                    self._world.state_event(deployment, State.STOPPED, cause=EventCause.STOP, by=by)
+                    self._agent.state_event(deployment, State.STOPPED, cause=EventCause.STOP, by=by)
 
         try:
             call_deadlines.call(RECORD_S, write)
@@ -311,11 +311,11 @@ class StatementControl:
 
     def _fail_without_parents(self, deployment: Deployment) -> None:
         """Refuse to start a statement whose parent's version is gone: it would be active, silent and blind."""
-        versions = {(d.table, d.version) for d in self._world.ledger.deployments()}
+        versions = {(d.table, d.version) for d in self._agent.ledger.deployments()}
         gone = [
             physical_name(b.parent, b.version) if b.version else str(b.parent)
             for b in deployment.bindings
-            if (b.parent, b.version) not in versions or self._world.locks.is_being_deleted((b.parent, b.version))
+            if (b.parent, b.version) not in versions or self._agent.locks.is_being_deleted((b.parent, b.version))
         ]
         if gone:
             raise Refused(

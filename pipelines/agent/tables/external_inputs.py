@@ -21,67 +21,67 @@ _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 """Actions that register a table, or give a statement a new text."""
 
 
-def refuse_input_not_there(world: AgentContext, deployment: Deployment) -> None:
+def refuse_input_not_there(agent: AgentContext, deployment: Deployment) -> None:
     """Raise Refused where the log of an input is not where its declaration says: Delta would make an empty table."""
-    _refuse(_fault_where_missing(world, deployment))
+    _refuse(_fault_where_missing(agent, deployment))
 
 
-def refuse_input_unlike(world: AgentContext, deployment: Deployment) -> None:
+def refuse_input_unlike(agent: AgentContext, deployment: Deployment) -> None:
     """Raise Refused where an input is not there, or has other columns or properties than its declaration says."""
-    _refuse(fault_of_input(world, deployment))
+    _refuse(fault_of_input(agent, deployment))
 
 
-def fault_of_input(world: AgentContext, deployment: Deployment) -> TableFault | None:
+def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return in what an input is not what is declared of it, all of its columns counted; None where it is."""
-    about = (world.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
-    return _fault_where_missing(world, deployment) or fault_of_declaration(*about)
+    about = (agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
+    return _fault_where_missing(agent, deployment) or fault_of_declaration(*about)
 
 
-def _fault_where_missing(world: AgentContext, deployment: Deployment) -> TableFault | None:
+def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return why an input is not where it is said to be; once it is registered no plan takes it to another place."""
-    fault = fault_where_missing(world.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
-    if fault is None or world.ledger.deployment(deployment.table, 0) is None:
+    fault = fault_where_missing(agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
+    if fault is None or agent.ledger.deployment(deployment.table, 0) is None:
         return fault
     elsewhere = "where it lies elsewhere now, declare that under a new name and move its readers there"
     return replace(fault, remedy=f"have its owner put it back: Headgate makes no table of others; {elsewhere}")
 
 
-def refuse_unlike_inputs(world: AgentContext, project: Project, plan: Plan) -> None:
+def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> None:
     """Raise Refused where a plan registers or begins to read an input with a log that is not what its DDL says."""
     acting = [node for node in plan.nodes if node.action in _BEGINS]
     names = {node.table for node in acting} | {binding.parent for node in acting for binding in node.bindings}
     for table in (project.tables[name] for name in sorted(names) if name in project.tables):
         if table.external and table_format(table.parsed_ddl.format).transaction_log:
-            about = (world.files, table.parsed_ddl, world.layout.external_location(table.parsed_ddl), table.ddl.path)
+            about = (agent.files, table.parsed_ddl, agent.layout.external_location(table.parsed_ddl), table.ddl.path)
             _refuse(fault_where_missing(*about) or fault_of_declaration(*about))
 
 
-def reads_inputs(world: AgentContext, deployment: Deployment) -> bool:
+def reads_inputs(agent: AgentContext, deployment: Deployment) -> bool:
     """Return whether a statement reads a table with a log that others write."""
-    return any(True for _ in _inputs(world, deployment))
+    return any(True for _ in _inputs(agent, deployment))
 
 
-def _inputs(world: AgentContext, deployment: Deployment) -> Iterator[Deployment]:
+def _inputs(agent: AgentContext, deployment: Deployment) -> Iterator[Deployment]:
     for binding in deployment.bindings:
-        source = None if binding.version else world.ledger.deployment(binding.parent, 0)
+        source = None if binding.version else agent.ledger.deployment(binding.parent, 0)
         if source is not None and source.external and table_format(source.format).transaction_log:
             yield source
 
 
-def fault_of_inputs(world: AgentContext, deployment: Deployment) -> TableFault | None:
+def fault_of_inputs(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return why an input with a log that a statement reads is gone, or lacks what it reads; None where all are."""
-    for source in _inputs(world, deployment):
-        about = (world.files, parsed_ddl(source), source.folder, _file(source))
-        is_read = partial(_is_read, world, deployment, source)
-        if fault := _fault_where_missing(world, source) or fault_of_declaration(*about, is_read=is_read):
+    for source in _inputs(agent, deployment):
+        about = (agent.files, parsed_ddl(source), source.folder, _file(source))
+        is_read = partial(_is_read, agent, deployment, source)
+        if fault := _fault_where_missing(agent, source) or fault_of_declaration(*about, is_read=is_read):
             name = query_name(deployment.table, deployment.version)
             return replace(fault, why=f"{name} reads {source.table}: {fault.why}")
     return None
 
 
-def _is_read(world: AgentContext, deployment: Deployment, source: Deployment, column: str) -> bool:
+def _is_read(agent: AgentContext, deployment: Deployment, source: Deployment, column: str) -> bool:
     """Return whether a statement may read a column of an input; a doubt counts as a use."""
-    parents = (world.ledger.deployment(binding.parent, binding.version) for binding in deployment.bindings)
+    parents = (agent.ledger.deployment(binding.parent, binding.version) for binding in deployment.bindings)
     columns = {parent.table: parsed_ddl(parent).columns for parent in parents if parent is not None}
     return reads_column(parsed_statement(deployment), source.table, column, columns)
 

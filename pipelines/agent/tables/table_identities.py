@@ -36,22 +36,22 @@ class NotInCatalog(Refused):
     """The catalog refuses a table for now, or does not say whether it has it."""
 
 
-def register_again(world: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
+def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
     """Put a version's table, which was made before, into a pool's catalog; raises Refused where its log is gone.
 
     Without its log Delta would make an empty one in its place, and say nothing (4.4.0).
     """
     if not table_format(deployment.format).transaction_log:
-        register(pool, world.layout, deployment)
+        register(pool, agent.layout, deployment)
         return
     if deployment.external:
-        refuse_input_not_there(world, deployment)
-    elif fault := fault_of_sink(world, deployment):
+        refuse_input_not_there(agent, deployment)
+    elif fault := fault_of_sink(agent, deployment):
         raise Refused(fault.why, remedy=f"headgate plan {deployment.table} --rebuild")
-    register(pool, world.layout, deployment, logs=world.files)
+    register(pool, agent.layout, deployment, logs=agent.files)
 
 
-def register_if_missing(world: AgentContext, deployment: Deployment) -> None:
+def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
     """Register a version's table in the catalog if the catalog does not have it.
 
     Raises Refused where it cannot be, of which NotInCatalog where the catalog refuses it.
@@ -59,13 +59,13 @@ def register_if_missing(world: AgentContext, deployment: Deployment) -> None:
     It comes before each start: if the catalog lacks the name that `toTable` is given, Spark makes a table in its
     warehouse and writes the rows there (4.2.0).
     """
-    pool, name = world.pool.connection(), world.layout.catalog_name(deployment.table, deployment.version)
+    pool, name = agent.pool.connection(), agent.layout.catalog_name(deployment.table, deployment.version)
     said = f"the pool's catalog does not say whether it has {name}"
     try:
-        if all(pool.call(READ_CALL_S, pool.tables.has, table.name) for table in tables_of(world.layout, deployment)):
+        if all(pool.call(READ_CALL_S, pool.tables.has, table.name) for table in tables_of(agent.layout, deployment)):
             return
         said = f"{name} is not in the pool's catalog, which refuses it"
-        register_again(world, pool, deployment)
+        register_again(agent, pool, deployment)
     except EngineRefused as error:
         raise NotInCatalog(
             f"{said}: {error.summary}",
@@ -73,84 +73,84 @@ def register_if_missing(world: AgentContext, deployment: Deployment) -> None:
         ) from error
 
 
-def refuse_other_tables(world: AgentContext, deployment: Deployment) -> None:
+def refuse_other_tables(agent: AgentContext, deployment: Deployment) -> None:
     """Raise Refused where a start would write into, or read on from, another table than the one before."""
-    if fault := fault_of_tables(world, deployment):
+    if fault := fault_of_tables(agent, deployment):
         raise fault.refused()
 
 
-def fault_of_tables(world: AgentContext, deployment: Deployment) -> TableFault | None:
+def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return why a statement would write into, or read on from, another table than the one before; None where not.
 
     Spark compares the id of what is read and never of what is written: rows before it would be lost without a word.
     """
     if deployment.external:
         return None
-    if fault := fault_of_sink(world, deployment) or fault_of_deleted_keys(world, deployment):
+    if fault := fault_of_sink(agent, deployment) or fault_of_deleted_keys(agent, deployment):
         return replace(fault, remedy=_remedy(deployment))
     return (
-        _fault_of_source(world, deployment)
-        or fault_of_inputs(world, deployment)
-        or _fault_of_static_side(world, deployment)
+        _fault_of_source(agent, deployment)
+        or fault_of_inputs(agent, deployment)
+        or _fault_of_static_side(agent, deployment)
     )
 
 
-def refuse_gone(world: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
+def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
     """Raise Refused if the folder of a version's table is gone, in place of what a reader of it was told."""
     if deployment.external:
         if table_format(deployment.format).transaction_log:
-            refuse_input_not_there(world, deployment)
-    elif world.files.contents(deployment.folder, deployment.format) is None:
+            refuse_input_not_there(agent, deployment)
+    elif agent.files.contents(deployment.folder, deployment.format) is None:
         name = query_name(deployment.table, deployment.version)
         summary = f"the table of {name} is gone: {_gone_words(deployment.folder)}"
         raise Refused(summary, remedy=_remedy(deployment)) from because
 
 
-def fault_of_folder(world: AgentContext, deployment: Deployment) -> TableFault | None:
+def fault_of_folder(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return that the folder of a version's table is gone, and what to do; None where it is there.
 
     Where the folder around it is not there either, the data may not be mounted: that is no loss of one table.
     """
-    if world.files.is_there(deployment.folder) or not world.files.is_there(os.path.dirname(deployment.folder)):
+    if agent.files.is_there(deployment.folder) or not agent.files.is_there(os.path.dirname(deployment.folder)):
         return None
     name = query_name(deployment.table, deployment.version)
     why = f"the table of {name} is gone: there is no folder {deployment.folder}"
     return TableFault(TableFaultKind.GONE, why, _remedy(deployment))
 
 
-def fault_of_sink(world: AgentContext, deployment: Deployment) -> TableFault | None:
+def fault_of_sink(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return why the table of a version is not the one that was made for it; None where it is."""
     if not table_format(deployment.format).transaction_log:
         return None
     name = query_name(deployment.table, deployment.version)
-    found = world.files.identity(deployment.folder, deployment.format)
+    found = agent.files.identity(deployment.folder, deployment.format)
     if not found:
         return TableFault(TableFaultKind.GONE, f"the table of {name} is gone: {_gone_words(deployment.folder)}")
     if deployment.table_id and found != deployment.table_id:
         why = f"the table of {name} was re-created: its id is {found} and was {deployment.table_id}"
         return TableFault(TableFaultKind.REPLACED, why)
-    if lost := _lost_columns(world, deployment):
+    if lost := _lost_columns(agent, deployment):
         why = f"the table of {name} has no column {', '.join(lost)} any more: {_BY_HAND}"
         return TableFault(TableFaultKind.COLUMNS_CHANGED, why)
     before = VersionFolders(deployment.folder, deployment.checkpoint).before
-    if deployment.before_ddl and not world.files.identity(before, deployment.format):
+    if deployment.before_ddl and not agent.files.identity(before, deployment.format):
         why = f"the table of the rows from before {name} is gone: {_gone_words(before)}"
         return TableFault(TableFaultKind.GONE, why)
     return None
 
 
-def _lost_columns(world: AgentContext, deployment: Deployment) -> list[str]:
+def _lost_columns(agent: AgentContext, deployment: Deployment) -> list[str]:
     """Return the columns of a version that its table, as its log says, has under that name no more."""
-    there = world.files.columns(deployment.folder, deployment.stored_as)
+    there = agent.files.columns(deployment.folder, deployment.stored_as)
     names = {column.lower() for column in there or deployment.columns}
     return [column for column in deployment.columns if column.lower() not in names]
 
 
-def _fault_of_static_side(world: AgentContext, deployment: Deployment) -> TableFault | None:
+def _fault_of_static_side(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return which column a statement reads of a static side that has it no more; None where all are there."""
     for binding in deployment.bindings:
-        side = None if binding.streamed else world.ledger.deployment(binding.parent, binding.version)
-        if side is None or side.external or not (lost := _lost_columns(world, side)):
+        side = None if binding.streamed else agent.ledger.deployment(binding.parent, binding.version)
+        if side is None or side.external or not (lost := _lost_columns(agent, side)):
             continue
         parsed = parsed_statement(deployment)
         read = [
@@ -177,18 +177,18 @@ def takes_changes(read: TableRead) -> bool:
     return not _TAKE_CHANGES.isdisjoint(key.lower() for key, _ in read.options)
 
 
-def _fault_of_source(world: AgentContext, deployment: Deployment) -> TableFault | None:
+def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Find the first stream of a statement whose table is not what it has read; None where all are."""
     parents = {}
     for binding in deployment.bindings:
-        if binding.streamed and (parent := world.ledger.deployment(binding.parent, binding.version)) is not None:
+        if binding.streamed and (parent := agent.ledger.deployment(binding.parent, binding.version)) is not None:
             parents[binding.parent, binding.version] = parent
     if not any(table_format(parent.format).transaction_log for parent in parents.values()):
         return None
     reads = streamed_reads(deployment)
     sources = streamed_sources(deployment, reads, parents)
     take_changes = frozenset(n for n, read in enumerate(reads) if takes_changes(read))
-    other = world.files.why_other_source(
+    other = agent.files.why_other_source(
         deployment.checkpoint, sources, take_changes=take_changes, tracked=tracks_schemas(deployment)
     )
     if other is None:
@@ -209,7 +209,7 @@ def deleted_keys_of(deployment: Deployment) -> str:
     return upsert.deleted if upsert is not None and upsert.deletes and upsert.sequence else ""
 
 
-def fault_of_deleted_keys(world: AgentContext, deployment: Deployment) -> TableFault | None:
+def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return why the table of a version's deleted keys is gone, another one, or an older copy; None where it is not.
 
     A version that a ledger knows no table of, as one from before that was recorded, has any.
@@ -217,12 +217,12 @@ def fault_of_deleted_keys(world: AgentContext, deployment: Deployment) -> TableF
     if not (place := deleted_keys_of(deployment)):
         return None
     what = f"the table of the keys that were deleted from {query_name(deployment.table, deployment.version)}"
-    checkpoint = world.files.read(deployment.checkpoint)
-    if not world.files.is_there(f"{place}/_delta_log"):
+    checkpoint = agent.files.read(deployment.checkpoint)
+    if not agent.files.is_there(f"{place}/_delta_log"):
         begun = checkpoint is not None and checkpoint.batch is not None
         return TableFault(TableFaultKind.GONE, f"{what} is gone: there is no log in {place}") if begun else None
     known = deployment.deleted_keys_version
-    found = world.files.log_mark(place, known)
+    found = agent.files.log_mark(place, known)
     if found is None or not deployment.deleted_keys_id:
         return None
     risk = "rows that come late would bring those keys back"
@@ -242,18 +242,18 @@ def fault_of_deleted_keys(world: AgentContext, deployment: Deployment) -> TableF
     return None
 
 
-def keep_deleted_keys(world: AgentContext, deployment: Deployment) -> None:
+def keep_deleted_keys(agent: AgentContext, deployment: Deployment) -> None:
     """Record which table of deleted keys a version has and how far it has come; it was compared before."""
     place = deleted_keys_of(deployment)
-    found = world.files.log_mark(place) if place else None
+    found = agent.files.log_mark(place) if place else None
     # Read second: what a batch has written there, it has planned before.
-    checkpoint = world.files.read(deployment.checkpoint) if found is not None else None
+    checkpoint = agent.files.read(deployment.checkpoint) if found is not None else None
     if found is None or checkpoint is None or checkpoint.planned is None:
         return
     mark = (found.id, found.version, found.commit)
     before = (deployment.deleted_keys_id, deployment.deleted_keys_version, deployment.deleted_keys_commit)
     if mark != before or checkpoint.planned < (deployment.deleted_keys_batch or 0):
-        world.ledger.update_deployment(
+        agent.ledger.update_deployment(
             deployment.table,
             deployment.version,
             deleted_keys_id=found.id,

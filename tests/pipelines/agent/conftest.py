@@ -590,7 +590,7 @@ def pool() -> ScriptedPool:
 
 
 @pytest.fixture
-def world(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
+def agent(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
     ledger = create_or_open(tmp_path / "home" / "ledger.db", environment_row())
     return AgentContext(
         places=EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"), os.getuid()),
@@ -606,14 +606,14 @@ def world(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
     )
 
 
-def settle(world: AgentContext) -> None:
+def settle(agent: AgentContext) -> None:
     """Write what the reconciler writes of queries that have committed a first batch."""
-    pool = world.pool
+    pool = agent.pool
     assert isinstance(pool, ScriptedPool)
-    for deployment in world.ledger.deployments():
+    for deployment in agent.ledger.deployments():
         name = query_name(deployment.table, deployment.version)
         if deployment.state == State.STARTING and name in pool.running and name not in pool.pending:
-            world.ledger.update_deployment(deployment.table, deployment.version, state=State.RUNNING)
+            agent.ledger.update_deployment(deployment.table, deployment.version, state=State.RUNNING)
 
 
 @pytest.fixture(autouse=True)
@@ -622,8 +622,8 @@ def prompt_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = RunDriver._wait
 
     def wait(driver: RunDriver) -> None:
-        if isinstance(driver._world.pool, ScriptedPool):
-            settle(driver._world)
+        if isinstance(driver._agent.pool, ScriptedPool):
+            settle(driver._agent)
         waits(driver)
 
     monkeypatch.setattr(RunDriver, "_wait", wait)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agent_world import wait_until
+from agent_scenarios import wait_until
 from ledger_rows import deployment_row, environment_row
 
 from core.ipc.environment_paths import EnvironmentPaths
@@ -239,7 +239,7 @@ class OnAFullDisk(Keeper):
 def test_housekeeping_purges_first_and_goes_on_where_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(world: Any) -> None:
+    def refused(agent: Any) -> None:
         OnAFullDisk.acts.append("purge")
         raise LedgerUnavailable("the disk is full")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane
+from agent_scenarios import fast_lane
 
 from core.model.errors import Refused
 from core.model.names import TableName as T
@@ -20,9 +20,9 @@ __all__ = ["fast_gates"]
 
 
 @pytest.fixture(autouse=True)
-def tables_have_ids(world: AgentContext) -> None:
-    ids: dict[str, str] = world.files.ids  # type: ignore[attr-defined]  # A double's.
-    ids |= {world.layout.table_folder(T("a"), version): f"id-{version}" for version in (1, 2)}
+def tables_have_ids(agent: AgentContext) -> None:
+    ids: dict[str, str] = agent.files.ids  # type: ignore[attr-defined]  # A double's.
+    ids |= {agent.layout.table_folder(T("a"), version): f"id-{version}" for version in (1, 2)}
 
 
 def keyed(yml: str = "mode: upsert\nkey: [id]\nsequence: kind\ndeletes: id < 0\n", more: str = "") -> dict[str, str]:
@@ -34,10 +34,10 @@ def keyed(yml: str = "mode: upsert\nkey: [id]\nsequence: kind\ndeletes: id < 0\n
     return files | {ddl: files[ddl].replace("USING parquet", f"USING delta {more}")}
 
 
-def test_a_keyed_table_is_made_with_its_changes_recorded_and_written_by_its_key(world: AgentContext, pool: Any) -> None:
-    assert deploy(world, pool, keyed()) == "done"
+def test_a_keyed_table_is_made_with_its_changes_recorded_and_written_by_its_key(agent: AgentContext, pool: Any) -> None:
+    assert deploy(agent, pool, keyed()) == "done"
     assert pool.tables["a__v1"].endswith("TBLPROPERTIES ('delta.enableChangeDataFeed'='true')")
-    data = world.layout.data
+    data = agent.layout.data
     assert pool.running["a@v1"].upsert == Upsert(
         f"{data}/tables/a__v1/delta", f"{data}/tables/a__v1/deleted", f"{data}/checkpoints/a__v1",
         ("id", "kind"), ("id",), "kind", "id < 0", NEWEST_WRITER,
@@ -45,38 +45,38 @@ def test_a_keyed_table_is_made_with_its_changes_recorded_and_written_by_its_key(
     assert (pool.running["a@v1"].mode, pool.running["b@v1"].upsert) == ("append", None)
 
 
-def test_what_the_ddl_says_of_changes_itself_is_left(world: AgentContext, pool: Any) -> None:
+def test_what_the_ddl_says_of_changes_itself_is_left(agent: AgentContext, pool: Any) -> None:
     said = "TBLPROPERTIES ('delta.enableChangeDataFeed'='true')"
-    assert deploy(world, pool, keyed(more=said)) == "done"
+    assert deploy(agent, pool, keyed(more=said)) == "done"
     assert pool.tables["a__v1"].endswith(said)
 
 
 def test_an_agent_with_a_newer_writer_restarts_a_statement_with_the_one_that_it_was_deployed_with(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert deploy(world, pool, keyed()) == "done"
+    assert deploy(agent, pool, keyed()) == "done"
     monkeypatch.setattr(deployment_compiler, "NEWEST_WRITER", NEWEST_WRITER + 1)
-    found = world.ledger.deployment(T("a"), 1)
+    found = agent.ledger.deployment(T("a"), 1)
     assert found is not None
-    deployment_lifecycle.stop(world, found)
-    deployment_lifecycle.start(world, found, stops=world.locks.stops((T("a"), 1)))
+    deployment_lifecycle.stop(agent, found)
+    deployment_lifecycle.start(agent, found, stops=agent.locks.stops((T("a"), 1)))
     upsert = pool.running["a@v1"].upsert
     assert upsert is not None and upsert.writer == NEWEST_WRITER
     files = keyed("mode: upsert\nkey: [id]\nsequence: id\n")
-    assert deploy(world, pool, files) == "done"
+    assert deploy(agent, pool, files) == "done"
     upsert = pool.running["a@v2"].upsert
     assert upsert is not None and (upsert.writer, upsert.sequence, upsert.deletes) == (NEWEST_WRITER + 1, "id", "")
 
 
-def test_what_reads_changes_is_not_compared_in_a_release_and_says_so(world: AgentContext, pool: Any) -> None:
-    assert deploy(world, pool, keyed()) == "done"
+def test_what_reads_changes_is_not_compared_in_a_release_and_says_so(agent: AgentContext, pool: Any) -> None:
+    assert deploy(agent, pool, keyed()) == "done"
     edited = keyed()
     dml = "pipelines/facts/p/a/sql-scripts/dml.a.sql"
     edited[dml] = edited[dml].replace("SELECT id, kind", "SELECT id, upper(kind) AS kind")
     again = PlanRequest(tables=(T("a"),), rebuild=True)
-    run = submit(world, plan(world, edited, again))
-    assert drive(world, run) == "done"
-    row = world.ledger.run(run)
+    run = submit(agent, plan(agent, edited, again))
+    assert drive(agent, run) == "done"
+    row = agent.ledger.run(run)
     assert row is not None
     notes = {step.table: step.note for step in row.steps if step.do == "validate"}
     why = "rows were not compared: b@v2 reads the changes of a, which differ with its batches"
@@ -84,34 +84,34 @@ def test_what_reads_changes_is_not_compared_in_a_release_and_says_so(world: Agen
 
 
 def test_a_writer_is_sent_to_no_pool_of_others_that_cannot_run_it_and_the_one_that_runs_stays(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
     pool.other_python = "the pool runs Python 3.9, and Headgate 3.11"
-    assert deploy(world, pool, keyed()) == "done", "a pool of ours has our own"
-    found = world.ledger.deployment(T("a"), 1)
+    assert deploy(agent, pool, keyed()) == "done", "a pool of ours has our own"
+    found = agent.ledger.deployment(T("a"), 1)
     assert found is not None
-    environment = world.layout.environment
-    theirs = replace(world.layout, environment=replace(environment, pool=replace(environment.pool, url="sc://host")))
-    elsewhere = replace(world, layout=theirs)
+    environment = agent.layout.environment
+    theirs = replace(agent.layout, environment=replace(environment, pool=replace(environment.pool, url="sc://host")))
+    elsewhere = replace(agent, layout=theirs)
     stops = list(pool.stops)
     with pytest.raises(Refused, match=r"a@v1 cannot be written"):
         fast_lane(elsewhere).restart(("a",), 0.0, by="ana")
     assert pool.stops == stops and "a@v1" in pool.running, "a restart is refused before its stop"
     with pytest.raises(Refused, match=r"a@v1 cannot be written: the pool runs Python 3\.9, and Headgate 3\.11"):
-        deployment_lifecycle.start(elsewhere, found, stops=world.locks.stops((T("a"), 1)))
+        deployment_lifecycle.start(elsewhere, found, stops=agent.locks.stops((T("a"), 1)))
     pool.other_python = ""
-    deployment_lifecycle.start(elsewhere, found, stops=world.locks.stops((T("a"), 1)))
+    deployment_lifecycle.start(elsewhere, found, stops=agent.locks.stops((T("a"), 1)))
 
 
 def test_a_column_that_a_table_has_got_and_its_text_has_not_is_left_to_the_next_text(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
     """A run that is cancelled after its ALTER leaves the older text running."""
-    assert deploy(world, pool, keyed()) == "done"
-    world.ledger.update_deployment(T("a"), 1, columns=("id", "kind", "extra"))
-    found = world.ledger.deployment(T("a"), 1)
+    assert deploy(agent, pool, keyed()) == "done"
+    agent.ledger.update_deployment(T("a"), 1, columns=("id", "kind", "extra"))
+    found = agent.ledger.deployment(T("a"), 1)
     assert found is not None
-    deployment_lifecycle.stop(world, found)
-    deployment_lifecycle.start(world, found, stops=world.locks.stops((T("a"), 1)))
+    deployment_lifecycle.stop(agent, found)
+    deployment_lifecycle.start(agent, found, stops=agent.locks.stops((T("a"), 1)))
     upsert = pool.running["a@v1"].upsert
     assert upsert is not None and upsert.columns == ("id", "kind")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from agent_world import put_made
+from agent_scenarios import put_made
 from ledger_rows import deployment_row
 
 from core.model.errors import PoolUnreachable
@@ -23,61 +23,61 @@ OTHER = Pool("big", "sc://host:15002/;token=hunter2", 16, "8g", (("spark.sql.ans
 
 
 @pytest.fixture
-def pending(world: AgentContext) -> Deployment:
+def pending(agent: AgentContext) -> Deployment:
     """A version that has never been started."""
-    return put_made(world, deployment_row(stateful=True, state="pending"))
+    return put_made(agent, deployment_row(stateful=True, state="pending"))
 
 
-def started(world: AgentContext, pool: Pool) -> Deployment:
+def started(agent: AgentContext, pool: Pool) -> Deployment:
     """Stop it where it runs, and start it on a pool."""
-    world.layout = EnvironmentLayout(world.layout.data, Environment("dev", pool=pool))
-    world.pool.connection().queries.stop("a@v1")
-    start(world, world.ledger.deployment(A, 1), stops=world.locks.stops((A, 1)))  # type: ignore[arg-type]  # It is there.
-    found = world.ledger.deployment(A, 1)
+    agent.layout = EnvironmentLayout(agent.layout.data, Environment("dev", pool=pool))
+    agent.pool.connection().queries.stop("a@v1")
+    start(agent, agent.ledger.deployment(A, 1), stops=agent.locks.stops((A, 1)))  # type: ignore[arg-type]  # It is there.
+    found = agent.ledger.deployment(A, 1)
     assert found is not None
     return found
 
 
 def test_a_first_start_records_its_pool_and_engine_and_a_restart_elsewhere_what_is_not_pinned(
-    world: AgentContext, pool: ScriptedPool, pending: Deployment
+    agent: AgentContext, pool: ScriptedPool, pending: Deployment
 ) -> None:
-    found = started(world, FIRST)
+    found = started(agent, FIRST)
     assert (found.pool, found.engine) == (FIRST, "4.2.0")
     pool.engine = "4.3.0"
-    found = started(world, OTHER)
+    found = started(agent, OTHER)
     kept = (("spark.sql.ansi.enabled", "false"), (STATE, "HDFSBacked"))
     assert (found.pool, found.engine) == (Pool("big", "sc://host:15002", 16, "8g", kept), "4.3.0")
 
 
 def test_of_a_version_that_was_started_before_this_was_recorded_only_the_engine_is_learnt(
-    world: AgentContext, pending: Deployment
+    agent: AgentContext, pending: Deployment
 ) -> None:
-    world.ledger.put_deployment(replace(pending, started_at=5.0))
-    found = started(world, FIRST)
+    agent.ledger.put_deployment(replace(pending, started_at=5.0))
+    found = started(agent, FIRST)
     assert (found.pool, found.engine) == (None, "4.2.0")
 
 
 def test_an_engine_that_does_not_say_its_version_keeps_no_statement_from_starting(
-    world: AgentContext, pending: Deployment, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pending: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started(world, FIRST)
+    started(agent, FIRST)
 
     def silent(_: object) -> str:
         raise PoolUnreachable("no answer")
 
     monkeypatch.setattr(_Analysis, "engine", silent)
-    found = started(world, FIRST)
+    found = started(agent, FIRST)
     assert (found.state, found.engine) == ("starting", "4.2.0")
 
 
 @pytest.mark.parametrize(("clause", "columns"), [("", ()), (" PARTITIONED BY (day)", ("day",))])
 def test_a_query_is_told_the_partitions_of_its_table_by_the_declaration(
-    clause: str, columns: tuple[str, ...], world: AgentContext, pool: ScriptedPool
+    clause: str, columns: tuple[str, ...], agent: AgentContext, pool: ScriptedPool
 ) -> None:
     ddl = f"(day STRING) USING parquet{clause}"
     found = deployment_row(
         compiled_ddl=f"CREATE TABLE IF NOT EXISTS a__v1 {ddl}", texts=RevisionTexts(f"CREATE TABLE a {ddl}", "", "")
     )
-    put_made(world, found)
-    start(world, found, stops=world.locks.stops((A, 1)))
+    put_made(agent, found)
+    start(agent, found, stops=agent.locks.stops((A, 1)))
     assert pool.running["a@v1"].partitioned_by == columns

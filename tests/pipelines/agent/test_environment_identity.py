@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane, in_a_thread, put_made
+from agent_scenarios import fast_lane, in_a_thread, put_made
 from ledger_rows import create_run, deployment_row, environment_row, run_row
 
 from core.model.errors import Busy, ConfirmationNeeded, LedgerUnavailable, Refused, TryAgain
@@ -261,19 +261,19 @@ def test_every_part_of_the_mark_counts(field: str) -> None:
 
 
 @pytest.fixture
-def doubted(world: AgentContext) -> AgentContext:
+def doubted(agent: AgentContext) -> AgentContext:
     """A world whose ledger is behind its data folder, with one version that is wanted running."""
-    data = Path(world.layout.data)
+    data = Path(agent.layout.data)
     data.mkdir(parents=True)
-    home = world.places.home
+    home = agent.places.home
     (data / MARK_FILE).write_text(json.dumps({"ledger": "ledger", "epoch": 1, "machine": "", "home": home, "count": 9}))
-    identity = EnvironmentIdentity(world.ledger, data=str(data), home=home, machine="", clock=lambda: 1.0)
+    identity = EnvironmentIdentity(agent.ledger, data=str(data), home=home, machine="", clock=lambda: 1.0)
     identity.keep()
     found = deployment_row(state="stopped", made_by="7f3a")
-    world.ledger.put_deployment(found)
+    agent.ledger.put_deployment(found)
     for folder in (found.folder, found.checkpoint):
-        world.files.prepare(folder, {"run": "7f3a"})
-    return replace(world, identity=identity)
+        agent.files.prepare(folder, {"run": "7f3a"})
+    return replace(agent, identity=identity)
 
 
 def test_in_doubt_nothing_starts_no_step_acts_and_a_stop_works(doubted: AgentContext, pool: Any) -> None:
@@ -327,12 +327,12 @@ def test_an_adoption_says_what_it_does_asks_and_begins_an_epoch(doubted: AgentCo
 
 
 @contextmanager
-def server_over_data(world: AgentContext, home: str, recorded_in: str = "") -> Iterator[int]:
+def server_over_data(agent: AgentContext, home: str, recorded_in: str = "") -> Iterator[int]:
     """Run a process that holds the data folder's lock as the server of a home, and end it; yields its id.
 
     Its record may lie in another home, which is a copy.
     """
-    with open(Path(world.layout.data, "_headgate_pool"), "w") as lock:
+    with open(Path(agent.layout.data, "_headgate_pool"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         command = [sys.executable, "-c", "import time; time.sleep(600)"]
         server = subprocess.Popen(command, pass_fds=(lock.fileno(),))
@@ -381,31 +381,31 @@ def test_the_server_of_this_home_may_run_while_its_world_is_adopted(doubted: Age
     ],
 )
 def test_a_checkpoint_of_another_epoch_or_machine_is_not_started_until_it_is_adopted(
-    told: dict[str, Any], said: str, world: AgentContext, pool: Any
+    told: dict[str, Any], said: str, agent: AgentContext, pool: Any
 ) -> None:
     found = deployment_row(state="stopped")
-    world.ledger.put_deployment(found)
-    world.files.prepare(found.checkpoint, {})
-    world.files.epoch, world.files.machine, world.files.told = 2, "m-1", told  # type: ignore[attr-defined, misc]  # Scripted.
+    agent.ledger.put_deployment(found)
+    agent.files.prepare(found.checkpoint, {})
+    agent.files.epoch, agent.files.machine, agent.files.told = 2, "m-1", told  # type: ignore[attr-defined, misc]  # Scripted.
     with pytest.raises(Refused, match=said) as refused:
-        start(world, found, stops=0)
+        start(agent, found, stops=0)
     assert "headgate adopt" in refused.value.remedy and pool.starts == []
-    assert Adoption(world).carry_out("dev adopt")["doubt"].startswith("the checkpoint of a@v1")
-    assert found.checkpoint in world.files.taken_over  # type: ignore[attr-defined]  # Scripted.
+    assert Adoption(agent).carry_out("dev adopt")["doubt"].startswith("the checkpoint of a@v1")
+    assert found.checkpoint in agent.files.taken_over  # type: ignore[attr-defined]  # Scripted.
 
 
-def test_a_statement_that_waits_for_an_adoption_starts_by_itself_after_it(world: AgentContext, pool: Any) -> None:
-    put_made(world, deployment_row(query_id="q", run_id="r"))
-    acts = Reconciler(world, EmergencyJournal(Path(world.folder, "emergency.jsonl")))
-    world.files.told = {"epoch": 9}  # type: ignore[attr-defined]  # Scripted.
-    acts.round(BeforeRound.of(world), (), ())
-    found, adoption = world.ledger.deployment(A, 1), Adoption(world)
+def test_a_statement_that_waits_for_an_adoption_starts_by_itself_after_it(agent: AgentContext, pool: Any) -> None:
+    put_made(agent, deployment_row(query_id="q", run_id="r"))
+    acts = Reconciler(agent, EmergencyJournal(Path(agent.folder, "emergency.jsonl")))
+    agent.files.told = {"epoch": 9}  # type: ignore[attr-defined]  # Scripted.
+    acts.round(BeforeRound.of(agent), (), ())
+    found, adoption = agent.ledger.deployment(A, 1), Adoption(agent)
     assert found is not None and (found.state, pool.starts) == ("degraded", [])
     assert adoption.findings()["lines"] == ["a@v1: goes on after batch 1, wanted running"]
-    Path(world.layout.data).mkdir(parents=True)
+    Path(agent.layout.data).mkdir(parents=True)
     adoption.carry_out("dev adopt")
-    world.files.told = {}  # type: ignore[attr-defined]  # Scripted.
-    acts.round(BeforeRound.of(world), (), ())
+    agent.files.told = {}  # type: ignore[attr-defined]  # Scripted.
+    acts.round(BeforeRound.of(agent), (), ())
     assert pool.starts == ["a@v1"]
 
 
@@ -420,23 +420,23 @@ def test_an_adoption_that_is_recorded_is_not_told_to_have_failed_for_its_event(
     assert doubted.identity.doubt == ""
 
 
-def test_an_adoption_does_not_promise_to_start_what_has_failed(world: AgentContext) -> None:
-    put_made(world, deployment_row(state="failed", error_class="Refused"))
-    assert Adoption(world).findings()["lines"] == [
+def test_an_adoption_does_not_promise_to_start_what_has_failed(agent: AgentContext) -> None:
+    put_made(agent, deployment_row(state="failed", error_class="Refused"))
+    assert Adoption(agent).findings()["lines"] == [
         "a@v1: has failed, and an adoption does not start it: headgate restart a@v1"
     ]
 
 
 def test_a_start_on_a_machine_that_the_policy_lets_move_takes_the_checkpoint_over(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    found = put_made(world, deployment_row(state="stopped"))
-    world.files.machine, world.files.told = "m-1", {"epoch": 1, "machine": "m-2"}  # type: ignore[attr-defined, misc]  # Scripted.
-    environment = replace(world.layout.environment, policy=Policy(machine_moves="allow"))
-    world.layout = replace(world.layout, environment=environment)
-    start(world, found, stops=0)
+    found = put_made(agent, deployment_row(state="stopped"))
+    agent.files.machine, agent.files.told = "m-1", {"epoch": 1, "machine": "m-2"}  # type: ignore[attr-defined, misc]  # Scripted.
+    environment = replace(agent.layout.environment, policy=Policy(machine_moves="allow"))
+    agent.layout = replace(agent.layout, environment=environment)
+    start(agent, found, stops=0)
     assert pool.starts == ["a@v1"]
-    assert world.files.taken_over == [found.checkpoint]  # type: ignore[attr-defined]  # Scripted.
+    assert agent.files.taken_over == [found.checkpoint]  # type: ignore[attr-defined]  # Scripted.
 
 
 def test_a_ledger_that_headgate_restore_has_put_back_is_in_doubt_until_it_is_adopted(tmp_path: Path) -> None:

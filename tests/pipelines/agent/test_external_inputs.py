@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import read_before
+from agent_scenarios import read_before
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName as T
@@ -45,11 +45,11 @@ def open_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def lake(world: Any) -> Any:
+def lake(agent: Any) -> Any:
     """A world in which the table of others is there, with a column more than is declared."""
-    world.files.ids[LAKE] = "id-1"
-    world.files.types[LAKE] = {"id": "bigint", "Kind": "string", "more": "int"}
-    return world
+    agent.files.ids[LAKE] = "id-1"
+    agent.files.types[LAKE] = {"id": "bigint", "Kind": "string", "more": "int"}
+    return agent
 
 
 @pytest.fixture
@@ -58,8 +58,8 @@ def deployed(lake: Any, pool: Any) -> Any:
     return lake
 
 
-def landed(world: AgentContext) -> Any:
-    return world.ledger.deployment(T("landed"), 0)
+def landed(agent: AgentContext) -> Any:
+    return agent.ledger.deployment(T("landed"), 0)
 
 
 def test_an_input_that_is_registered_again_while_it_is_looked_at_keeps_what_that_has_recorded(deployed: Any) -> None:
@@ -72,15 +72,15 @@ def test_an_input_that_is_registered_again_while_it_is_looked_at_keeps_what_that
     assert landed(deployed).table_id == "id-3"
 
 
-def a(world: AgentContext) -> Any:
-    return world.ledger.deployment(T("a"), 1)
+def a(agent: AgentContext) -> Any:
+    return agent.ledger.deployment(T("a"), 1)
 
 
-def register_step(world: AgentContext, pool: Any, texts: dict[str, str]) -> tuple[str, str]:
+def register_step(agent: AgentContext, pool: Any, texts: dict[str, str]) -> tuple[str, str]:
     """Apply a plan of all, and return the state and the note of its first step."""
-    run = lane.submit(world, lane.plan(world, texts, ALL))
-    lane.drive(world, run)
-    steps = world.ledger.run(run).steps  # type: ignore[union-attr]
+    run = lane.submit(agent, lane.plan(agent, texts, ALL))
+    lane.drive(agent, run)
+    steps = agent.ledger.run(run).steps  # type: ignore[union-attr]
     return next((step.state, step.note) for step in steps if step.do == "register")
 
 
@@ -208,8 +208,8 @@ def test_a_wider_type_that_fits_without_rounding_is_left_to_spark_at_a_start_and
     assert [step.do for step in plan.steps] == ["register"]
 
 
-def said(world: AgentContext, table: str = "landed") -> list[tuple[str, str]]:
-    return [(event.summary, event.detail) for event in world.ledger.events_of(T(table), "exception")]
+def said(agent: AgentContext, table: str = "landed") -> list[tuple[str, str]]:
+    return [(event.summary, event.detail) for event in agent.ledger.events_of(T(table), "exception")]
 
 
 def test_what_becomes_of_a_table_of_others_is_said_of_it_once_and_taken_back(deployed: Any) -> None:
@@ -273,27 +273,27 @@ def test_spark_ends_a_reader_before_we_have_looked_and_what_was_done_is_said_in_
 
 
 def test_a_column_that_an_input_of_files_gets_is_noted_in_the_ledger_and_not_in_its_folder(
-    world: Any, pool: Any
+    agent: Any, pool: Any
 ) -> None:
-    forks.applied(world, pool, small_project.texts(), ALL)
+    forks.applied(agent, pool, small_project.texts(), ALL)
     place = next(path for path in small_project.texts() if path.endswith("ddl.landed.sql"))
     wider = small_project.texts() | {
         place: "CREATE TABLE landed (id BIGINT, kind STRING, more INT) USING json LOCATION 'landing';"
     }
-    forks.applied(world, pool, wider, PlanRequest(tables=(T("landed"),)))
-    assert landed(world).columns == ("id", "kind", "more") and " + " in pool.tables["landed"]
-    assert landed(world).folder not in world.files.folders
+    forks.applied(agent, pool, wider, PlanRequest(tables=(T("landed"),)))
+    assert landed(agent).columns == ("id", "kind", "more") and " + " in pool.tables["landed"]
+    assert landed(agent).folder not in agent.files.folders
 
 
-def test_a_plan_over_an_input_that_is_not_as_declared_is_refused_with_the_file(world: Any) -> None:
-    lake = world.files
+def test_a_plan_over_an_input_that_is_not_as_declared_is_refused_with_the_file(agent: Any) -> None:
+    lake = agent.files
     project = small_project.project(files())
 
     def refused(*tables: str) -> str:
         observed: Any = {}
         plan = make_plan(project, "dev", observed, PlanRequest(tables=tuple(map(T, tables))))
         try:
-            refuse_unlike_inputs(world, project, plan)
+            refuse_unlike_inputs(agent, project, plan)
         except Refused as error:
             return error.summary
         return ""

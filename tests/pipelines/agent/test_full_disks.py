@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from agent_world import put_made
+from agent_scenarios import put_made
 from ledger_rows import deployment_row
 
 from core.model.names import TableName
@@ -65,44 +65,44 @@ def test_there_is_space_again_on_a_small_disk_as_on_a_large_one(monkeypatch: pyt
 
 
 def test_a_start_that_has_to_wait_leaves_what_it_failed_with_and_is_tried_again(
-    world: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    agent: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = deployment_row("t", state="failed", error_class=DISK_FULL, error="the disk under /f is full")
-    put_made(world, row)
+    put_made(agent, row)
     free(monkeypatch, 10**11)
-    reconciler = Reconciler(world, EmergencyJournal(tmp_path / "emergency"))
+    reconciler = Reconciler(agent, EmergencyJournal(tmp_path / "emergency"))
     reconciler.catalog._unregistered[TableName("t"), 1] = "its log is gone"
-    reconciler.catalog._register_at = world.monotonic() + 60
+    reconciler.catalog._register_at = agent.monotonic() + 60
     for state in (State.FAILED, State.STARTING):
-        reconciler.round(BeforeRound.of(world), (), ())
-        after = world.ledger.deployment(TableName("t"), 1)
+        reconciler.round(BeforeRound.of(agent), (), ())
+        after = agent.ledger.deployment(TableName("t"), 1)
         assert after.state == state and (after.error_class == DISK_FULL) is (state == State.FAILED)
         reconciler.catalog._unregistered.clear()
 
 
 def test_a_statement_that_ended_on_a_full_disk_is_started_again_once_there_is_space_and_not_for_ever(
-    world: Any, pool: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    agent: Any, pool: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = deployment_row("t", state="running", query_id="q", run_id="r1")
-    put_made(world, row)
-    reconciler = Reconciler(world, EmergencyJournal(tmp_path / "emergency"))
+    put_made(agent, row)
+    reconciler = Reconciler(agent, EmergencyJournal(tmp_path / "emergency"))
 
     def after(ended: bool, room: int) -> str:
         free(monkeypatch, room)
-        run = world.ledger.deployment(TableName("t"), 1).run_id
+        run = agent.ledger.deployment(TableName("t"), 1).run_id
         over = (ReportedQuery("t@v1", "q", run, False, error_class=NO_SPACE, error="No space left"),) if ended else ()
         if ended:
             pool.running.clear()
-        reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), over)
-        return str(world.ledger.deployment(TableName("t"), 1).state)
+        reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), over)
+        return str(agent.ledger.deployment(TableName("t"), 1).state)
 
     for starts in range(4):
         assert after(True, 0) == State.FAILED and after(False, 10**8) == State.FAILED
         assert len(pool.starts) == starts
         assert after(False, 10**10) == State.STARTING and len(pool.starts) == starts + 1
-    told = [event.detail for event in world.ledger.events_of(TableName("t"), "state")]
+    told = [event.detail for event in agent.ledger.events_of(TableName("t"), "state")]
     assert told.count("there is space on its disk again: started again from its checkpoint") == 4
     assert after(True, 0) == State.FAILED and after(False, 10**10) == State.FAILED
     assert len(pool.starts) == 4
-    world.ledger.update_deployment(TableName("t"), 1, wanted="stopped", state="stopped")
+    agent.ledger.update_deployment(TableName("t"), 1, wanted="stopped", state="stopped")
     assert after(False, 10**10) == State.STOPPED

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agent_world import fast_lane, held_elsewhere, in_a_thread, put_made, wait_until
+from agent_scenarios import fast_lane, held_elsewhere, in_a_thread, put_made, wait_until
 from ledger_rows import deployment_row, external_row
 
 from core.model.act_outcomes import UNCONFIRMED
@@ -36,20 +36,20 @@ BAD, GOOD = TableName("a"), TableName("b")
 
 
 @pytest.fixture
-def world(world: AgentContext) -> AgentContext:
+def agent(agent: AgentContext) -> AgentContext:
     """A world in which a minute passes with each look at the clock: whatever waits is due."""
-    return replace(world, monotonic=partial(next, count(0.0, 60.0)))
+    return replace(agent, monotonic=partial(next, count(0.0, 60.0)))
 
 
 @pytest.fixture
-def reconciler(world: AgentContext, tmp_path: Path) -> Reconciler:
-    return Reconciler(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+def reconciler(agent: AgentContext, tmp_path: Path) -> Reconciler:
+    return Reconciler(agent, EmergencyJournal(tmp_path / "emergency.jsonl"))
 
 
-def deploy(world: AgentContext, *tables: str, **changed: Any) -> None:
+def deploy(agent: AgentContext, *tables: str, **changed: Any) -> None:
     for table in tables:
         runs_as = {"query_id": "q", "run_id": f"run of {table}@v1"}
-        put_made(world, deployment_row(table, **(runs_as | changed)))
+        put_made(agent, deployment_row(table, **(runs_as | changed)))
 
 
 def lost(pool: Any) -> None:
@@ -58,13 +58,13 @@ def lost(pool: Any) -> None:
 
 
 def reconcile(reconciler: Reconciler, *ended: ReportedQuery) -> None:
-    world = reconciler.world
-    before = BeforeRound.of(world)
-    reconciler.round(before, world.pool.connection().queries.active(), ended)
+    agent = reconciler.agent
+    before = BeforeRound.of(agent)
+    reconciler.round(before, agent.pool.connection().queries.active(), ended)
 
 
-def found(world: AgentContext, table: TableName) -> Deployment:
-    deployment = world.ledger.deployment(table, 1)
+def found(agent: AgentContext, table: TableName) -> Deployment:
+    deployment = agent.ledger.deployment(table, 1)
     assert deployment is not None
     return deployment
 
@@ -74,154 +74,154 @@ def runs(pool: Any, table: str) -> None:
 
 
 def test_a_file_system_hiccup_at_a_restart_is_said_and_tried_again(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world, "a", "b")
-    world.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
+    deploy(agent, "a", "b")
+    agent.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
     reconcile(reconciler)
     assert pool.starts == ["b@v1"]
-    assert (found(world, BAD).state, found(world, BAD).error) == (
+    assert (found(agent, BAD).state, found(agent, BAD).error) == (
         "degraded", "/c/a__v1 cannot be reached: Input/output error",
     )  # fmt: skip
     reconcile(reconciler)
-    assert len([event for event in world.ledger.events() if "Input/output" in event.detail]) == 1, "said once"
-    world.files.unreachable.clear()  # type: ignore[attr-defined]  # Scripted.
+    assert len([event for event in agent.ledger.events() if "Input/output" in event.detail]) == 1, "said once"
+    agent.files.unreachable.clear()  # type: ignore[attr-defined]  # Scripted.
     reconcile(reconciler)
-    assert "a@v1" in pool.starts and found(world, BAD).error == ""
+    assert "a@v1" in pool.starts and found(agent, BAD).error == ""
 
 
 @pytest.mark.parametrize("wanted", ["running", "stopped"])
 def test_a_checkpoint_that_cannot_be_read_ends_no_round(
-    wanted: str, world: AgentContext, pool: Any, reconciler: Reconciler
+    wanted: str, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world, "a", wanted=wanted, state=wanted)
-    deploy(world, "b")
+    deploy(agent, "a", wanted=wanted, state=wanted)
+    deploy(agent, "b")
     if wanted == "running":
         runs(pool, "a")
-    world.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
+    agent.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
     reconcile(reconciler)
     assert pool.starts == ["b@v1"]
-    assert found(world, BAD).state == wanted and found(world, BAD).checkpoint_ok
-    said = found(world, BAD).error
+    assert found(agent, BAD).state == wanted and found(agent, BAD).checkpoint_ok
+    said = found(agent, BAD).error
     assert said == ("" if wanted == "running" else "/c/a__v1 cannot be reached: Input/output error")
-    world.files.unreachable.clear()  # type: ignore[attr-defined]  # Scripted.
+    agent.files.unreachable.clear()  # type: ignore[attr-defined]  # Scripted.
     reconcile(reconciler)
-    assert found(world, BAD).error == ""
+    assert found(agent, BAD).error == ""
 
 
 def test_a_stop_that_spark_refuses_is_said_and_tried_again(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world, "a", wanted="stopped", state="stopping")
-    deploy(world, "b")
+    deploy(agent, "a", wanted="stopped", state="stopping")
+    deploy(agent, "b")
     runs(pool, "a")
     pool.refuse_stop["a@v1"] = EngineRefused("it did not stop within 15 s", error_class="TIMEOUT")
     reconcile(reconciler)
     assert pool.starts == ["b@v1"]
-    assert (found(world, BAD).state, found(world, BAD).error) == ("stopping", "it did not stop within 15 s")
+    assert (found(agent, BAD).state, found(agent, BAD).error) == ("stopping", "it did not stop within 15 s")
     pool.refuse_stop.clear()
     reconcile(reconciler)
-    assert (found(world, BAD).state, found(world, BAD).error, "a@v1" in pool.running) == ("stopped", "", False)
+    assert (found(agent, BAD).state, found(agent, BAD).error, "a@v1" in pool.running) == ("stopped", "", False)
 
 
 def test_our_own_bug_on_a_statement_is_said_of_that_statement(
-    world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, "a", "b")
-    read = type(world.files).read
+    deploy(agent, "a", "b")
+    read = type(agent.files).read
 
     def broken(files: Any, folder: str) -> Any:
         return 1 / 0 if folder == "/c/a__v1" else read(files, folder)
 
-    monkeypatch.setattr(type(world.files), "read", broken)
+    monkeypatch.setattr(type(agent.files), "read", broken)
     reconcile(reconciler)
-    assert pool.starts == ["b@v1"] and "ZeroDivisionError" in found(world, BAD).error
+    assert pool.starts == ["b@v1"] and "ZeroDivisionError" in found(agent, BAD).error
 
 
 def test_a_table_that_is_refused_keeps_no_other_from_the_catalog_and_comes_later(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    world.ledger.put_deployment(external_row())
-    deploy(world, "a", "b")
+    agent.ledger.put_deployment(external_row())
+    deploy(agent, "a", "b")
     pool.refuse_table["a__v1"] = EngineRefused("no permission on /t/a__v1", error_class="IO")
     pool.tables.clear()
     reconciler.restore(pool.connection())
     assert set(pool.tables) == {"landed", "b__v1"} and set(pool.views) == {"b"}
-    assert found(world, BAD).error == "its table is not in the pool's catalog: no permission on /t/a__v1"
+    assert found(agent, BAD).error == "its table is not in the pool's catalog: no permission on /t/a__v1"
     lost(pool)
     reconcile(reconciler)
-    assert pool.starts == ["b@v1"] and found(world, BAD).state == "degraded"
+    assert pool.starts == ["b@v1"] and found(agent, BAD).state == "degraded"
     pool.refuse_table.clear()
     reconcile(reconciler)
     assert "a__v1" in pool.tables and pool.views["a"] == "a__v1"
     reconcile(reconciler)
-    assert "a@v1" in pool.starts and found(world, BAD).error == ""
+    assert "a@v1" in pool.starts and found(agent, BAD).error == ""
 
 
 def test_a_table_whose_folder_cannot_be_reached_is_not_said_to_be_missing_from_the_catalog(
-    world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: Any) -> str:
         raise TryAgain("the data folder cannot be reached")
 
-    world.files.ids["/t/a__v1"] = "id"  # type: ignore[attr-defined]  # Scripted.
-    deploy(world, "a", format="delta")
+    agent.files.ids["/t/a__v1"] = "id"  # type: ignore[attr-defined]  # Scripted.
+    deploy(agent, "a", format="delta")
     reconciler.restore(pool.connection())
     reconcile(reconciler)
     reconcile(reconciler)
     with monkeypatch.context() as patch:
-        patch.setattr(world.files, "identity", away)
+        patch.setattr(agent.files, "identity", away)
         reconciler.restore(pool.connection())
-        assert (found(world, BAD).state, found(world, BAD).error) == ("running", "")
+        assert (found(agent, BAD).state, found(agent, BAD).error) == ("running", "")
         lost(pool)
         reconcile(reconciler)
-        assert found(world, BAD).error.startswith("it waits for a__v1, which could not be looked at: the data")
+        assert found(agent, BAD).error.startswith("it waits for a__v1, which could not be looked at: the data")
     reconcile(reconciler)
     reconcile(reconciler)
-    assert "a@v1" in pool.running and found(world, BAD).error == ""
+    assert "a@v1" in pool.running and found(agent, BAD).error == ""
 
 
 def test_a_start_by_hand_registers_its_table_first_where_the_catalog_has_refused_it(
-    world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any) -> bool:
         raise EngineRefused("the metastore is away", error_class="IO")
 
-    world.ledger.put_deployment(external_row())
-    deploy(world, "a", wanted="stopped", state="stopped", query_id="", run_id="")
+    agent.ledger.put_deployment(external_row())
+    deploy(agent, "a", wanted="stopped", state="stopped", query_id="", run_id="")
     pool.refuse_table["a__v1"] = EngineRefused("no permission on /t/a__v1", error_class="IO")
     pool.tables.clear()
     reconciler.restore(pool.connection())
-    lane = fast_lane(world)
+    lane = fast_lane(agent)
     with pytest.raises(Refused, match="a__v1 is not in the pool's catalog, which refuses it: no permission"):
         lane.start(("a",), 0.0, by="ann")
-    assert pool.starts == [] and found(world, BAD).wanted == "stopped"
+    assert pool.starts == [] and found(agent, BAD).wanted == "stopped"
     pool.refuse_table.clear()
     with monkeypatch.context() as patch:
         patch.setattr(type(pool.connection().tables), "has", refused)
         with pytest.raises(Refused, match="does not say whether it has a__v1: the metastore is away"):
             lane.start(("a",), 0.0, by="ann")
     reconcile(reconciler)
-    assert pool.starts == [] and found(world, BAD).wanted == "stopped", "a start that was refused does not begin later"
+    assert pool.starts == [] and found(agent, BAD).wanted == "stopped", "a start that was refused does not begin later"
     lane.start(("a",), 0.0, by="ann")
     assert "a__v1" in pool.tables and pool.starts == ["a@v1"]
 
 
 def test_a_restart_that_the_catalog_refuses_stops_nothing_and_a_lost_query_waits_for_the_catalog(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    world.ledger.put_deployment(external_row())
-    deploy(world, "a", wanted="stopped", state="stopped", query_id="", run_id="")
+    agent.ledger.put_deployment(external_row())
+    deploy(agent, "a", wanted="stopped", state="stopped", query_id="", run_id="")
     reconciler.restore(pool.connection())
-    fast_lane(world).start(("a",), 0.0, by="ann")
+    fast_lane(agent).start(("a",), 0.0, by="ann")
     pool.tables.clear()
     pool.refuse_table["a__v1"] = EngineRefused("the metastore is away", error_class="IO")
     with pytest.raises(Refused, match="the metastore is away"):
-        fast_lane(world).restart(("a",), 0.0, by="ann")
+        fast_lane(agent).restart(("a",), 0.0, by="ann")
     assert "a@v1" in pool.running
     lost(pool)
     reconcile(reconciler)
-    assert found(world, BAD).state != "failed" and found(world, BAD).wanted == "running"
+    assert found(agent, BAD).state != "failed" and found(agent, BAD).wanted == "running"
     pool.refuse_table.clear()
     pool.tables["landed"] = ""
     reconcile(reconciler)
@@ -229,9 +229,9 @@ def test_a_restart_that_the_catalog_refuses_stops_nothing_and_a_lost_query_waits
 
 
 def test_a_hundred_tables_take_few_requests_and_a_refused_one_costs_its_group_alone(
-    world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, *(f"t{n}" for n in range(100)))
+    deploy(agent, *(f"t{n}" for n in range(100)))
     asked: list[str] = []
 
     def call(self: Any, seconds: float, fn: Any, *args: Any, **more: Any) -> Any:
@@ -249,17 +249,17 @@ def test_a_hundred_tables_take_few_requests_and_a_refused_one_costs_its_group_al
     reconciler.restore(connection)
     assert len(pool.tables) == 99 and "t7__v1" not in pool.tables
     assert Counter(asked) == {"create_together": 10, "create": 10, "point_together": 10}
-    assert found(world, TableName("t7")).error.startswith("its table is not in the pool's catalog: no permission")
+    assert found(agent, TableName("t7")).error.startswith("its table is not in the pool's catalog: no permission")
 
 
 def test_a_pointer_that_is_refused_keeps_nothing_from_running_and_comes_later(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world, "a", "b")
+    deploy(agent, "a", "b")
     pool.refuse_table["a"] = EngineRefused("a is a table", error_class="EXPECT_VIEW_NOT_TABLE")
     reconciler.restore(pool.connection())
     assert pool.views == {"b": "b__v1"}
-    assert found(world, BAD).error == "its pointer is not in the pool's catalog: a is a table"
+    assert found(agent, BAD).error == "its pointer is not in the pool's catalog: a is a table"
     reconcile(reconciler)
     assert sorted(pool.starts) == ["a@v1", "b@v1"]
     pool.refuse_table.clear()
@@ -268,63 +268,63 @@ def test_a_pointer_that_is_refused_keeps_nothing_from_running_and_comes_later(
 
 
 def test_a_table_is_not_tried_again_while_a_run_swaps_another_version_in(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world, "a")
-    world.ledger.put_deployment(deployment_row("a", version=2, active=False))
+    deploy(agent, "a")
+    agent.ledger.put_deployment(deployment_row("a", version=2, active=False))
     pool.refuse_table["a__v1"] = EngineRefused("no permission", error_class="IO")
     reconciler.restore(pool.connection())
     pool.refuse_table.clear()
-    with held_elsewhere(world, (BAD, 2)):
+    with held_elsewhere(agent, (BAD, 2)):
         reconcile(reconciler)
         assert pool.views == {}
-    world.ledger.activate({BAD: 2})
+    agent.ledger.activate({BAD: 2})
     pool.views["a"] = "a__v2"
     reconcile(reconciler)
     assert "a__v1" in pool.tables and pool.views == {"a": "a__v2"}
 
 
 def test_what_reads_a_table_that_is_refused_waits_for_it(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    world.ledger.put_deployment(external_row())
-    deploy(world, "a")
+    agent.ledger.put_deployment(external_row())
+    deploy(agent, "a")
     pool.refuse_table["landed"] = EngineRefused("the format is not known", error_class="DATA_SOURCE_NOT_FOUND")
     reconciler.restore(pool.connection())
-    external = world.ledger.deployment(TableName("landed"), 0)
+    external = agent.ledger.deployment(TableName("landed"), 0)
     assert external is not None and (external.state, external.error[:12]) == ("running", "its table is")
     reconcile(reconciler)
-    assert pool.starts == [] and found(world, BAD).state == "degraded"
-    assert "it waits for landed, which is not in the pool's catalog" in found(world, BAD).error
+    assert pool.starts == [] and found(agent, BAD).state == "degraded"
+    assert "it waits for landed, which is not in the pool's catalog" in found(agent, BAD).error
 
 
 def test_an_end_that_met_a_held_version_is_not_forgotten(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world, "a")
+    deploy(agent, "a")
     ended = ReportedQuery("a@v1", "q", "run of a@v1", False, error_class="DIVIDE_BY_ZERO", error="Division by zero.")
-    with world.locks.holding((BAD, 1), by="a test"):
+    with agent.locks.holding((BAD, 1), by="a test"):
         reconcile(reconciler, ended)
     reconcile(reconciler)
-    assert (found(world, BAD).state, pool.starts) == ("failed", [])
+    assert (found(agent, BAD).state, pool.starts) == ("failed", [])
 
 
-def test_a_stop_goes_through_while_the_catalog_is_being_filled(world: AgentContext, pool: Any) -> None:
-    deploy(world, "a")
+def test_a_stop_goes_through_while_the_catalog_is_being_filled(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, "a")
     runs(pool, "a")
     pool.restored = False
-    (outcome,) = fast_lane(world).stop((BAD,), time.monotonic(), by="bob")
+    (outcome,) = fast_lane(agent).stop((BAD,), time.monotonic(), by="bob")
     assert outcome.outcome == "stopped" and "a@v1" not in pool.running
 
 
-def test_measuring_goes_on_behind_a_statement_that_cannot_be_measured(world: AgentContext) -> None:
-    world.ledger.put_deployment(external_row())
+def test_measuring_goes_on_behind_a_statement_that_cannot_be_measured(agent: AgentContext) -> None:
+    agent.ledger.put_deployment(external_row())
     ddl, dml = "CREATE TABLE {} (id BIGINT) USING parquet", "INSERT INTO {} SELECT id FROM STREAM landed"
     for table in ("a", "b"):
-        deploy(world, table, revision=table, texts=RevisionTexts(ddl.format(table), dml.format(table), ""))
-    world.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
-    LagCollector(world).round(world.ledger.deployments(), ())
-    good, bad = world.ledger.measurement(GOOD, 1), world.ledger.measurement(BAD, 1)
+        deploy(agent, table, revision=table, texts=RevisionTexts(ddl.format(table), dml.format(table), ""))
+    agent.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
+    LagCollector(agent).round(agent.ledger.deployments(), ())
+    good, bad = agent.ledger.measurement(GOOD, 1), agent.ledger.measurement(BAD, 1)
     assert good is not None and good.lag_rows == 0
     assert bad is not None and (bad.lag_rows, bad.trend) == (None, "unknown")
 
@@ -403,24 +403,24 @@ class FrozenPool:
 
 
 def test_a_frozen_pool_with_a_hundred_statements_costs_few_threads_and_nothing_is_called_stopped(
-    world: AgentContext, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast_lane_module, "STOP_S", 0.2)
     monkeypatch.setattr(deployment_lifecycle, "WRITE_CALL_S", 0.2)
     monkeypatch.setattr(deployment_lifecycle, "READ_CALL_S", 0.2)
     tables = [f"t{n}" for n in range(100)]
-    deploy(world, *tables)
+    deploy(agent, *tables)
     pool: Any = FrozenPool()
-    world = replace(world, pool=pool)
+    agent = replace(agent, pool=pool)
     before = threading.active_count()
-    reconciler = Reconciler(world, EmergencyJournal(Path(world.folder, "e")))
+    reconciler = Reconciler(agent, EmergencyJournal(Path(agent.folder, "e")))
     for _ in range(5):
         with pytest.raises(PoolUnreachable):
-            reconciler.round(BeforeRound.of(world), (), ())
-    outcomes = fast_lane(world).stop(tuple(map(TableName, tables)), time.monotonic(), by="bob")
+            reconciler.round(BeforeRound.of(agent), (), ())
+    outcomes = fast_lane(agent).stop(tuple(map(TableName, tables)), time.monotonic(), by="bob")
     assert len(outcomes) == 100 and {outcome.came for outcome in outcomes} <= UNCONFIRMED
     # Each act has a thread for itself and one for its call; two belong to the breaker.
     assert max(pool.queries.threads) <= before + 2 * ACTS_AT_ONCE + 2
     pool.breaker.close()
     wait_until(lambda: threading.active_count() <= before + 1)
-    assert {d.state for d in world.ledger.deployments()} == {"stopping"}
+    assert {d.state for d in agent.ledger.deployments()} == {"stopping"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane
+from agent_scenarios import fast_lane
 from ledger_rows import deployment_row
 
 from core.model.act_outcomes import Came
@@ -34,25 +34,25 @@ FILTERED = "SELECT id, kind FROM STREAM a WHERE id > 1"
 
 
 @pytest.fixture
-def reconciler(world: AgentContext, tmp_path: Path) -> Reconciler:
-    return Reconciler(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+def reconciler(agent: AgentContext, tmp_path: Path) -> Reconciler:
+    return Reconciler(agent, EmergencyJournal(tmp_path / "emergency.jsonl"))
 
 
 def reconcile(reconciler: Reconciler) -> None:
-    before = BeforeRound.of(reconciler.world)
-    reconciler.round(before, reconciler.world.pool.connection().queries.active(), ())
+    before = BeforeRound.of(reconciler.agent)
+    reconciler.round(before, reconciler.agent.pool.connection().queries.active(), ())
 
 
-def row(world: AgentContext, table: TableName = C) -> Deployment:
-    found = world.ledger.deployment(table, 1)
+def row(agent: AgentContext, table: TableName = C) -> Deployment:
+    found = agent.ledger.deployment(table, 1)
     assert found is not None
     return found
 
 
 @pytest.fixture
-def late(world: AgentContext, pool: Any, reconciler: Reconciler) -> Any:
+def late(agent: AgentContext, pool: Any, reconciler: Reconciler) -> Any:
     """The start of c, which was lost with its session, has missed its deadline."""
-    deploy(world, pool, small_project.texts())
+    deploy(agent, pool, small_project.texts())
     del pool.running["c@v1"]
     pool.late.append("start")
     with pytest.raises(PoolUnreachable):
@@ -61,27 +61,27 @@ def late(world: AgentContext, pool: Any, reconciler: Reconciler) -> Any:
     return call
 
 
-def restart_of_c(world: AgentContext) -> tuple[StepExecutor, Step]:
-    made = plan(world, small_project.texts(c=FILTERED), EVERYTHING)
+def restart_of_c(agent: AgentContext) -> tuple[StepExecutor, Step]:
+    made = plan(agent, small_project.texts(c=FILTERED), EVERYTHING)
     (step,) = [step for step in made.steps if step.do is StepKind.RESTART]
-    return StepExecutor(world, made, submit(world, made)), step
+    return StepExecutor(agent, made, submit(agent, made)), step
 
 
 def test_no_step_gives_a_version_another_text_while_a_start_of_it_may_still_come(
-    late: Any, world: AgentContext, pool: Any
+    late: Any, agent: AgentContext, pool: Any
 ) -> None:
-    steps, restart = restart_of_c(world)
-    before = row(world)
+    steps, restart = restart_of_c(agent)
+    before = row(agent)
     with pytest.raises(Busy, match="c@v1 waits for the end of a call that the pool has not answered in time"):
         steps.perform(restart)
-    assert row(world) == before
+    assert row(agent) == before
     late.arrive()
     steps.perform(restart)
-    assert pool.running["c@v1"].select == row(world).compiled and "WHERE" in row(world).compiled
+    assert pool.running["c@v1"].select == row(agent).compiled and "WHERE" in row(agent).compiled
 
 
 def test_a_late_start_that_nobody_has_heard_of_is_not_taken_for_that_of_the_new_text(
-    late: Any, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    late: Any, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late.give_up()
     taken_over = starting_steps.take_over_texts
@@ -91,68 +91,68 @@ def test_a_late_start_that_nobody_has_heard_of_is_not_taken_for_that_of_the_new_
         late.arrive_unheard()
 
     monkeypatch.setattr(starting_steps, "take_over_texts", arrives)
-    assert drive(world, submit(world, plan(world, small_project.texts(c=FILTERED), EVERYTHING))) == "done"
-    assert pool.running["c@v1"].select == row(world).compiled and "WHERE" in row(world).compiled
+    assert drive(agent, submit(agent, plan(agent, small_project.texts(c=FILTERED), EVERYTHING))) == "done"
+    assert pool.running["c@v1"].select == row(agent).compiled and "WHERE" in row(agent).compiled
 
 
 def test_a_late_start_that_is_as_the_ledger_has_it_is_found_and_not_begun_again(
-    late: Any, world: AgentContext, pool: Any, reconciler: Reconciler
+    late: Any, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     many = len(pool.starts)
     reconcile(reconciler)
     assert len(pool.starts) == many, "nobody knows yet what came of it"
     late.arrive()
     reconcile(reconciler)
-    assert len(pool.starts) == many + 1 and row(world).run_id == pool.run_of("c@v1")
+    assert len(pool.starts) == many + 1 and row(agent).run_id == pool.run_of("c@v1")
 
 
 @pytest.mark.parametrize("state", ["running", "pending", "failed"])
 def test_a_query_under_a_run_that_nobody_has_recorded_does_not_go_on(
-    state: str, world: AgentContext, pool: Any, reconciler: Reconciler
+    state: str, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     """Another agent has asked for it, with a text from before, and was killed."""
-    deploy(world, pool, small_project.texts())
+    deploy(agent, pool, small_project.texts())
     before = pool.running.pop("c@v1")
-    run_id = "" if state == "failed" else row(world).run_id
-    world.ledger.update_deployment(C, 1, compiled="SELECT 2", state=state, run_id=run_id)
+    run_id = "" if state == "failed" else row(agent).run_id
+    agent.ledger.update_deployment(C, 1, compiled="SELECT 2", state=state, run_id=run_id)
     pool.begin(before)
     reconcile(reconciler)
     begun = [query.select for name, query in pool.running.items() if name == "c@v1"]
     assert begun == ([] if state == "failed" else ["SELECT 2"])
-    events = world.ledger.events()
+    events = agent.ledger.events()
     said = [event for event in events if "a run that nobody has recorded" in f"{event.summary} {event.detail}"]
     assert len(said) == 1
     reconcile(reconciler)
-    assert row(world).run_id == ("" if state == "failed" else pool.run_of("c@v1"))
+    assert row(agent).run_id == ("" if state == "failed" else pool.run_of("c@v1"))
 
 
 def test_a_stop_is_not_confirmed_while_a_start_may_still_come_and_holds_when_it_has(
-    late: Any, world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+    late: Any, agent: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.agent.statements.statement_control.HOLDER_S", 0.0)
     monkeypatch.setattr("pipelines.agent.statements.statement_control.STOP_S", 0.0)
-    (outcome,) = fast_lane(world).stop((C,), time.monotonic(), by="bob")
+    (outcome,) = fast_lane(agent).stop((C,), time.monotonic(), by="bob")
     assert outcome.came is Came.SENT
     late.arrive()
     reconcile(reconciler)
-    assert "c@v1" not in pool.running and (row(world).wanted, row(world).state) == ("stopped", "stopped")
+    assert "c@v1" not in pool.running and (row(agent).wanted, row(agent).state) == ("stopped", "stopped")
 
 
 def test_a_late_start_of_a_version_that_was_deleted_since_is_stopped_and_an_unknown_query_is_not(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world, pool, small_project.texts())
+    deploy(agent, pool, small_project.texts())
     gone = deployment_row("c", version=7, active=False, wanted="stopped", state="stopped")
-    world.ledger.put_deployment(gone)
-    world.ledger.tombstone(C, 7, drop_after=9e9, trash="/trash/c")
+    agent.ledger.put_deployment(gone)
+    agent.ledger.tombstone(C, 7, drop_after=9e9, trash="/trash/c")
     for name in ("c@v7", "theirs"):
         pool.running[name] = pool.running["c@v1"]
     reconcile(reconciler)
     assert "c@v7" not in pool.running and "theirs" in pool.running
-    said = {event.summary for event in world.ledger.events() if event.kind in ("pool", "state")}
+    said = {event.summary for event in agent.ledger.events() if event.kind in ("pool", "state")}
     assert "a query of a version that was deleted was active: it was stopped" in said
     assert "query 'theirs' is running in our session but is not in the registry" in said
-    world.ledger.purged(C, 7, 1.0)
+    agent.ledger.purged(C, 7, 1.0)
     pool.running["c@v7"] = pool.running["c@v1"]
     reconcile(reconciler)
     assert "c@v7" not in pool.running

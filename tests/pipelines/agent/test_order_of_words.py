@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane, in_a_thread, put_made, read_before, stop_by_operator, wait_until
+from agent_scenarios import fast_lane, in_a_thread, put_made, read_before, stop_by_operator, wait_until
 from ledger_rows import run_row
 
 from core.model.actions import StepKind
@@ -39,16 +39,16 @@ FILTERED = "SELECT id, kind FROM STREAM a WHERE id > 1"
 
 
 @pytest.fixture
-def world(world: AgentContext) -> AgentContext:
+def agent(agent: AgentContext) -> AgentContext:
     """A world whose time passes quickly, where the proof of a restart ends."""
-    return replace(world, monotonic=partial(next, count(0.0, 50.0)))
+    return replace(agent, monotonic=partial(next, count(0.0, 50.0)))
 
 
 @pytest.fixture
-def deployed(world: AgentContext, pool: Any) -> AgentContext:
+def deployed(agent: AgentContext, pool: Any) -> AgentContext:
     """a@v1, b@v1 and c@v1, which run."""
-    assert deploy(world, pool, small_project.texts()) == "done"
-    return world
+    assert deploy(agent, pool, small_project.texts()) == "done"
+    return agent
 
 
 def unavailable(*_: Any, **__: Any) -> None:
@@ -69,14 +69,14 @@ def restart(lane: StatementControl, *names: str) -> tuple[str, ...]:
 
 def stop_while_the_ledger_is_locked(lane: StatementControl, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     with monkeypatch.context() as locked:
-        locked.setattr(type(lane._world.ledger), "stop_statements", unavailable)
+        locked.setattr(type(lane._agent.ledger), "stop_statements", unavailable)
         stop(lane, *names)
 
 
-def retry(world: AgentContext, run_id: str) -> None:
-    row = world.ledger.run(run_id)
+def retry(agent: AgentContext, run_id: str) -> None:
+    row = agent.ledger.run(run_id)
     assert row is not None
-    journal_retry(world, row, by="ana")
+    journal_retry(agent, row, by="ana")
 
 
 # A stop of one version.
@@ -279,9 +279,9 @@ def test_a_cancel_leaves_running_what_an_operator_starts_before_it_stops(
     put_made(deployed, replace(version(deployed, A, 1), **made, **rests))
     given_up = cancelled_runs.give_up
 
-    def started_between(world: AgentContext, versions: Any, since: int) -> Any:
-        found = given_up(world, versions, since=since)
-        start(fast_lane(world), "a@v2")
+    def started_between(agent: AgentContext, versions: Any, since: int) -> Any:
+        found = given_up(agent, versions, since=since)
+        start(fast_lane(agent), "a@v2")
         return found
 
     monkeypatch.setattr(cancelled_runs, "give_up", started_between)
@@ -303,22 +303,22 @@ def test_a_retry_leaves_running_what_an_operator_has_started_meanwhile(deployed:
 # What may refuse is asked before what runs is stopped.
 
 
-def refuse_checkpoint(world: AgentContext) -> None:
-    world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
+def refuse_checkpoint(agent: AgentContext) -> None:
+    agent.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
 
 
-def refuse_doubt(world: AgentContext) -> None:
+def refuse_doubt(agent: AgentContext) -> None:
     class Doubtful:
         doubt = "another home has written here"
 
         def refuse_doubt(self) -> None:
             raise Refused("another home has written here", remedy="headgate adopt")
 
-    world.identity = Doubtful()  # type: ignore[assignment]  # A double.
+    agent.identity = Doubtful()  # type: ignore[assignment]  # A double.
 
 
-def refuse_catalog(world: AgentContext) -> None:
-    world.pool.restored = False  # type: ignore[attr-defined]  # Scripted: stops are possible, nothing else.
+def refuse_catalog(agent: AgentContext) -> None:
+    agent.pool.restored = False  # type: ignore[attr-defined]  # Scripted: stops are possible, nothing else.
 
 
 REFUSALS: tuple[Callable[[AgentContext], None], ...] = (refuse_checkpoint, refuse_doubt, refuse_catalog)

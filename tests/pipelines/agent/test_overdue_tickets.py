@@ -10,22 +10,22 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping.after_release import tell_overdue
 
 
-def told(world: AgentContext) -> list[str]:
-    tell_overdue(world)
-    return [event.summary for event in world.ledger.events_of(T("a"), "ticket")]
+def told(agent: AgentContext) -> list[str]:
+    tell_overdue(agent)
+    return [event.summary for event in agent.ledger.events_of(T("a"), "ticket")]
 
 
-def test_an_overdue_ticket_is_told_once_and_a_closed_one_never(world: AgentContext) -> None:
-    now = world.clock()
+def test_an_overdue_ticket_is_told_once_and_a_closed_one_never(agent: AgentContext) -> None:
+    now = agent.clock()
     one = MigrationTicket("7f3a-1", T("a"), "BI", "", "ana", False, "a__v1", "a__v2", None, now - 100, now + 3600)
     late = replace(one, run_id="7f3a-2", reader="CRM team", deadline=now - 50)
-    world.ledger.open_tickets([one, late, replace(late, reader="gone", closed_at=now)])
-    assert told(world) == [], "nothing is left of what they read"
+    agent.ledger.open_tickets([one, late, replace(late, reader="gone", closed_at=now)])
+    assert told(agent) == [], "nothing is left of what they read"
     for version in (1, 2):
-        world.ledger.put_deployment(deployment_row("a", version=version, active=version == 2))
+        agent.ledger.put_deployment(deployment_row("a", version=version, active=version == 2))
     said = ["CRM team still reads a__v1, and its time to move to a__v2 is over"]
-    assert told(world) == said
-    assert told(world) == said
-    (event,) = world.ledger.events_of(T("a"), "ticket")
+    assert told(agent) == said
+    assert told(agent) == said
+    (event,) = agent.ledger.events_of(T("a"), "ticket")
     assert event.detail == "headgate release show 7f3a-2; headgate release close 7f3a-2 'CRM team'"
     assert event.version == 1

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import held_elsewhere
+from agent_scenarios import held_elsewhere
 from ledger_rows import deployment_row
 
 from core.model.errors import EngineRefused, Refused, TryAgain
@@ -27,66 +27,66 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_driver, "POLL_S", 0.001)
 
 
-def said(world: AgentContext) -> list[str]:
-    return [event.summary for event in world.ledger.events() if "pointer" in event.summary]
+def said(agent: AgentContext) -> list[str]:
+    return [event.summary for event in agent.ledger.events() if "pointer" in event.summary]
 
 
 @pytest.mark.parametrize("same_agent", [True, False])
 def test_a_swap_that_takes_effect_after_it_was_cancelled_is_put_right(
-    same_agent: bool, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    same_agent: bool, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = begun(world, pool)
+    run_id = begun(agent, pool)
     monkeypatch.setattr(run_driver, "POOL_WAIT_S", -1.0)
     pool.late.append("swap")
-    assert lane.drive(world, run_id) == "failed"
+    assert lane.drive(agent, run_id) == "failed"
     (late,) = pool.overdue
     late.give_up()
-    assert lane.drive(world, run_id, OperatorControl("cancel")) == "cancelled"
-    rounds = PointerCheck(world)
+    assert lane.drive(agent, run_id, OperatorControl("cancel")) == "cancelled"
+    rounds = PointerCheck(agent)
     if same_agent:
         rounds.round()
-        assert pool.views == BEFORE == serving(world) and not said(world)
+        assert pool.views == BEFORE == serving(agent) and not said(agent)
     late.arrive_unheard()
     assert pool.views == AFTER
     rounds.round()
-    assert pool.views == BEFORE == serving(world)
-    assert sorted(said(world)) == [f"its pointer did not lead to {name}: it was put right" for name in BEFORE.values()]
+    assert pool.views == BEFORE == serving(agent)
+    assert sorted(said(agent)) == [f"its pointer did not lead to {name}: it was put right" for name in BEFORE.values()]
 
 
 def test_a_first_pointer_that_comes_after_its_run_was_cancelled_is_dropped_and_a_view_of_others_is_not(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    lane.deploy(world, pool, small_project.texts())
-    world.ledger.put_deployment(deployment_row("d", active=False))
-    world.ledger.put_deployment(deployment_row("e", active=False))
+    lane.deploy(agent, pool, small_project.texts())
+    agent.ledger.put_deployment(deployment_row("d", active=False))
+    agent.ledger.put_deployment(deployment_row("e", active=False))
     pool.views |= {"d": "d__v1", "e": "theirs"}
-    PointerCheck(world).round()
+    PointerCheck(agent).round()
     assert pool.views == BEFORE | {"e": "theirs"}
-    assert said(world) == ["its pointer was there, and nothing serves: it was dropped"]
+    assert said(agent) == ["its pointer was there, and nothing serves: it was dropped"]
 
 
 def test_a_pointer_that_a_delete_has_dropped_stays_dropped_while_its_run_goes_on(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane.deploy(world, pool, small_project.texts())
+    lane.deploy(agent, pool, small_project.texts())
     looks, set_aside = list[dict[str, str]](), ending_steps.set_aside
 
-    def look(world: AgentContext, deployment: Any) -> None:
-        in_threads(1, lambda rounds: rounds.round(), [PointerCheck(world)])
+    def look(agent: AgentContext, deployment: Any) -> None:
+        in_threads(1, lambda rounds: rounds.round(), [PointerCheck(agent)])
         looks.append(dict(pool.views))
-        set_aside(world, deployment)
+        set_aside(agent, deployment)
 
     monkeypatch.setattr(ending_steps, "set_aside", look)
-    everything = lane.plan(world, small_project.texts(), PlanRequest(verb="delete", everything=True))
-    assert lane.drive(world, lane.submit(world, everything)) == "done"
-    assert looks == [{}, {}, {}] and said(world) == []
+    everything = lane.plan(agent, small_project.texts(), PlanRequest(verb="delete", everything=True))
+    assert lane.drive(agent, lane.submit(agent, everything)) == "done"
+    assert looks == [{}, {}, {}] and said(agent) == []
 
 
-def test_a_pointer_whose_table_is_held_waits_and_in_doubt_none_is_moved(world: AgentContext, pool: Any) -> None:
-    lane.deploy(world, pool, small_project.texts())
-    rounds = PointerCheck(world)
+def test_a_pointer_whose_table_is_held_waits_and_in_doubt_none_is_moved(agent: AgentContext, pool: Any) -> None:
+    lane.deploy(agent, pool, small_project.texts())
+    rounds = PointerCheck(agent)
     pool.views |= {"a": "a__v7", "b": "b__v7"}
-    with held_elsewhere(world, (TableName("a"), 1)):
+    with held_elsewhere(agent, (TableName("a"), 1)):
         rounds.round()
     assert pool.views == BEFORE | {"a": "a__v7"}
 
@@ -96,23 +96,23 @@ def test_a_pointer_whose_table_is_held_waits_and_in_doubt_none_is_moved(world: A
         def refuse_doubt(self) -> None:
             raise Refused(self.doubt)
 
-    known, world.identity = world.identity, Doubted()  # type: ignore[assignment]  # A double.
+    known, agent.identity = agent.identity, Doubted()  # type: ignore[assignment]  # A double.
     with pytest.raises(Refused):
         rounds.round()
     assert pool.views["a"] == "a__v7"
-    world.identity = known
+    agent.identity = known
     rounds.round()
     assert pool.views == BEFORE
 
 
 def test_one_that_is_refused_holds_up_no_other_and_each_is_looked_at_within_a_bounded_time(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pointer_check, "TABLES", 2)
-    lane.deploy(world, pool, small_project.texts())
+    lane.deploy(agent, pool, small_project.texts())
     pool.refuse_table["a"] = EngineRefused("the metastore says no")
     pool.views.clear()
-    rounds = PointerCheck(world)
+    rounds = PointerCheck(agent)
     rounds.round()
     assert pool.views == {"b": "b__v1"}
     rounds.round()
@@ -123,52 +123,52 @@ def test_one_that_is_refused_holds_up_no_other_and_each_is_looked_at_within_a_bo
 
 
 def test_a_table_that_a_failed_delete_took_out_of_the_catalog_is_there_again_with_its_pointer(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    lane.deploy(world, pool, small_project.texts())
+    lane.deploy(agent, pool, small_project.texts())
     pool.views.pop("a")
     pool.tables.pop("a__v1")
-    PointerCheck(world).round()
+    PointerCheck(agent).round()
     assert pool.views == BEFORE and "a__v1" in pool.tables
 
 
 def test_a_table_that_cannot_be_reached_keeps_no_other_pointer_astray(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreachable(world: AgentContext, deployment: Any) -> None:
+    def unreachable(agent: AgentContext, deployment: Any) -> None:
         if deployment.table == "a":
             raise TryAgain("/lake is not there", remedy="mount it")
 
-    lane.deploy(world, pool, small_project.texts())
+    lane.deploy(agent, pool, small_project.texts())
     monkeypatch.setattr(pointer_check, "register_if_missing", unreachable)
     pool.views.clear()
-    PointerCheck(world).round()
+    PointerCheck(agent).round()
     assert pool.views == {"b": "b__v1", "c": "c__v1"}
 
 
 def test_a_catalog_that_shows_views_in_other_words_is_not_altered_each_round(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane.deploy(world, pool, small_project.texts())
+    lane.deploy(agent, pool, small_project.texts())
     tables = type(pool.connection().tables)
     pointed: list[str] = []
     real = tables.point
     monkeypatch.setattr(tables, "standing", lambda self, pointers: frozenset())
     monkeypatch.setattr(tables, "point", lambda self, view, *more: (pointed.append(view), real(self, view, *more)))
-    rounds = PointerCheck(world)
+    rounds = PointerCheck(agent)
     for _ in range(3):
         rounds.round()
-    assert sorted(pointed) == ["a", "b", "c"] and not said(world)
+    assert sorted(pointed) == ["a", "b", "c"] and not said(agent)
 
 
 def test_a_pointer_that_the_catalog_once_showed_in_other_words_is_compared_again_once_another_version_serves(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, rounds = begun(world, pool), PointerCheck(world)
+    run_id, rounds = begun(agent, pool), PointerCheck(agent)
     with monkeypatch.context() as other_words:
         other_words.setattr(type(pool.connection().tables), "standing", lambda self, pointers: frozenset())
         rounds.round()
-    assert lane.drive(world, run_id) == "done"
+    assert lane.drive(agent, run_id) == "done"
     pool.views |= BEFORE
     rounds.round()
     assert pool.views == AFTER

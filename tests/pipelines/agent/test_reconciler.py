@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_world import held_elsewhere, put_made
+from agent_scenarios import held_elsewhere, put_made
 from ledger_rows import deployment_row, sample_row
 
 from core.model.errors import EngineRefused, LedgerUnavailable, NotAdopted
@@ -26,66 +26,66 @@ START = QueryStart("a@v1", "SELECT 1", "a__v1", "parquet", "/c/a__v1", "1 second
 
 
 @pytest.fixture
-def reconciler(world: AgentContext, tmp_path: Path) -> Reconciler:
-    return Reconciler(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+def reconciler(agent: AgentContext, tmp_path: Path) -> Reconciler:
+    return Reconciler(agent, EmergencyJournal(tmp_path / "emergency.jsonl"))
 
 
-def deploy(world: AgentContext, **changed: Any) -> Deployment:
+def deploy(agent: AgentContext, **changed: Any) -> Deployment:
     """Write a running a@v1 whose checkpoint is ours."""
-    return put_made(world, deployment_row(**({"query_id": "q", "run_id": "r1"} | changed)))
+    return put_made(agent, deployment_row(**({"query_id": "q", "run_id": "r1"} | changed)))
 
 
 def reconcile(
     reconciler: Reconciler, *, ended: tuple[ReportedQuery, ...] = (), before: BeforeRound | None = None
 ) -> str:
-    world = reconciler.world
-    before = before or BeforeRound.of(world)
-    queries = world.pool.connection().queries.active()
+    agent = reconciler.agent
+    before = before or BeforeRound.of(agent)
+    queries = agent.pool.connection().queries.active()
     reconciler.round(before, queries, ended)
-    found = world.ledger.deployment(A, 1)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None
     return found.state
 
 
 def test_a_query_lost_with_its_session_is_started_again_and_counted(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world)
+    deploy(agent)
     assert reconcile(reconciler) == "starting"
     assert pool.starts == ["a@v1"]
-    found = world.ledger.deployment(A, 1)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None and found.restarts == 1
 
 
 def test_a_query_that_ended_with_headgate_down_is_resumed_and_not_counted_as_an_error(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world, wanted="running", state="stopped")
+    deploy(agent, wanted="running", state="stopped")
     assert reconcile(reconciler) == "starting"
     assert pool.starts == ["a@v1"]
-    found = world.ledger.deployment(A, 1)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None and found.restarts == 0
-    (event,) = world.ledger.events()
+    (event,) = agent.ledger.events()
     assert (event.summary, event.detail.partition(":")[0]) == ("stopped → starting", "resumed from its checkpoint")
 
 
 def test_a_version_that_is_being_started_is_left_to_the_next_round(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world)
-    with held_elsewhere(world, (A, 1)):
-        before = BeforeRound.of(world)
+    deploy(agent)
+    with held_elsewhere(agent, (A, 1)):
+        before = BeforeRound.of(agent)
         assert reconcile(reconciler) == "running", "it is held now"
     assert reconcile(reconciler, before=before) == "running", "it was held when the pool was asked"
     assert pool.starts == []
 
 
 def test_a_version_that_was_started_after_the_pool_was_asked_is_left_alone(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world)
-    before = BeforeRound.of(world)
-    world.ledger.update_deployment(A, 1, run_id="r2")
+    deploy(agent)
+    before = BeforeRound.of(agent)
+    agent.ledger.update_deployment(A, 1, run_id="r2")
     reconciler.round(before, (), ())
     assert pool.starts == []
 
@@ -94,37 +94,37 @@ def test_a_version_that_was_started_after_the_pool_was_asked_is_left_alone(
 @pytest.mark.parametrize("state", ["running", "stopped", "failed", "unknown"])
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_version_that_was_given_another_text_after_the_pool_was_asked_is_left_to_the_next_round(
-    wanted: str, state: str, listed: bool, world: AgentContext, pool: Any, reconciler: Reconciler
+    wanted: str, state: str, listed: bool, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     """A step has written the new text, and was refused its start."""
-    deploy(world, wanted=wanted, state=state, run_id="r1")
-    before, queries = BeforeRound.of(world), ReportedQuery("a@v1", "q", "r1", True)
-    world.files.prepare("/c/a__v1.seam", {})
-    world.ledger.update_deployment(A, 1, compiled="SELECT 2", checkpoint="/c/a__v1.seam")
-    left = world.ledger.deployment(A, 1)
+    deploy(agent, wanted=wanted, state=state, run_id="r1")
+    before, queries = BeforeRound.of(agent), ReportedQuery("a@v1", "q", "r1", True)
+    agent.files.prepare("/c/a__v1.seam", {})
+    agent.ledger.update_deployment(A, 1, compiled="SELECT 2", checkpoint="/c/a__v1.seam")
+    left = agent.ledger.deployment(A, 1)
     reconciler.round(before, (queries,) if listed else (), ())
     assert (pool.starts, pool.stops) == ([], [])
-    assert world.ledger.deployment(A, 1) == left
+    assert agent.ledger.deployment(A, 1) == left
 
 
 def test_what_is_started_is_the_text_that_the_ledger_has_while_it_is_held(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    read = deploy(world)
-    world.ledger.update_deployment(A, 1, compiled="SELECT 2")
-    start(world, read, stops=0)
+    read = deploy(agent)
+    agent.ledger.update_deployment(A, 1, compiled="SELECT 2")
+    start(agent, read, stops=0)
     assert pool.running["a@v1"].select == "SELECT 2"
 
 
 def test_a_query_that_ended_with_an_error_has_failed_and_is_not_started_again(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world)
+    deploy(agent)
     ended = ReportedQuery("a@v1", "q", "r1", False, error_class="DIVIDE_BY_ZERO", error="Division by zero.")
     assert reconcile(reconciler, ended=(ended,)) == "failed"
     assert reconcile(reconciler) == "failed"
     assert pool.starts == []
-    (event,) = [e for e in world.ledger.events() if e.kind == "exception"]
+    (event,) = [e for e in agent.ledger.events() if e.kind == "exception"]
     assert (event.summary, event.detail) == ("DIVIDE_BY_ZERO", "Division by zero.")
 
 
@@ -146,15 +146,15 @@ def test_a_query_that_ended_over_another_table_says_which_and_what_to_do(
     other: str,
     told: str,
     said: str,
-    world: AgentContext,
+    agent: AgentContext,
     pool: Any,
     reconciler: Reconciler,
 ) -> None:
-    found = deploy(world, format="delta", table_id="id-1")
-    world.files.ids[found.folder] = other  # type: ignore[attr-defined]  # Scripted.
+    found = deploy(agent, format="delta", table_id="id-1")
+    agent.files.ids[found.folder] = other  # type: ignore[attr-defined]  # Scripted.
     ended = ReportedQuery("a@v1", "q", "r1", False, error_class=error_class, error="A mismatch.")
     assert reconcile(reconciler, ended=(ended,)) == "failed"
-    row = world.ledger.deployment(A, 1)
+    row = agent.ledger.deployment(A, 1)
     assert row is not None and row.error_class == told and row.error.startswith(said)
 
 
@@ -167,20 +167,20 @@ def test_a_query_that_ended_over_another_table_says_which_and_what_to_do(
     ],
 )
 def test_a_statement_that_ends_with_what_passes_is_said_and_started_again_after_longer_and_longer_pauses(
-    error_class: str, error: str, said: str, world: AgentContext, pool: Any, tmp_path: Path
+    error_class: str, error: str, said: str, agent: AgentContext, pool: Any, tmp_path: Path
 ) -> None:
     now = [1000.0]
-    reconciler = Reconciler(replace(world, monotonic=lambda: now[0]), EmergencyJournal(tmp_path / "emergency.jsonl"))
-    deploy(world)
+    reconciler = Reconciler(replace(agent, monotonic=lambda: now[0]), EmergencyJournal(tmp_path / "emergency.jsonl"))
+    deploy(agent)
     for ends, pause in enumerate((0, 15, 60, 120), 1):
-        row = world.ledger.deployment(A, 1)
+        row = agent.ledger.deployment(A, 1)
         assert row is not None
         pool.running.clear()
         ended = ReportedQuery("a@v1", "q", row.run_id, False, error_class=error_class, error=error)
         now[0] += 1
         state = reconcile(reconciler, ended=(ended,))
         if pause:
-            row = world.ledger.deployment(A, 1)
+            row = agent.ledger.deployment(A, 1)
             assert row is not None and state == "degraded" and len(pool.starts) == ends - 1
             assert row.error == f"it ended {ends} times in 10 minutes: the next start follows after {pause} s"
             now[0] += pause - 0.5
@@ -188,25 +188,25 @@ def test_a_statement_that_ends_with_what_passes_is_said_and_started_again_after_
             now[0] += 0.5
             state = reconcile(reconciler)
         assert state == "starting" and len(pool.starts) == ends
-    row = world.ledger.deployment(A, 1)
+    row = agent.ledger.deployment(A, 1)
     assert row is not None
     pool.running.clear()
     assert reconcile(reconciler, ended=(replace(ended, run_id=row.run_id),)) == "failed"
-    row = world.ledger.deployment(A, 1)
+    row = agent.ledger.deployment(A, 1)
     assert row is not None and (row.restarts, row.error) == (4, error)
-    lost = [e for e in world.ledger.events() if e.summary == said]
+    lost = [e for e in agent.ledger.events() if e.summary == said]
     assert len(lost) >= 1 and lost[0].detail == error
     assert len(pool.starts) == 4
 
 
 def test_what_is_lost_in_another_way_after_such_an_end_does_not_wait(
-    world: AgentContext, pool: Any, tmp_path: Path
+    agent: AgentContext, pool: Any, tmp_path: Path
 ) -> None:
     now = [1000.0]
-    reconciler = Reconciler(replace(world, monotonic=lambda: now[0]), EmergencyJournal(tmp_path / "emergency.jsonl"))
-    deploy(world)
+    reconciler = Reconciler(replace(agent, monotonic=lambda: now[0]), EmergencyJournal(tmp_path / "emergency.jsonl"))
+    deploy(agent)
     for _ in range(2):
-        row = world.ledger.deployment(A, 1)
+        row = agent.ledger.deployment(A, 1)
         assert row is not None
         pool.running.clear()
         died = ReportedQuery("a@v1", "q", row.run_id, False, error="Python worker exited unexpectedly (crashed)")
@@ -218,37 +218,37 @@ def test_what_is_lost_in_another_way_after_such_an_end_does_not_wait(
 
 
 def test_a_query_that_is_wanted_stopped_is_stopped_again(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deployment = deploy(world)
+    deployment = deploy(agent)
     pool.running["a@v1"] = pool.running.get("a@v1")
-    world.ledger.update_deployment(A, 1, wanted="stopped", state="stopping")
+    agent.ledger.update_deployment(A, 1, wanted="stopped", state="stopping")
     assert deployment.wanted == "running"
     assert reconcile(reconciler) == "stopped"
     assert pool.stops == ["a@v1"]
 
 
-def journal_stop(world: AgentContext, reconciler: Reconciler, name: str) -> None:
-    reconciler.emergency.append(JournalledStop(world.locks.stop([name]), "alice", 1.0, (name,)), after=0)
+def journal_stop(agent: AgentContext, reconciler: Reconciler, name: str) -> None:
+    reconciler.emergency.append(JournalledStop(agent.locks.stop([name]), "alice", 1.0, (name,)), after=0)
 
 
-def test_a_stop_in_the_emergency_journal_is_taken_first(world: AgentContext, pool: Any, reconciler: Reconciler) -> None:
-    deploy(world)
-    journal_stop(world, reconciler, "a")
+def test_a_stop_in_the_emergency_journal_is_taken_first(agent: AgentContext, pool: Any, reconciler: Reconciler) -> None:
+    deploy(agent)
+    journal_stop(agent, reconciler, "a")
     reconciler.apply_emergencies()
     reconciler.apply_emergencies()
     assert reconcile(reconciler) == "stopped"
     assert pool.starts == []
-    told = [event for event in world.ledger.events() if "recorded late" in event.summary]
+    told = [event for event in agent.ledger.events() if "recorded late" in event.summary]
     assert [(event.table, "alice" in event.summary) for event in told] == [("a", True)]
-    assert [(row.actor, row.action, row.subject) for row in world.ledger.audits()] == [("alice", "stop", "a")]
+    assert [(row.actor, row.action, row.subject) for row in agent.ledger.audits()] == [("alice", "stop", "a")]
 
 
 def test_stops_of_the_emergency_journal_are_told_once_however_often_the_ledger_is_locked_meanwhile(
-    world: AgentContext, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
-        journal_stop(world, reconciler, name)
+        journal_stop(agent, reconciler, name)
     locks = iter([False, False, True, False, True, True, False])
     for method in ("add_event", "add_audit"):
         write = getattr(Ledger, method)
@@ -263,16 +263,16 @@ def test_stops_of_the_emergency_journal_are_told_once_however_often_the_ledger_i
         with suppress(LedgerUnavailable):
             reconciler.apply_emergencies()
     assert not reconciler.emergency.waits()
-    assert [event.table for event in world.ledger.events() if "recorded late" in event.summary] == ["b", "a"]
-    assert [row.subject for row in world.ledger.audits()] == ["b", "a"]
+    assert [event.table for event in agent.ledger.events() if "recorded late" in event.summary] == ["b", "a"]
+    assert [row.subject for row in agent.ledger.audits()] == ["b", "a"]
 
 
 def test_a_stop_of_what_the_ledger_does_not_know_keeps_no_other_from_being_taken(
-    world: AgentContext, reconciler: Reconciler
+    agent: AgentContext, reconciler: Reconciler
 ) -> None:
-    deploy(world)
-    journal_stop(world, reconciler, "gone")
-    journal_stop(world, reconciler, "a")
+    deploy(agent)
+    journal_stop(agent, reconciler, "gone")
+    journal_stop(agent, reconciler, "a")
     reconciler.apply_emergencies()
     assert reconcile(reconciler) == "stopped"
     assert not reconciler.emergency.waits()
@@ -280,41 +280,41 @@ def test_a_stop_of_what_the_ledger_does_not_know_keeps_no_other_from_being_taken
 
 @pytest.mark.parametrize("mode", ["append", "upsert/2"])
 def test_a_keyed_statement_is_not_called_stopped_while_its_last_batch_may_be_written(
-    mode: str, world: AgentContext, pool: Any, reconciler: Reconciler
+    mode: str, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     """Its query is gone, and the stop that ended it was not confirmed."""
-    deploy(world, wanted="stopped", state="running", mode=mode)
+    deploy(agent, wanted="stopped", state="running", mode=mode)
     pool.refuse_stop["a@v1"] = EngineRefused("a@v1 is stopped, but its last batch is still being written")
     assert reconcile(reconciler) == ("stopped" if mode == "append" else "running")
     pool.refuse_stop.clear()
     assert reconcile(reconciler) == "stopped"
 
 
-def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(world: AgentContext, reconciler: Reconciler) -> None:
-    deploy(world, wanted="stopped", state="stopped")
-    del world.files.folders["/c/a__v1"]  # type: ignore[attr-defined]  # Scripted.
+def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(agent: AgentContext, reconciler: Reconciler) -> None:
+    deploy(agent, wanted="stopped", state="stopped")
+    del agent.files.folders["/c/a__v1"]  # type: ignore[attr-defined]  # Scripted.
     reconcile(reconciler)
-    found = world.ledger.deployment(A, 1)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None and not found.checkpoint_ok
     assert found.lost.startswith("a@v1 has no readable checkpoint")
-    assert observe(world.ledger.deployments())[A].why_lost == found.lost
+    assert observe(agent.ledger.deployments())[A].why_lost == found.lost
 
 
 def test_a_checkpoint_that_is_behind_its_table_is_seen_before_anybody_starts_it(
-    world: AgentContext, reconciler: Reconciler
+    agent: AgentContext, reconciler: Reconciler
 ) -> None:
-    deploy(world, wanted="stopped", state="stopped")
-    world.files.sink = 7  # type: ignore[attr-defined]  # Scripted.
+    deploy(agent, wanted="stopped", state="stopped")
+    agent.files.sink = 7  # type: ignore[attr-defined]  # Scripted.
     reconcile(reconciler)
-    found = world.ledger.deployment(A, 1)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None and not found.checkpoint_ok
 
 
 def test_a_checkpoint_of_somebody_else_is_never_started_on(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world)
-    world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
+    deploy(agent)
+    agent.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
     assert reconcile(reconciler) == "failed"
     assert pool.starts == []
 
@@ -327,14 +327,14 @@ class _InDoubt(Undoubted):
 
 
 def test_a_doubt_that_comes_up_during_a_round_fails_no_statement(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world)
-    undoubted, world.identity = world.identity, _InDoubt()
+    deploy(agent)
+    undoubted, agent.identity = agent.identity, _InDoubt()
     assert (reconcile(reconciler), reconcile(reconciler), pool.starts) == ("degraded", "degraded", [])
-    found = world.ledger.deployment(A, 1)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None and found.error == "nothing is started: the ledger is an older copy; headgate adopt"
-    world.identity = undoubted
+    agent.identity = undoubted
     assert (reconcile(reconciler), pool.starts) == ("starting", ["a@v1"])
 
 
@@ -351,47 +351,47 @@ batch_of_a_second = partial(sample_row, batch_ms=1000)
 
 
 @pytest.fixture
-def running(world: AgentContext, pool: Any) -> Deployment:
+def running(agent: AgentContext, pool: Any) -> Deployment:
     """A running a@v1 whose batches take a second and read 50 rows between two samples."""
-    found = deploy(world, run_id="run of a@v1")
-    start = world.clock() - 300
+    found = deploy(agent, run_id="run of a@v1")
+    start = agent.clock() - 300
     samples = [
         batch_of_a_second(start + 5 * n, lag_rows=50, consumed_rows=50 * n, produced_rows=50 * n) for n in range(50)
     ]
-    world.ledger.add_samples([(A, 1, sample) for sample in samples])
+    agent.ledger.add_samples([(A, 1, sample) for sample in samples])
     pool.running["a@v1"] = START
     return found
 
 
 def test_a_statement_that_went_silent_is_degraded_until_it_moves_and_never_restarted(
-    world: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
+    agent: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
 ) -> None:
     assert rounds_of(reconciler, pool, {"silent_s": 29.0}, {"silent_s": 31.0}, {"silent_s": 95.0}) == [
         "running", "degraded", "degraded",
     ]  # fmt: skip
-    found = world.ledger.deployment(A, 1)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None and found.error == "no progress for 31 s, and no batch is running"
     assert rounds_of(reconciler, pool, {"silent_s": 0.1}) == ["running"]
-    found = world.ledger.deployment(A, 1)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None and found.error == "" and found.restarts == 0
-    assert [event.summary for event in world.ledger.events()] == ["degraded → running", "running → degraded"]
+    assert [event.summary for event in agent.ledger.events()] == ["degraded → running", "running → degraded"]
     assert pool.starts == [] and pool.stops == []
 
 
 def test_a_batch_under_way_is_late_after_ten_of_the_usual_ones(
-    world: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
+    agent: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
 ) -> None:
-    world.files.planned = 2  # type: ignore[attr-defined]  # Scripted.
+    agent.files.planned = 2  # type: ignore[attr-defined]  # Scripted.
     heard = [{"silent_s": seconds} for seconds in (29.0, 31.0)]
     assert rounds_of(reconciler, pool, *heard) == ["running", "degraded"]
-    found = world.ledger.deployment(A, 1)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None and found.error == "a batch has been running for 31 s, 1.0 s is usual"
     assert pool.looks == []
-    burst = [batch_of_a_second(world.clock() - 20, lag_rows=5000, produced_rows=9000, consumed_rows=2450)]
-    world.ledger.add_samples([(A, 1, sample) for sample in burst])
-    now = world.clock()
+    burst = [batch_of_a_second(agent.clock() - 20, lag_rows=5000, produced_rows=9000, consumed_rows=2450)]
+    agent.ledger.add_samples([(A, 1, sample) for sample in burst])
+    now = agent.clock()
     for seconds, state in ((32.0, "running"), (599.0, "running"), (601.0, "degraded")):
-        world.clock = partial(float, now + seconds - 32)
+        agent.clock = partial(float, now + seconds - 32)
         assert rounds_of(reconciler, pool, {"silent_s": seconds}) == [state]
 
 
@@ -414,9 +414,9 @@ def test_a_silent_statement_without_a_batch_is_looked_at_itself(
 
 
 def test_a_first_batch_is_starting_for_ten_minutes_and_late_after_them(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world, state="starting", run_id="run of a@v1")
+    deploy(agent, state="starting", run_id="run of a@v1")
     pool.running["a@v1"] = START
     first = {"progress": None, "message": "Processing new data", "trigger_active": True}
     told = [first | {"silent_s": seconds} for seconds in (0.0, 599.0, 601.0)]
@@ -425,11 +425,11 @@ def test_a_first_batch_is_starting_for_ten_minutes_and_late_after_them(
 
 
 def test_a_first_batch_after_a_restart_has_ten_of_the_usual_ones_where_they_are_longer(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world, state="starting", run_id="run of a@v1")
-    before = sample_row(world.clock() - 2500, lag_rows=50, batch_ms=200_000, produced_rows=50, consumed_rows=50)
-    world.ledger.add_samples([(A, 1, before)])
+    deploy(agent, state="starting", run_id="run of a@v1")
+    before = sample_row(agent.clock() - 2500, lag_rows=50, batch_ms=200_000, produced_rows=50, consumed_rows=50)
+    agent.ledger.add_samples([(A, 1, before)])
     pool.running["a@v1"] = START
     first = {"progress": None, "message": "Processing new data", "trigger_active": True}
     assert rounds_of(reconciler, pool, first | {"silent_s": 1990.0}, first | {"silent_s": 2010.0}) == [
@@ -438,24 +438,24 @@ def test_a_first_batch_after_a_restart_has_ten_of_the_usual_ones_where_they_are_
 
 
 def test_a_degraded_statement_that_ends_as_wanted_is_stopped(
-    world: AgentContext, pool: Any, reconciler: Reconciler
+    agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    deploy(world, state="degraded", wanted="stopped")
+    deploy(agent, state="degraded", wanted="stopped")
     assert reconcile(reconciler) == "stopped"
 
 
 def test_a_stopped_statement_whose_folder_was_taken_away_says_so_until_it_is_back(
-    world: AgentContext, reconciler: Reconciler
+    agent: AgentContext, reconciler: Reconciler
 ) -> None:
     def said() -> str:
         assert reconcile(reconciler) == "stopped"
-        found = world.ledger.deployment(A, 1)
+        found = agent.ledger.deployment(A, 1)
         assert found is not None
         return found.error
 
-    folder = deploy(world, wanted="stopped", state="stopped").folder
+    folder = deploy(agent, wanted="stopped", state="stopped").folder
     assert said() == ""
-    removed: set[str] = world.files.removed  # type: ignore[attr-defined]  # Scripted.
+    removed: set[str] = agent.files.removed  # type: ignore[attr-defined]  # Scripted.
     removed.add(folder)
     assert said() == (
         f"the table of a@v1 is gone: there is no folder {folder}; headgate plan a --rebuild, or restore its folder "
@@ -468,24 +468,24 @@ def test_a_stopped_statement_whose_folder_was_taken_away_says_so_until_it_is_bac
 
 
 def test_queries_of_others_in_our_session_are_told_and_end_no_round(
-    reconciler: Reconciler, world: AgentContext, pool: Any
+    reconciler: Reconciler, agent: AgentContext, pool: Any
 ) -> None:
-    deploy(world)
+    deploy(agent)
     strange = ["x@v²", "x@v" + "9" * 30, "x@v" + "9" * 5000, "x@v3"]
     pool.running |= {name: replace(START, name=name, checkpoint=f"/theirs/{name}") for name in strange}
     assert reconcile(reconciler) == "starting" and pool.starts == ["a@v1"]
     assert set(strange) <= set(pool.running)
     told = [
-        (event.table, event.version, event.summary) for event in world.ledger.events(limit=20) if event.kind == "pool"
+        (event.table, event.version, event.summary) for event in agent.ledger.events(limit=20) if event.kind == "pool"
     ]
     assert [(table, version) for table, version, _ in told].count(("x", 3)) == 1 and len(told) == len(strange)
     assert max(len(summary) for *_, summary in told) < 300
 
 
-def test_of_many_queries_of_others_a_round_tells_a_few(reconciler: Reconciler, world: AgentContext, pool: Any) -> None:
-    deploy(world)
+def test_of_many_queries_of_others_a_round_tells_a_few(reconciler: Reconciler, agent: AgentContext, pool: Any) -> None:
+    deploy(agent)
     pool.running |= {f"q{number:03}": replace(START, name=f"q{number:03}") for number in range(100)}
     for _ in range(2):
         reconcile(reconciler)
-    told = {event.summary: event.count for event in world.ledger.events(limit=200) if event.kind == "pool"}
+    told = {event.summary: event.count for event in agent.ledger.events(limit=200) if event.kind == "pool"}
     assert len(told) == UNKNOWN_TOLD and set(told.values()) == {2}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import held_elsewhere, put_made, read_before, stop_in_ledger
+from agent_scenarios import held_elsewhere, put_made, read_before, stop_in_ledger
 from ledger_rows import deployment_row
 
 from core.model.errors import EngineRefused, Refused
@@ -41,168 +41,168 @@ UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
 REBUILD = PlanRequest(tables=(A,), rebuild=True)
 
 
-def record(world: AgentContext, name: str) -> RegistryRecord:
-    found = read_record(world.layout.data, name)
+def record(agent: AgentContext, name: str) -> RegistryRecord:
+    found = read_record(agent.layout.data, name)
     assert found is not None, f"{name} has no record"
     return found
 
 
-def row(world: AgentContext, version: int = 1) -> Any:
-    found = world.ledger.deployment(A, version)
+def row(agent: AgentContext, version: int = 1) -> Any:
+    found = agent.ledger.deployment(A, version)
     assert found is not None
     return found
 
 
-def test_a_record_holds_all_that_a_row_needs(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    RegistryRecords(world).round()
-    assert record_names(world.layout.data) == ("a@v1", "b@v1", "c@v1", "landed@v0")
-    for deployment in world.ledger.deployments():
-        found = record(world, f"{deployment.table}@v{deployment.version}")
+def test_a_record_holds_all_that_a_row_needs(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    RegistryRecords(agent).round()
+    assert record_names(agent.layout.data) == ("a@v1", "b@v1", "c@v1", "landed@v0")
+    for deployment in agent.ledger.deployments():
+        found = record(agent, f"{deployment.table}@v{deployment.version}")
         assert durable(recorded_row(found, 0.0)) == durable(deployment)
         assert (found.ledger, found.count) == ("ledger", deployment.recorded)
-    assert record(world, "_serving").row == {"a": 1, "b": 1, "c": 1}
+    assert record(agent, "_serving").row == {"a": 1, "b": 1, "c": 1}
 
 
-def test_a_new_text_is_recorded_before_spark_is_asked_to_run_it(world: AgentContext, pool: Any) -> None:
-    put_made(world, deployment_row(state="stopped"))
-    start(world, row(world), stops=0)
-    world.ledger.update_deployment(A, 1, revision="r2", texts=RevisionTexts("d", "m2", ""), compiled="SELECT 2")
+def test_a_new_text_is_recorded_before_spark_is_asked_to_run_it(agent: AgentContext, pool: Any) -> None:
+    put_made(agent, deployment_row(state="stopped"))
+    start(agent, row(agent), stops=0)
+    agent.ledger.update_deployment(A, 1, revision="r2", texts=RevisionTexts("d", "m2", ""), compiled="SELECT 2")
     pool.refuse["a@v1"] = EngineRefused("it is wrong", error_class="WRONG")
     with pytest.raises(EngineRefused):
-        start(world, row(world), stops=0)
-    assert recorded_row(record(world, "a@v1"), 0.0).texts.dml == "m2"
+        start(agent, row(agent), stops=0)
+    assert recorded_row(record(agent, "a@v1"), 0.0).texts.dml == "m2"
 
 
-def test_a_round_records_what_an_operator_has_changed_once_nobody_holds_it(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    records = RegistryRecords(world)
+def test_a_round_records_what_an_operator_has_changed_once_nobody_holds_it(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    records = RegistryRecords(agent)
     records.round()
-    stop_in_ledger(world, A)
-    with held_elsewhere(world, (A, 1)):
+    stop_in_ledger(agent, A)
+    with held_elsewhere(agent, (A, 1)):
         records.round()
-        assert record(world, "a@v1").row["wanted"] == "running"
+        assert record(agent, "a@v1").row["wanted"] == "running"
     records.round()
-    assert record(world, "a@v1").row["wanted"] == "stopped"
-    world.ledger.tombstone(TableName("b"), 1, drop_after=9e9, trash="/trash/b__v1")
+    assert record(agent, "a@v1").row["wanted"] == "stopped"
+    agent.ledger.tombstone(TableName("b"), 1, drop_after=9e9, trash="/trash/b__v1")
     records.round()
-    assert record(world, "b@v1").row["trash"] == "/trash/b__v1"
-    assert record(world, "_serving").row == {"a": 1, "c": 1}
-    world.ledger.purged(TableName("b"), 1, 9.0)
+    assert record(agent, "b@v1").row["trash"] == "/trash/b__v1"
+    assert record(agent, "_serving").row == {"a": 1, "c": 1}
+    agent.ledger.purged(TableName("b"), 1, 9.0)
     records.round()
-    assert record_names(world.layout.data) == ("a@v1", "c@v1", "landed@v0"), "the ledger forgets it in time as well"
+    assert record_names(agent.layout.data) == ("a@v1", "c@v1", "landed@v0"), "the ledger forgets it in time as well"
 
 
 def test_what_serves_is_recorded_in_a_later_round_where_a_run_had_moved_pointers_in_the_first(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, small_project.texts(a=UPPER), REBUILD))
-    registry_records.serve(world, {A: 2}, run_id)
-    records = RegistryRecords(world)
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, small_project.texts(a=UPPER), REBUILD))
+    registry_records.serve(agent, {A: 2}, run_id)
+    records = RegistryRecords(agent)
     records.round()
-    assert record(world, "_serving").row == {"a": 2, "b": 1, "c": 1}, "its run is under way"
-    assert drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    assert record(agent, "_serving").row == {"a": 2, "b": 1, "c": 1}, "its run is under way"
+    assert drive(agent, run_id, OperatorControl("cancel")) == "cancelled"
     records.round()
-    assert record(world, "_serving").row == {"a": 1, "b": 1, "c": 1}
+    assert record(agent, "_serving").row == {"a": 1, "b": 1, "c": 1}
 
 
-def test_the_session_is_recorded_and_is_no_version(world: AgentContext) -> None:
-    assert recorded_session(world.layout.data) == ""
-    records = RegistryRecords(world)
+def test_the_session_is_recorded_and_is_no_version(agent: AgentContext) -> None:
+    assert recorded_session(agent.layout.data) == ""
+    records = RegistryRecords(agent)
     for session in ("s", "s-2"):
-        world.ledger.put_pool(session_id=session)
+        agent.ledger.put_pool(session_id=session)
         records.round()
-        assert recorded_session(world.layout.data) == session
-    world.ledger.put_pool(session_id="")
+        assert recorded_session(agent.layout.data) == session
+    agent.ledger.put_pool(session_id="")
     records.round()
-    assert (recorded_session(world.layout.data), record_names(world.layout.data)) == ("s-2", ())
+    assert (recorded_session(agent.layout.data), record_names(agent.layout.data)) == ("s-2", ())
 
 
-def test_a_round_writes_nothing_where_nothing_has_changed(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    RegistryRecords(world).round()
-    before = [record(world, name) for name in ("a@v1", "_serving")]
-    world.ledger.update_deployment(A, 1, state="degraded", error="late")
-    RegistryRecords(world).round()
-    assert [record(world, name) for name in ("a@v1", "_serving")] == before
+def test_a_round_writes_nothing_where_nothing_has_changed(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    RegistryRecords(agent).round()
+    before = [record(agent, name) for name in ("a@v1", "_serving")]
+    agent.ledger.update_deployment(A, 1, state="degraded", error="late")
+    RegistryRecords(agent).round()
+    assert [record(agent, name) for name in ("a@v1", "_serving")] == before
 
 
-def test_one_record_that_cannot_be_read_holds_up_no_other_and_is_tried_again(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    records = RegistryRecords(world)
-    broken = Path(world.layout.data, "_headgate_registry", "a@v1.json")
+def test_one_record_that_cannot_be_read_holds_up_no_other_and_is_tried_again(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    records = RegistryRecords(agent)
+    broken = Path(agent.layout.data, "_headgate_registry", "a@v1.json")
     broken.write_text("garbage")
     for table in (A, TableName("b")):
-        world.ledger.update_deployment(table, 1, owner="ana")
+        agent.ledger.update_deployment(table, 1, owner="ana")
     records.round()
-    assert record(world, "b@v1").row["owner"] == "ana"
+    assert record(agent, "b@v1").row["owner"] == "ana"
     broken.unlink()
     records.round()
-    assert record(world, "a@v1").row["owner"] == "ana"
+    assert record(agent, "a@v1").row["owner"] == "ana"
 
 
-def test_an_older_ledger_overwrites_no_record_and_starts_nothing_over_it(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    RegistryRecords(world).round()
-    found = Path(world.layout.data, "_headgate_registry", "a@v1.json")
+def test_an_older_ledger_overwrites_no_record_and_starts_nothing_over_it(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    RegistryRecords(agent).round()
+    found = Path(agent.layout.data, "_headgate_registry", "a@v1.json")
     newer = json.loads(found.read_text())
     newer |= {"count": newer["count"] + 1, "row": newer["row"] | {"revision": "later"}}
     found.write_text(json.dumps(newer))
     pool.running.clear()
     with pytest.raises(Refused, match="as it was later than in the ledger") as refused:
-        start(world, row(world), stops=0)
+        start(agent, row(agent), stops=0)
     assert refused.value.remedy == "headgate adopt"
-    RegistryRecords(world).round()
-    assert (record(world, "a@v1").row["revision"], pool.running) == ("later", {})
+    RegistryRecords(agent).round()
+    assert (record(agent, "a@v1").row["revision"], pool.running) == ("later", {})
 
 
-def test_texts_with_a_secret_are_not_recorded(world: AgentContext) -> None:
+def test_texts_with_a_secret_are_not_recorded(agent: AgentContext) -> None:
     texts = RevisionTexts("d OPTIONS (password = 'hunter2')", "m", "")
-    world.ledger.put_deployment(deployment_row(texts=texts, compiled_ddl=texts.ddl))
-    RegistryRecords(world).round()
-    assert "hunter2" not in Path(world.layout.data, "_headgate_registry", "a@v1.json").read_text()
-    assert record(world, "a@v1").withheld == "its texts hold what looks like a secret"
+    agent.ledger.put_deployment(deployment_row(texts=texts, compiled_ddl=texts.ddl))
+    RegistryRecords(agent).round()
+    assert "hunter2" not in Path(agent.layout.data, "_headgate_registry", "a@v1.json").read_text()
+    assert record(agent, "a@v1").withheld == "its texts hold what looks like a secret"
     with pytest.raises(ValueError, match="not whole"):
-        recorded_row(record(world, "a@v1"), 0.0)
+        recorded_row(record(agent, "a@v1"), 0.0)
 
 
-def test_a_secret_of_the_table_that_a_chain_goes_on_from_is_not_recorded(world: AgentContext) -> None:
-    world.ledger.put_deployment(deployment_row(before_ddl="CREATE TABLE b OPTIONS (password = 'hunter2')"))
-    RegistryRecords(world).round()
-    assert "hunter2" not in Path(world.layout.data, "_headgate_registry", "a@v1.json").read_text()
+def test_a_secret_of_the_table_that_a_chain_goes_on_from_is_not_recorded(agent: AgentContext) -> None:
+    agent.ledger.put_deployment(deployment_row(before_ddl="CREATE TABLE b OPTIONS (password = 'hunter2')"))
+    RegistryRecords(agent).round()
+    assert "hunter2" not in Path(agent.layout.data, "_headgate_registry", "a@v1.json").read_text()
     with pytest.raises(ValueError, match="not whole"):
-        recorded_row(record(world, "a@v1"), 0.0)
+        recorded_row(record(agent, "a@v1"), 0.0)
 
 
-def test_a_swap_is_recorded_after_the_pointers_and_before_the_ledger(world: AgentContext, pool: Any) -> None:
+def test_a_swap_is_recorded_after_the_pointers_and_before_the_ledger(agent: AgentContext, pool: Any) -> None:
     class KillAtCommit:
         def pass_by(self, label: str) -> None:
             if label == "swap commit":
                 raise Killed(label)
 
-    deploy(world, pool, small_project.texts())
-    RegistryRecords(world).round()
-    run_id = submit(world, plan(world, small_project.texts(a=UPPER), REBUILD))
+    deploy(agent, pool, small_project.texts())
+    RegistryRecords(agent).round()
+    run_id = submit(agent, plan(agent, small_project.texts(a=UPPER), REBUILD))
     with pytest.raises(Killed):
-        drive(replace(world, faults=KillAtCommit()), run_id)  # type: ignore[arg-type]  # Kills.
-    assert (pool.views["a"], record(world, "_serving").row["a"], row(world).active) == ("a__v2", 2, True)
-    assert newer_serving(world) is None, "its run is open and moves the pointers again"
-    RegistryRecords(world).round()
-    assert record(world, "_serving").row["a"] == 2, "a round does not undo it"
-    assert drive(world, run_id) == "done"
-    assert record(world, "_serving").count == world.ledger.facts().served
+        drive(replace(agent, faults=KillAtCommit()), run_id)  # type: ignore[arg-type]  # Kills.
+    assert (pool.views["a"], record(agent, "_serving").row["a"], row(agent).active) == ("a__v2", 2, True)
+    assert newer_serving(agent) is None, "its run is open and moves the pointers again"
+    RegistryRecords(agent).round()
+    assert record(agent, "_serving").row["a"] == 2, "a round does not undo it"
+    assert drive(agent, run_id) == "done"
+    assert record(agent, "_serving").count == agent.ledger.facts().served
 
 
-def test_a_swap_beside_a_round_is_not_recorded_as_it_was_before(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    RegistryRecords(world).round()
-    world.ledger.put_deployment(replace(row(world), version=2, active=False))
+def test_a_swap_beside_a_round_is_not_recorded_as_it_was_before(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    RegistryRecords(agent).round()
+    agent.ledger.put_deployment(replace(row(agent), version=2, active=False))
 
     def swap() -> None:
-        count = world.ledger.facts().served + 1
-        write_record(world.layout.data, "_serving", RegistryRecord("ledger", count, {"a": 2, "b": 1, "c": 1}))
-        world.ledger.activate({A: 2}, served=count)
+        count = agent.ledger.facts().served + 1
+        write_record(agent.layout.data, "_serving", RegistryRecord("ledger", count, {"a": 2, "b": 1, "c": 1}))
+        agent.ledger.activate({A: 2}, served=count)
 
-    keep_serving(read_before(world, "deployments", swap))
-    assert record(world, "_serving").row["a"] == 2
+    keep_serving(read_before(agent, "deployments", swap))
+    assert record(agent, "_serving").row["a"] == 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import put_made
+from agent_scenarios import put_made
 from ledger_rows import deployment_row
 
 from core.model.names import TableName as T
@@ -27,10 +27,10 @@ TRACKED = "schema_tracking: true\n"
 KEPT = "columns of what it reads have changed: a start goes on over that"
 
 
-def put(world: AgentContext, yml: str = TRACKED, **more: Any) -> Deployment:
+def put(agent: AgentContext, yml: str = TRACKED, **more: Any) -> Deployment:
     """Put a running c@v1 into the registry that streams two tables on Delta and one of files."""
     for name, form, version in (("p", "delta", 3), ("f", "parquet", 1), ("s", "delta", 1), ("q", "delta", 0)):
-        put_made(world, deployment_row(name, version=version, format=form, checkpoint=f"/c/{name}"))
+        put_made(agent, deployment_row(name, version=version, format=form, checkpoint=f"/c/{name}"))
     texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING delta;", f"INSERT INTO c {SELECT};", yml)
     reads = [Binding(T(name), version, name != "s") for name, version in (("p", 3), ("f", 1), ("s", 1), ("q", 0))]
     compiled = SELECT.replace("STREAM p", "STREAM `p__v3`").replace("STREAM q", "STREAM `q`")
@@ -42,57 +42,57 @@ def put(world: AgentContext, yml: str = TRACKED, **more: Any) -> Deployment:
         "query_id": "q",
         "run_id": "r1",
     }
-    return put_made(world, deployment_row("c", compiled=compiled, **about, **more))
+    return put_made(agent, deployment_row("c", compiled=compiled, **about, **more))
 
 
-def test_each_stream_of_delta_has_a_place_below_the_checkpoint_that_is_started_from(world: AgentContext) -> None:
-    found = put(world)
+def test_each_stream_of_delta_has_a_place_below_the_checkpoint_that_is_started_from(agent: AgentContext) -> None:
+    found = put(agent)
     for checkpoint in (found.checkpoint, "/other/checkpoint"):
-        text = select_of(world, replace(found, checkpoint=checkpoint))
+        text = select_of(agent, replace(found, checkpoint=checkpoint))
         assert text.count("WITH (") == 2 and text.count("'allowSourceColumnDrop'='always'") == 2
         assert f"STREAM `p__v3` WITH ('schemaTrackingLocation'='{checkpoint}/schemas/0', " in text
         assert f"STREAM `q` WITH ('schemaTrackingLocation'='{checkpoint}/schemas/2', " in text
 
 
-def test_without_it_a_statement_starts_as_it_was_compiled(world: AgentContext) -> None:
-    found = put(world, yml="trigger: 5 seconds\n")
-    assert select_of(world, found) == found.compiled
+def test_without_it_a_statement_starts_as_it_was_compiled(agent: AgentContext) -> None:
+    found = put(agent, yml="trigger: 5 seconds\n")
+    assert select_of(agent, found) == found.compiled
 
 
-def ended(world: AgentContext, tmp_path: Path, found: Deployment) -> tuple[str, list[tuple[str, str]]]:
+def ended(agent: AgentContext, tmp_path: Path, found: Deployment) -> tuple[str, list[tuple[str, str]]]:
     """Reconcile after the statement has ended with other columns; returns its state and its events."""
-    world.files.ids[found.folder] = found.table_id  # type: ignore[attr-defined]  # Scripted.
+    agent.files.ids[found.folder] = found.table_id  # type: ignore[attr-defined]  # Scripted.
     over = ReportedQuery("c@v1", "q", "r1", False, error_class=COLUMNS_KEPT, error=KEPT)
-    Reconciler(world, EmergencyJournal(tmp_path / "e.jsonl")).round(BeforeRound.of(world), (), (over,))
-    after = world.ledger.deployment(T("c"), 1)
+    Reconciler(agent, EmergencyJournal(tmp_path / "e.jsonl")).round(BeforeRound.of(agent), (), (over,))
+    after = agent.ledger.deployment(T("c"), 1)
     assert after is not None
-    return after.state, [(event.summary, event.detail) for event in world.ledger.events_of(T("c"), "state")]
+    return after.state, [(event.summary, event.detail) for event in agent.ledger.events_of(T("c"), "state")]
 
 
 def test_one_that_ended_with_other_columns_is_started_again_and_says_why(
-    world: AgentContext, pool: Any, tmp_path: Path
+    agent: AgentContext, pool: Any, tmp_path: Path
 ) -> None:
-    state, events = ended(world, tmp_path, put(world, table_id="id-c"))
+    state, events = ended(agent, tmp_path, put(agent, table_id="id-c"))
     assert state == "starting" and pool.starts == ["c@v1"]
     assert ("running → starting", KEPT) in events
     assert "/schemas/0" in pool.running["c@v1"].select
-    assert not world.ledger.events_of(T("c"), "exception")
+    assert not agent.ledger.events_of(T("c"), "exception")
 
 
-def test_one_that_does_not_track_columns_stays_failed(world: AgentContext, pool: Any, tmp_path: Path) -> None:
-    state, _ = ended(world, tmp_path, put(world, yml="", table_id="id-c"))
+def test_one_that_does_not_track_columns_stays_failed(agent: AgentContext, pool: Any, tmp_path: Path) -> None:
+    state, _ = ended(agent, tmp_path, put(agent, yml="", table_id="id-c"))
     assert state == "failed" and pool.starts == []
 
 
 @pytest.mark.usefixtures("fast_gates")
-def test_it_reaches_the_start_of_a_version_from_its_yml(world: AgentContext, pool: Any) -> None:
+def test_it_reaches_the_start_of_a_version_from_its_yml(agent: AgentContext, pool: Any) -> None:
     files = small_project.texts()
     files["headgate.yml"] += "connectors: {delta: {}}\n"
     for name in ("a", "b"):
         place = f"pipelines/facts/p/{name}/sql-scripts/ddl.{name}.sql"
         files[place] = files[place].replace("USING parquet", "USING delta")
-        world.files.ids[world.layout.table_folder(T(name), 1)] = f"id-{name}"  # type: ignore[attr-defined]
+        agent.files.ids[agent.layout.table_folder(T(name), 1)] = f"id-{name}"  # type: ignore[attr-defined]
     files["pipelines/facts/p/b/b.yml"] = TRACKED
-    assert deploy(world, pool, files) == "done"
-    assert f"{world.layout.data}/checkpoints/b__v1/schemas/0" in pool.running["b@v1"].select
+    assert deploy(agent, pool, files) == "done"
+    assert f"{agent.layout.data}/checkpoints/b__v1/schemas/0" in pool.running["b@v1"].select
     assert "schemas" not in pool.running["a@v1"].select

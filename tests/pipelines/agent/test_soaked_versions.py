@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import read_before, stop_in_ledger
+from agent_scenarios import read_before, stop_in_ledger
 
 from core.model.names import TableName as T
 from core.observed.deployment import Binding
@@ -24,25 +24,25 @@ REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
 
 
 @pytest.fixture
-def soaked(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> AgentContext:
+def soaked(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> AgentContext:
     """A world in which a release has replaced a, b and c a moment ago."""
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(run_driver, "POLL_S", 0.001)
-    lane.deploy(world, pool, small_project.texts())
-    assert lane.deploy(world, pool, soaking(small_project.texts(a=UPPER)), REBUILD) == "done"
-    return world
+    lane.deploy(agent, pool, small_project.texts())
+    assert lane.deploy(agent, pool, soaking(small_project.texts(a=UPPER)), REBUILD) == "done"
+    return agent
 
 
-def wanted(world: AgentContext) -> list[str]:
-    found = (d for d in world.ledger.deployments() if d.wanted == "running" and not d.external)
+def wanted(agent: AgentContext) -> list[str]:
+    found = (d for d in agent.ledger.deployments() if d.wanted == "running" and not d.external)
     return sorted(f"{d.table}@v{d.version}" for d in found)
 
 
-def later(world: AgentContext) -> None:
-    for version in world.ledger.deployments():
+def later(agent: AgentContext) -> None:
+    for version in agent.ledger.deployments():
         if version.stops_at is not None:
-            world.ledger.update_deployment(version.table, version.version, stops_at=world.clock() - 1)
+            agent.ledger.update_deployment(version.table, version.version, stops_at=agent.clock() - 1)
 
 
 def test_what_was_replaced_runs_on_and_stops_readers_first(soaked: AgentContext, pool: Any) -> None:
@@ -68,7 +68,7 @@ def test_what_was_replaced_runs_on_and_stops_readers_first(soaked: AgentContext,
 def test_what_comes_between_a_look_at_soaks_and_the_hold_keeps_a_version_running(
     about: tuple[T, int], later_on: dict[str, Any], soaked: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(after_release, "checked_now", lambda world: world.clock())
+    monkeypatch.setattr(after_release, "checked_now", lambda agent: agent.clock())
     later(soaked)
     for table in ("b", "c"):
         soaked.ledger.update_deployment(T(table), 1, wanted="stopped")
@@ -141,7 +141,7 @@ def test_a_clock_that_is_set_by_less_than_an_hour_moves_the_end_of_a_soak_along(
     assert wanted(soaked) == ["a@v2", "b@v2", "c@v2"]
 
 
-def test_a_plan_says_that_both_versions_run(world: AgentContext, soaked: AgentContext) -> None:
+def test_a_plan_says_that_both_versions_run(agent: AgentContext, soaked: AgentContext) -> None:
     found = lane.plan(soaked, soaking(small_project.texts(a=UPPER)), REBUILD)
     assert any("runs on for 30 min beside what replaces it" in warned.summary for warned in found.warnings)
     assert {step.do for step in found.steps} >= {"soak", "swap"}
@@ -157,7 +157,7 @@ def test_another_release_does_not_let_older_versions_run_on_for_longer(soaked: A
     assert {key: soaked.ledger.deployment(*key).stops_at for key in ends} == ends  # type: ignore[union-attr]
 
 
-def test_what_a_stopped_statement_that_serves_reads_runs_on(world: AgentContext, soaked: AgentContext) -> None:
+def test_what_a_stopped_statement_that_serves_reads_runs_on(agent: AgentContext, soaked: AgentContext) -> None:
     soaked.ledger.update_deployment(T("b"), 2, bindings=(Binding(T("a"), 1, True),))
     stop_in_ledger(soaked, T("b"), T("c"))
     later(soaked)
@@ -197,24 +197,24 @@ def twice(soaked: AgentContext, pool: Any) -> tuple[AgentContext, dict[str, str]
 def test_a_version_of_the_release_before_the_last_holds_what_it_reads_as_long_as_it_runs(
     twice: tuple[AgentContext, dict[str, str]], pool: Any
 ) -> None:
-    world, files = twice
-    assert {"b@v2", "c@v2", "b@v3", "b@v4"} <= set(wanted(world))
+    agent, files = twice
+    assert {"b@v2", "c@v2", "b@v3", "b@v4"} <= set(wanted(agent))
     gone = PlanRequest(verb="delete", tables=(T("a"),))
-    made = make_plan(small_project.project(files), "dev", observe(world.ledger.deployments()), gone)
+    made = make_plan(small_project.project(files), "dev", observe(agent.ledger.deployments()), gone)
     assert "a is read by c__v2, which was replaced and is kept running" in {
         refused.summary for refused in made.refusals
     }
     for _ in range(3):
-        later(world)
-        stop_soaked(world)
-    assert lane.deploy(world, pool, files, gone) == "done"
+        later(agent)
+        stop_soaked(agent)
+    assert lane.deploy(agent, pool, files, gone) == "done"
 
 
 def test_a_rollback_says_what_stops_only_after_a_version_that_still_runs(
     twice: tuple[AgentContext, dict[str, str]], pool: Any
 ) -> None:
-    world, files = twice
-    made = lane.plan(world, files, PlanRequest(verb="rollback", tables=(T("a"),)))
+    agent, files = twice
+    made = lane.plan(agent, files, PlanRequest(verb="rollback", tables=(T("a"),)))
     said = [warned.summary for warned in made.warnings if warned.table == "a"]
     assert "v2 stops only after c__v2, which was replaced and still reads it" in said, said
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agent_world import put_made
+from agent_scenarios import put_made
 from ledger_rows import create_run, deployment_row, run_row
 
 from core.model.errors import ConfirmationNeeded, EngineRefused, LedgerUnavailable, NotTakenBack, Refused
@@ -30,12 +30,12 @@ ALICE: Any = SimpleNamespace(name="alice")
 
 
 @pytest.fixture
-def acts(world: AgentContext, tmp_path: Path) -> StatementControl:
+def acts(agent: AgentContext, tmp_path: Path) -> StatementControl:
     """Acts on a running a@v1 that reads an external table."""
-    row = put_made(world, deployment_row(query_id="q", run_id="r1"))
+    row = put_made(agent, deployment_row(query_id="q", run_id="r1"))
     landed = replace(row, table=LANDED, version=0, external=True, checkpoint="", bindings=())
-    world.ledger.put_deployment(landed)
-    return StatementControl(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+    agent.ledger.put_deployment(landed)
+    return StatementControl(agent, EmergencyJournal(tmp_path / "emergency.jsonl"))
 
 
 class ToldRuns:
@@ -51,22 +51,22 @@ class ToldRuns:
         return
 
 
-def commands_of(world: AgentContext, acts: StatementControl, ended: list[bool]) -> CommandHandler:
-    figures = TableStatisticsCollector(world, PoolUtilization())
-    return CommandHandler(world, acts, ToldRuns(), figures, ended.append)  # type: ignore[arg-type]  # A double.
+def commands_of(agent: AgentContext, acts: StatementControl, ended: list[bool]) -> CommandHandler:
+    figures = TableStatisticsCollector(agent, PoolUtilization())
+    return CommandHandler(agent, acts, ToldRuns(), figures, ended.append)  # type: ignore[arg-type]  # A double.
 
 
 @pytest.fixture
-def commands(world: AgentContext, acts: StatementControl) -> CommandHandler:
-    return commands_of(world, acts, [])
+def commands(agent: AgentContext, acts: StatementControl) -> CommandHandler:
+    return commands_of(agent, acts, [])
 
 
-def summaries(world: AgentContext, kind: str = "state") -> list[str]:
-    return [event.summary for event in world.ledger.events(A) if event.kind == kind]
+def summaries(agent: AgentContext, kind: str = "state") -> list[str]:
+    return [event.summary for event in agent.ledger.events(A) if event.kind == kind]
 
 
 def test_stop_start_and_restart_are_among_the_events_with_who_asked(
-    world: AgentContext, acts: StatementControl
+    agent: AgentContext, acts: StatementControl
 ) -> None:
     said = [
         act((A,), time.monotonic(), by=by)[0].outcome
@@ -79,7 +79,7 @@ def test_stop_start_and_restart_are_among_the_events_with_who_asked(
         "stopped", "was stopped already", "started, first batch pending", "was running already",
         "restarted, first batch pending",
     ]  # fmt: skip
-    assert summaries(world) == [
+    assert summaries(agent) == [
         "starting again, restarted by carol",
         "was running already: start by bob",
         "stopped → starting, started by bob",
@@ -89,59 +89,59 @@ def test_stop_start_and_restart_are_among_the_events_with_who_asked(
 
 
 def test_the_command_log_says_accepted_for_what_has_begun_and_unchanged_for_what_was_so_already(
-    world: AgentContext, commands: CommandHandler
+    agent: AgentContext, commands: CommandHandler
 ) -> None:
     for op in ("start", "stop", "stop", "start", "start"):
         commands.handle(ALICE, {"op": op, "args": {"tables": ["a"]}, "confirm": "yes"})
-    outcomes = [row.outcome for row in reversed(world.ledger.commands())]
+    outcomes = [row.outcome for row in reversed(agent.ledger.commands())]
     assert outcomes == ["unchanged", "done", "unchanged", "accepted", "unchanged"]
 
 
 def test_a_start_that_spark_refuses_is_an_exception_and_the_state_failed(
-    world: AgentContext, pool: Any, acts: StatementControl
+    agent: AgentContext, pool: Any, acts: StatementControl
 ) -> None:
     acts.stop((A,), time.monotonic(), by="alice")
     pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
     for _ in range(2):
         with pytest.raises(EngineRefused):
             acts.start((A,), time.monotonic(), by="alice")
-    assert summaries(world)[0] == "stopped → failed"
-    assert summaries(world).count("failed → failed") == 0
-    (refused,) = [event for event in world.ledger.events(A) if event.kind == "exception"]
+    assert summaries(agent)[0] == "stopped → failed"
+    assert summaries(agent).count("failed → failed") == 0
+    (refused,) = [event for event in agent.ledger.events(A) if event.kind == "exception"]
     assert (refused.summary, refused.detail, refused.count) == ("UNRESOLVED_COLUMN", "no such column", 2)
 
 
-def test_a_retry_is_a_retry_in_the_audit_and_the_command_log(world: AgentContext, commands: CommandHandler) -> None:
+def test_a_retry_is_a_retry_in_the_audit_and_the_command_log(agent: AgentContext, commands: CommandHandler) -> None:
     step = StepRow(n=1, do="start", table="a", version=1, state="failed")
-    create_run(world.ledger, run_row(steps=(step,)))
+    create_run(agent.ledger, run_row(steps=(step,)))
     for act in ("pause", "retry"):
         commands.handle(ALICE, {"op": "run", "args": {"id": "7f3a-1", "act": act}, "confirm": ""})
-    assert [(row.action, row.subject, row.actor) for row in world.ledger.audits()] == [
+    assert [(row.action, row.subject, row.actor) for row in agent.ledger.audits()] == [
         ("retry", "7f3a-1", "alice"),
         ("pause", "7f3a-1", "alice"),
     ]
-    assert [row.op for row in world.ledger.commands()] == ["retry", "pause"]
+    assert [row.op for row in agent.ledger.commands()] == ["retry", "pause"]
 
 
 def test_unstage_answers_with_what_was_staged_by_this_caller_in_this_folder(
-    world: AgentContext, commands: CommandHandler
+    agent: AgentContext, commands: CommandHandler
 ) -> None:
     for actor, folder, table in (("alice", "/p", "a"), ("alice", "/q", "b"), ("bob", "/p", "c")):
-        world.ledger.stage([StagedRow(actor, folder, TableName(table), "deploy", 1.0)])
+        agent.ledger.stage([StagedRow(actor, folder, TableName(table), "deploy", 1.0)])
     answer = commands.handle(ALICE, {"op": "unstage", "args": {"folder": "/p", "tables": ["a", "b", "c", "d"]}})
     assert answer == {"unstaged": ["a"]}
-    assert {(mark.actor, mark.table) for mark in world.ledger.staged()} == {("alice", "b"), ("bob", "c")}
+    assert {(mark.actor, mark.table) for mark in agent.ledger.staged()} == {("alice", "b"), ("bob", "c")}
 
 
 def test_a_stop_that_no_disk_takes_is_called_and_said_not_to_be_recorded(
-    world: AgentContext, pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acts: StatementControl
+    agent: AgentContext, pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acts: StatementControl
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise LedgerUnavailable("the ledger cannot be extended: the disk is full")
 
     for name in ("stop_statements", "update_deployment", "add_event"):
-        monkeypatch.setattr(type(world.ledger), name, full)
-    gone = StatementControl(world, EmergencyJournal(tmp_path / "gone" / "emergency.jsonl"))
+        monkeypatch.setattr(type(agent.ledger), name, full)
+    gone = StatementControl(agent, EmergencyJournal(tmp_path / "gone" / "emergency.jsonl"))
     (lost,) = gone.stop((A,), time.monotonic(), by="alice")
     assert lost.outcome == "stopped, not recorded" and pool.stops == ["a@v1"]
     (kept,) = acts.stop((A,), time.monotonic(), by="alice")
@@ -151,24 +151,24 @@ def test_a_stop_that_no_disk_takes_is_called_and_said_not_to_be_recorded(
     assert sent.outcome == "not sent: the pool does not answer, not recorded"
 
 
-def test_a_start_that_is_refused_stays_stopped(world: AgentContext, pool: Any, acts: StatementControl) -> None:
+def test_a_start_that_is_refused_stays_stopped(agent: AgentContext, pool: Any, acts: StatementControl) -> None:
     acts.stop((A,), time.monotonic(), by="alice")
-    world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
+    agent.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
     with pytest.raises(Refused, match="belongs to another ledger"):
         acts.start((A,), time.monotonic(), by="alice")
-    found = world.ledger.deployment(A, 1)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None and (found.wanted, found.state) == ("stopped", "stopped")
 
 
 def test_a_restart_of_what_has_failed_leaves_it_failed_where_it_is_refused(
-    world: AgentContext, pool: Any, acts: StatementControl
+    agent: AgentContext, pool: Any, acts: StatementControl
 ) -> None:
     acts.stop((A,), time.monotonic(), by="alice")
-    world.ledger.update_deployment(A, 1, state="failed", error="the table was replaced", error_class="REPLACED")
-    world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
+    agent.ledger.update_deployment(A, 1, state="failed", error="the table was replaced", error_class="REPLACED")
+    agent.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
     with pytest.raises(Refused, match="belongs to another ledger"):
         acts.restart((A,), time.monotonic(), by="alice")
-    found = world.ledger.deployment(A, 1)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None and (found.state, found.error) == ("failed", "the table was replaced")
 
 
@@ -177,11 +177,11 @@ def test_a_restart_of_what_has_failed_leaves_it_failed_where_it_is_refused(
     [("stop", {"tables": ["a"]}, "a"), ("restart", {"tables": ["a"]}, "a"), ("exit", {"pool": True}, "prod")],
 )
 def test_the_agent_of_a_protected_environment_asks_for_the_name_itself(
-    op: str, args: dict[str, Any], text: str, world: AgentContext, pool: Any, acts: StatementControl
+    op: str, args: dict[str, Any], text: str, agent: AgentContext, pool: Any, acts: StatementControl
 ) -> None:
     ended: list[bool] = []
-    layout = replace(world.layout, environment=Environment("prod", protected=True))
-    guarded = commands_of(replace(world, layout=layout), acts, ended)
+    layout = replace(agent.layout, environment=Environment("prod", protected=True))
+    guarded = commands_of(replace(agent, layout=layout), acts, ended)
     for given in ("", "yes"):
         with pytest.raises(ConfirmationNeeded, match=f"'{text}'"):
             guarded.handle(ALICE, {"op": op, "args": args, "confirm": given})
@@ -191,25 +191,25 @@ def test_the_agent_of_a_protected_environment_asks_for_the_name_itself(
 
 
 def test_a_stop_before_anything_serves_is_of_the_version_that_was_started(
-    world: AgentContext, acts: StatementControl
+    agent: AgentContext, acts: StatementControl
 ) -> None:
-    row = world.ledger.deployment(A, 1)
+    row = agent.ledger.deployment(A, 1)
     assert row is not None
-    world.ledger.put_deployment(replace(row, active=False, started_at=1.0))
-    world.ledger.put_deployment(replace(row, version=2, active=False, started_at=None, state="pending"))
+    agent.ledger.put_deployment(replace(row, active=False, started_at=1.0))
+    agent.ledger.put_deployment(replace(row, version=2, active=False, started_at=None, state="pending"))
     outcomes = acts.stop((A,), time.monotonic(), by="alice")
     assert {(outcome.version, outcome.outcome) for outcome in outcomes} == {(1, "stopped"), (2, "stopped")}
-    assert all(world.ledger.deployment(A, version).wanted == "stopped" for version in (1, 2))  # type: ignore[union-attr]
+    assert all(agent.ledger.deployment(A, version).wanted == "stopped" for version in (1, 2))  # type: ignore[union-attr]
 
 
 def test_a_start_of_several_that_is_refused_in_part_is_recorded_statement_by_statement(
-    world: AgentContext, pool: Any, commands: CommandHandler
+    agent: AgentContext, pool: Any, commands: CommandHandler
 ) -> None:
-    row = world.ledger.deployment(A, 1)
+    row = agent.ledger.deployment(A, 1)
     assert row is not None
     for table in ("b", "c"):
         other = {"table": TableName(table), "checkpoint": f"/c/{table}__v1", "checkpoint_id": ""}
-        put_made(world, replace(row, **other))
+        put_made(agent, replace(row, **other))
     args = {"tables": ["a", "b", "c"]}
     commands.handle(ALICE, {"op": "stop", "args": args, "confirm": "3"})
     pool.refuse["b@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
@@ -217,23 +217,23 @@ def test_a_start_of_several_that_is_refused_in_part_is_recorded_statement_by_sta
     assert {each["table"]: each["came"] for each in answer["statements"]} == {
         "a": "started", "b": "not started", "c": "started",
     }  # fmt: skip
-    command = world.ledger.commands()[0]
+    command = agent.ledger.commands()[0]
     assert command.outcome == "partly" and command.detail.startswith("b not started: no such column, ")
     assert "c started in " in command.detail
-    audited = {row.outcome: {*row.subject.split()} for row in world.ledger.audits() if row.action == "start"}
+    audited = {row.outcome: {*row.subject.split()} for row in agent.ledger.audits() if row.action == "start"}
     assert audited == {"accepted": {"a@v1", "c@v1"}, "failed": {"b@v1"}}
 
 
-def test_a_start_of_several_that_are_all_refused_is_refused(world: AgentContext, commands: CommandHandler) -> None:
-    row = world.ledger.deployment(A, 1)
+def test_a_start_of_several_that_are_all_refused_is_refused(agent: AgentContext, commands: CommandHandler) -> None:
+    row = agent.ledger.deployment(A, 1)
     assert row is not None
-    world.ledger.put_deployment(replace(row, table=TableName("b"), checkpoint="/c/b__v1"))
+    agent.ledger.put_deployment(replace(row, table=TableName("b"), checkpoint="/c/b__v1"))
     args = {"tables": ["a", "b"]}
     commands.handle(ALICE, {"op": "stop", "args": args, "confirm": "2"})
-    world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
+    agent.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
     commands.handle(ALICE, {"op": "start", "args": args, "confirm": "2"})
-    assert world.ledger.commands()[0].outcome == "refused"
-    assert [(row.subject, row.outcome) for row in world.ledger.audits() if row.action == "start"] == [
+    assert agent.ledger.commands()[0].outcome == "refused"
+    assert [(row.subject, row.outcome) for row in agent.ledger.audits() if row.action == "start"] == [
         ("a b", "refused")
     ]
 
@@ -243,78 +243,78 @@ def test_a_start_of_several_that_are_all_refused_is_refused(world: AgentContext,
 DISK = EngineRefused("No space left on device", error_class="IO")
 
 
-def reconcile(world: AgentContext, acts: StatementControl) -> None:
+def reconcile(agent: AgentContext, acts: StatementControl) -> None:
     """Carry out a round that finds what the pool runs."""
-    reconciler = Reconciler(world, acts._emergency)
-    reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
+    reconciler = Reconciler(agent, acts._emergency)
+    reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
 
 
-def fill(world: AgentContext, patch: pytest.MonkeyPatch, *names: str) -> None:
+def fill(agent: AgentContext, patch: pytest.MonkeyPatch, *names: str) -> None:
     """Have the ledger refuse some of its writes."""
 
     def full(*_: Any, **__: Any) -> None:
         raise LedgerUnavailable("the ledger cannot be written: database or disk is full")
 
     for name in names:
-        patch.setattr(type(world.ledger), name, full)
+        patch.setattr(type(agent.ledger), name, full)
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed"])
 @pytest.mark.parametrize("act", ["start", "restart"])
 def test_a_start_that_the_ledger_could_not_take_is_told_as_started_and_goes_on(
-    act: str, state: str, world: AgentContext, pool: Any, acts: StatementControl, monkeypatch: pytest.MonkeyPatch
+    act: str, state: str, agent: AgentContext, pool: Any, acts: StatementControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if state == "stopped":
         acts.stop((A,), time.monotonic(), by="alice")
     else:
-        world.ledger.update_deployment(A, 1, state="failed", error="no disk", query_id="", run_id="")
+        agent.ledger.update_deployment(A, 1, state="failed", error="no disk", query_id="", run_id="")
     with monkeypatch.context() as patch:
         # `restart` keeps a record before its start.
-        fill(world, patch, "add_event", "end_stop", "take_back")
-        patch.setattr(deployment_lifecycle, "_record_start", partial(world.ledger.end_stop, A))
+        fill(agent, patch, "add_event", "end_stop", "take_back")
+        patch.setattr(deployment_lifecycle, "_record_start", partial(agent.ledger.end_stop, A))
         (came,) = getattr(acts, act)((A,), time.monotonic(), by="bob")
     assert came.outcome == f"{act}ed, first batch pending, not recorded" and "a@v1" in pool.running
     run_id, stops = pool.run_of("a@v1"), list(pool.stops)
-    reconcile(world, acts)
-    found = world.ledger.deployment(A, 1)
+    reconcile(agent, acts)
+    found = agent.ledger.deployment(A, 1)
     assert found is not None and (found.wanted, found.run_id, found.error) == ("running", run_id, "")
     assert pool.stops == stops, "it is the query that was asked for"
-    assert "its start could not be recorded before" in {event.detail for event in world.ledger.events()}
+    assert "its start could not be recorded before" in {event.detail for event in agent.ledger.events()}
 
 
 def test_a_start_of_one_version_that_runs_is_recorded_though_the_ledger_lacks_its_query(
-    world: AgentContext, acts: StatementControl, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, acts: StatementControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acts.stop((A,), time.monotonic(), by="alice")
     with monkeypatch.context() as patch:
-        fill(world, patch, "add_event")
-        patch.setattr(deployment_lifecycle, "_record_start", partial(world.ledger.add_event, None))
+        fill(agent, patch, "add_event")
+        patch.setattr(deployment_lifecycle, "_record_start", partial(agent.ledger.add_event, None))
         (came,) = acts.start(("a@v1",), time.monotonic(), by="bob")
     assert came.outcome == "started, first batch pending"
 
 
 def test_a_start_whose_refusal_the_ledger_could_not_take_says_that_it_will_be_made(
-    world: AgentContext, pool: Any, acts: StatementControl, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, acts: StatementControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acts.stop((A,), time.monotonic(), by="alice")
     with monkeypatch.context() as patch:
-        fill(world, patch, "take_back")
+        fill(agent, patch, "take_back")
         pool.reachable = False
         with pytest.raises(NotTakenBack, match="the ledger keeps that a@v1 is to run: the agent starts it when"):
             acts.start((A,), time.monotonic(), by="bob")
     pool.reachable = True
-    reconcile(world, acts)
+    reconcile(agent, acts)
     assert "a@v1" in pool.running
     said = "resumed from its checkpoint: bob had asked for it, and its start had not been carried out"
-    assert said in {event.detail for event in world.ledger.events()}
+    assert said in {event.detail for event in agent.ledger.events()}
 
 
 def test_what_spark_refuses_is_told_as_refused_though_the_ledger_cannot_take_it(
-    world: AgentContext, pool: Any, acts: StatementControl, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, acts: StatementControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acts.stop((A,), time.monotonic(), by="alice")
     pool.refuse["a@v1"] = DISK
     with monkeypatch.context() as patch:
-        fill(world, patch, "add_event")
+        fill(agent, patch, "add_event")
         with pytest.raises(EngineRefused, match="No space left"):
             acts.start((A,), time.monotonic(), by="bob")

@@ -70,19 +70,19 @@ def _ours(frame: FrameType | None) -> list[str]:
 
 
 def test_stop_goes_from_the_socket_to_spark_by_these_functions_alone(
-    world: AgentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No thread of a write that took too long may be left over.
     monkeypatch.setattr(statement_control, "LEDGER_S", 60.0)
-    world.ledger.put_deployment(deployment_row(query_id="q", run_id="r1"))
+    agent.ledger.put_deployment(deployment_row(query_id="q", run_id="r1"))
     spark = SparkOfOneQuery()
     session: Any = object.__new__(Session)
     session.spark, session.breaker, session._lost = spark, CircuitBreaker(lambda: None), None
     connection = SimpleNamespace(call=session.call, queries=SparkQueries(session))
-    world.pool = SimpleNamespace(connection_for_stops=lambda: connection)  # type: ignore[assignment]  # One port is enough.
-    acts = StatementControl(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+    agent.pool = SimpleNamespace(connection_for_stops=lambda: connection)  # type: ignore[assignment]  # One port is enough.
+    acts = StatementControl(agent, EmergencyJournal(tmp_path / "emergency.jsonl"))
     unused: Any = None
-    commands = CommandHandler(world, acts, unused, unused, unused)
+    commands = CommandHandler(agent, acts, unused, unused, unused)
     server = SocketServer(str(tmp_path / "agent.sock"), {"protocol": framing.PROTOCOL}, commands.handle)
     server.open()
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_world import put_made
+from agent_scenarios import put_made
 from ledger_rows import deployment_row
 
 from core.model.errors import Refused, TryAgain
@@ -29,100 +29,100 @@ DELETES = RevisionTexts(
 )
 
 
-def on_delta(world: Any, **more: Any) -> Any:
+def on_delta(agent: Any, **more: Any) -> Any:
     """Put a running version of a table on Delta into the registry, with table and checkpoint in place."""
     found = deployment_row("t", format="delta", table_id="id-1", **more)
-    world.ledger.put_deployment(found)
-    world.files.folders |= {found.folder: {"run": ""}, found.checkpoint: {"run": ""}}
-    world.files.ids[found.folder] = "id-1"
+    agent.ledger.put_deployment(found)
+    agent.files.folders |= {found.folder: {"run": ""}, found.checkpoint: {"run": ""}}
+    agent.files.ids[found.folder] = "id-1"
     return found
 
 
-def test_a_table_that_is_gone_is_not_registered_as_an_empty_one(world: Any) -> None:
-    found = on_delta(world)
-    register_again(world, world.pool.connection(), found)
-    assert list(world.pool.tables) == ["t__v1"]
-    del world.files.ids[found.folder]
+def test_a_table_that_is_gone_is_not_registered_as_an_empty_one(agent: Any) -> None:
+    found = on_delta(agent)
+    register_again(agent, agent.pool.connection(), found)
+    assert list(agent.pool.tables) == ["t__v1"]
+    del agent.files.ids[found.folder]
     with pytest.raises(Refused, match=f"the table of t@v1 is gone: there is no folder {found.folder}"):
-        register_again(world, world.pool.connection(), found)
+        register_again(agent, agent.pool.connection(), found)
 
 
 def test_a_table_that_is_another_one_is_not_among_those_that_are_registered_together(
-    world: Any, monkeypatch: pytest.MonkeyPatch
+    agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool, mine = world.pool, on_delta(world)
+    pool, mine = agent.pool, on_delta(agent)
     for name in ("replaced", "unmounted"):
-        world.ledger.put_deployment(replace(mine, table=TableName(name), folder=f"/t/{name}"))
-    world.files.ids["/t/replaced"] = "id-2"
-    identity = world.files.identity
+        agent.ledger.put_deployment(replace(mine, table=TableName(name), folder=f"/t/{name}"))
+    agent.files.ids["/t/replaced"] = "id-2"
+    identity = agent.files.identity
 
     def mounted(folder: str, format: str) -> str:
         if folder == "/t/unmounted":
             raise TryAgain("/t is not there", remedy="mount it")
         return str(identity(folder, format))
 
-    monkeypatch.setattr(world.files, "identity", mounted)
-    deployments = world.ledger.deployments()
-    assert register_together(world, pool.connection(), deployments) == {(mine.table, mine.version)}
+    monkeypatch.setattr(agent.files, "identity", mounted)
+    deployments = agent.ledger.deployments()
+    assert register_together(agent, pool.connection(), deployments) == {(mine.table, mine.version)}
     assert list(pool.tables) == ["t__v1"]
-    assert register_together(world, pool.connection(), deployments[:0]) == set()
+    assert register_together(agent, pool.connection(), deployments[:0]) == set()
 
 
-def test_a_start_over_another_table_is_refused_in_words(world: Any) -> None:
-    found = on_delta(world)
-    check_checkpoint(world, found)
-    world.files.ids[found.folder] = "id-2"
+def test_a_start_over_another_table_is_refused_in_words(agent: Any) -> None:
+    found = on_delta(agent)
+    check_checkpoint(agent, found)
+    agent.files.ids[found.folder] = "id-2"
     with pytest.raises(Refused, match="the table of t@v1 was re-created: its id is id-2 and was id-1") as refused:
-        check_checkpoint(world, found)
+        check_checkpoint(agent, found)
     assert "--rebuild" in refused.value.remedy
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed"])
 def test_a_table_that_is_another_one_is_seen_of_a_statement_at_rest_so_that_plans_do_not_resume_it(
-    state: str, world: Any, tmp_path: Path
+    state: str, agent: Any, tmp_path: Path
 ) -> None:
-    found = on_delta(world, wanted="stopped" if state == "stopped" else "running", state=state)
-    reconciler = Reconciler(world, EmergencyJournal(tmp_path / "emergency"))
+    found = on_delta(agent, wanted="stopped" if state == "stopped" else "running", state=state)
+    reconciler = Reconciler(agent, EmergencyJournal(tmp_path / "emergency"))
 
     def is_ok() -> bool:
-        reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
-        return bool(world.ledger.deployment(TableName("t"), 1).checkpoint_ok)
+        reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
+        return bool(agent.ledger.deployment(TableName("t"), 1).checkpoint_ok)
 
     assert is_ok()
-    world.files.ids[found.folder] = "id-2"
+    agent.files.ids[found.folder] = "id-2"
     assert not is_ok() and not is_ok()
-    (told,) = [event for event in world.ledger.events_of(TableName("t"), "state") if "could not" in event.summary]
+    (told,) = [event for event in agent.ledger.events_of(TableName("t"), "state") if "could not" in event.summary]
     why = "the table of t@v1 was re-created: its id is id-2 and was id-1"
-    assert why in told.detail and world.ledger.deployment(TableName("t"), 1).lost == why
-    world.files.ids[found.folder] = "id-1"
+    assert why in told.detail and agent.ledger.deployment(TableName("t"), 1).lost == why
+    agent.files.ids[found.folder] = "id-1"
     assert is_ok(), "its folder was restored"
-    assert world.ledger.deployment(TableName("t"), 1).lost == ""
+    assert agent.ledger.deployment(TableName("t"), 1).lost == ""
 
 
-def test_a_column_that_is_gone_from_a_table_is_told_before_a_start_and_while_it_is_written(world: Any) -> None:
-    found = on_delta(world)
-    world.files.types[found.folder] = {"ID": "bigint", "more": "int"}
-    check_checkpoint(world, found)
-    world.files.types[found.folder] = {"key": "bigint"}
+def test_a_column_that_is_gone_from_a_table_is_told_before_a_start_and_while_it_is_written(agent: Any) -> None:
+    found = on_delta(agent)
+    agent.files.types[found.folder] = {"ID": "bigint", "more": "int"}
+    check_checkpoint(agent, found)
+    agent.files.types[found.folder] = {"key": "bigint"}
     why = "it was renamed or dropped by hand, and a new name can be taken back"
     words = f"the table of t@v1 has no column id any more: {why}"
     with pytest.raises(Refused, match=words):
-        check_checkpoint(world, found)
-    ChangedTables(world).round()
-    after = world.ledger.deployment(TableName("t"), 1)
+        check_checkpoint(agent, found)
+    ChangedTables(agent).round()
+    after = agent.ledger.deployment(TableName("t"), 1)
     assert (after.state, after.error_class) == (
         State.FAILED,
         TableFaultKind.COLUMNS_CHANGED,
     ) and after.error.startswith(words)
 
 
-def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_so(world: Any) -> None:
-    found = on_delta(world)
-    ChangedTables(world).round()
-    assert world.ledger.deployment(TableName("t"), 1).state == State.RUNNING
-    world.files.ids[found.folder] = "id-2"
-    ChangedTables(world).round()
-    after = world.ledger.deployment(TableName("t"), 1)
+def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_so(agent: Any) -> None:
+    found = on_delta(agent)
+    ChangedTables(agent).round()
+    assert agent.ledger.deployment(TableName("t"), 1).state == State.RUNNING
+    agent.files.ids[found.folder] = "id-2"
+    ChangedTables(agent).round()
+    after = agent.ledger.deployment(TableName("t"), 1)
     assert (after.state, after.error_class) == (State.FAILED, TableFaultKind.REPLACED)
     why = "the table of t@v1 was re-created: its id is id-2 and was id-1"
     assert after.error == f"{why}; headgate plan t --rebuild, or restore its folder from a backup"
@@ -134,40 +134,40 @@ def test_a_statement_whose_table_is_replaced_while_it_runs_is_stopped_and_says_s
     ids=["stopped", "deleted", "given another table by a run"],
 )
 def test_what_was_stopped_moved_or_given_another_table_meanwhile_is_not_called_replaced(
-    since: dict[str, Any], world: Any, monkeypatch: pytest.MonkeyPatch
+    since: dict[str, Any], agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_delta(world)
+    on_delta(agent)
     looks: list[str] = []
 
     def identity(folder: str, format: str) -> str:
         looks.append(folder)
         if len(looks) == 1:
-            world.ledger.update_deployment(TableName("t"), 1, **since)
+            agent.ledger.update_deployment(TableName("t"), 1, **since)
         return "id-2"
 
-    monkeypatch.setattr(world.files, "identity", identity)
-    ChangedTables(world).round()
-    after = world.ledger.deployment(TableName("t"), 1)
+    monkeypatch.setattr(agent.files, "identity", identity)
+    ChangedTables(agent).round()
+    after = agent.ledger.deployment(TableName("t"), 1)
     assert after.state == since.get("state", State.RUNNING) and not after.error
-    assert not world.ledger.events_of(TableName("t"), "exception")
+    assert not agent.ledger.events_of(TableName("t"), "exception")
 
 
-def test_a_source_that_was_replaced_is_named_with_who_reads_it(world: Any) -> None:
-    parent = on_delta(world)
+def test_a_source_that_was_replaced_is_named_with_who_reads_it(agent: Any) -> None:
+    parent = on_delta(agent)
     texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING delta;", "INSERT INTO c SELECT id FROM STREAM t;", "")
     reads = (Binding(TableName("t"), 1, True),)
     child = deployment_row("c", version=2, revision="rc", format="delta", table_id="id-c", texts=texts, bindings=reads)
-    world.ledger.put_deployment(child)
-    world.files.ids[child.folder] = "id-c"
-    world.files.others[child.checkpoint] = (
+    agent.ledger.put_deployment(child)
+    agent.files.ids[child.folder] = "id-c"
+    agent.files.others[child.checkpoint] = (
         TableName("t"),
         TableFault(TableFaultKind.REPLACED, "was re-created: its id is y, and what was read had x"),
     )
-    ChangedTables(world).round()
-    after = world.ledger.deployment(TableName("c"), 2)
+    ChangedTables(agent).round()
+    after = agent.ledger.deployment(TableName("c"), 2)
     why = "t__v1, which c@v2 reads, was re-created: its id is y, and what was read had x"
     assert after.error == f"{why}; headgate plan c --rebuild, or restore its folder from a backup"
-    assert world.ledger.deployment(TableName("t"), 1).state == State.RUNNING, parent
+    assert agent.ledger.deployment(TableName("t"), 1).state == State.RUNNING, parent
 
 
 @pytest.mark.parametrize(
@@ -181,25 +181,25 @@ def test_a_source_that_was_replaced_is_named_with_who_reads_it(world: Any) -> No
     ids=["renamed", "dropped under a star", "not read", "all there"],
 )
 def test_a_column_that_is_gone_from_a_static_side_is_told_to_who_reads_it(
-    select: str, there: dict[str, str], lost: str, world: Any
+    select: str, there: dict[str, str], lost: str, agent: Any
 ) -> None:
-    side = on_delta(world, columns=("id", "name"))
+    side = on_delta(agent, columns=("id", "name"))
     texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING parquet;", f"INSERT INTO c {select};", "")
     reads = (Binding(TableName("p"), 1, True), Binding(TableName("t"), 1, False))
     child = deployment_row("c", revision="rc", texts=texts, bindings=reads)
-    world.ledger.put_deployment(child)
-    world.files.folders |= {child.folder: {"run": ""}, child.checkpoint: {"run": ""}}
-    check_checkpoint(world, child)
-    world.files.types[side.folder] = there
-    ChangedTables(world).round()
-    after = world.ledger.deployment(TableName("c"), 1)
+    agent.ledger.put_deployment(child)
+    agent.files.folders |= {child.folder: {"run": ""}, child.checkpoint: {"run": ""}}
+    check_checkpoint(agent, child)
+    agent.files.types[side.folder] = there
+    ChangedTables(agent).round()
+    after = agent.ledger.deployment(TableName("c"), 1)
     if not lost:
-        check_checkpoint(world, child)
+        check_checkpoint(agent, child)
         assert after.state == State.RUNNING
         return
     words = "t__v1, a static side of c@v1, has no column name any more: it was renamed or dropped by hand"
     with pytest.raises(Refused, match=words):
-        check_checkpoint(world, child)
+        check_checkpoint(agent, child)
     assert (after.state, after.error_class) == (
         State.FAILED,
         TableFaultKind.COLUMNS_CHANGED,
@@ -207,87 +207,87 @@ def test_a_column_that_is_gone_from_a_static_side_is_told_to_who_reads_it(
 
 
 def test_a_column_that_was_dropped_behind_a_stream_is_recorded_as_what_tracking_goes_on_over(
-    world: Any, tmp_path: Path
+    agent: Any, tmp_path: Path
 ) -> None:
-    on_delta(world)
+    on_delta(agent)
     texts = RevisionTexts("CREATE TABLE c (id BIGINT) USING delta;", "INSERT INTO c SELECT id FROM STREAM t;", "")
     reads = (Binding(TableName("t"), 1, True),)
     child = deployment_row("c", revision="rc", format="delta", table_id="id-c", texts=texts, bindings=reads)
-    put_made(world, child)
-    world.files.ids[child.folder] = "id-c"
+    put_made(agent, child)
+    agent.files.ids[child.folder] = "id-c"
     kind = TableFaultKind.STREAM_COLUMNS_CHANGED
-    world.files.others[child.checkpoint] = (TableName("t"), TableFault(kind, "is another one since version 3"))
-    ChangedTables(world).round()
-    failed = world.ledger.deployment(TableName("c"), 1)
+    agent.files.others[child.checkpoint] = (TableName("t"), TableFault(kind, "is another one since version 3"))
+    ChangedTables(agent).round()
+    failed = agent.ledger.deployment(TableName("c"), 1)
     assert (failed.state, failed.error_class) == (State.FAILED, kind)
-    reconciler = Reconciler(world, EmergencyJournal(tmp_path / "emergency"))
-    reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
-    seen = observe(world.ledger.deployments())[TableName("c")]
+    reconciler = Reconciler(agent, EmergencyJournal(tmp_path / "emergency"))
+    reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
+    seen = observe(agent.ledger.deployments())[TableName("c")]
     assert (seen.checkpoint_ok, seen.lost_kind) == (False, kind)
-    world.files.owner = "9f2d"
-    reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
-    seen = observe(world.ledger.deployments())[TableName("c")]
+    agent.files.owner = "9f2d"
+    reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
+    seen = observe(agent.ledger.deployments())[TableName("c")]
     assert (seen.checkpoint_ok, seen.lost_kind) == (False, ""), "tracking does not help where the checkpoint is another"
-    world.files.owner = world.ledger_id
-    world.files.others.clear()
-    reconciler.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
-    assert observe(world.ledger.deployments())[TableName("c")].lost_kind == ""
+    agent.files.owner = agent.ledger_id
+    agent.files.others.clear()
+    reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
+    assert observe(agent.ledger.deployments())[TableName("c")].lost_kind == ""
 
 
 @pytest.mark.parametrize("state", ["running", "stopped"])
-def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_runs_on(state: str, world: Any) -> None:
+def test_rows_that_were_written_into_a_keyed_table_by_hand_are_said_once_and_it_runs_on(state: str, agent: Any) -> None:
     texts = RevisionTexts("CREATE TABLE t (id BIGINT) USING delta;", "INSERT INTO t SELECT id FROM STREAM s;",
                           "mode: upsert\nkey: [id]\n")  # fmt: skip
-    found = on_delta(world, mode="upsert/1", texts=texts, state=state, wanted=state)
-    world.files.by_hand[found.folder] = (7, "WRITE")
+    found = on_delta(agent, mode="upsert/1", texts=texts, state=state, wanted=state)
+    agent.files.by_hand[found.folder] = (7, "WRITE")
 
     def said() -> list[tuple[str, str]]:
-        return [(event.summary, event.detail) for event in world.ledger.events_of(TableName("t"), "exception")]
+        return [(event.summary, event.detail) for event in agent.ledger.events_of(TableName("t"), "exception")]
 
-    rounds = ChangedTables(world)
+    rounds = ChangedTables(agent)
     rounds.round()
     rounds.round()
-    ChangedTables(world).round()
+    ChangedTables(agent).round()
     words = (
         "rows of t__v1 were written by hand (WRITE in version 7), not by its statement: a key may stand there twice, "
     )
     assert said() == [(BY_HAND, words + "or be gone; headgate plan t --rebuild reads all again")]
-    assert world.ledger.deployment(TableName("t"), 1).state == state
-    world.files.by_hand[found.folder] = (9, "DELETE")
+    assert agent.ledger.deployment(TableName("t"), 1).state == state
+    agent.files.by_hand[found.folder] = (9, "DELETE")
     rounds.round()
     assert len(said()) == 2
 
 
 def test_a_keyed_table_without_the_keys_that_were_deleted_from_it_is_told_before_late_rows_bring_them_back(
-    world: Any, monkeypatch: pytest.MonkeyPatch
+    agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = on_delta(world, mode="upsert/2", texts=DELETES)
-    log, read = f"{found.folder}/deleted/_delta_log", world.files.read
-    check_checkpoint(world, found)
-    world.files.removed.add(log)
+    found = on_delta(agent, mode="upsert/2", texts=DELETES)
+    log, read = f"{found.folder}/deleted/_delta_log", agent.files.read
+    check_checkpoint(agent, found)
+    agent.files.removed.add(log)
     with monkeypatch.context() as at_first:
-        at_first.setattr(world.files, "read", lambda folder: replace(read(folder), batch=None))
-        check_checkpoint(world, found)
+        at_first.setattr(agent.files, "read", lambda folder: replace(read(folder), batch=None))
+        check_checkpoint(agent, found)
     with pytest.raises(Refused, match="the table of the keys that were deleted from t@v1 is gone") as refused:
-        check_checkpoint(world, found)
+        check_checkpoint(agent, found)
     assert "--rebuild" in refused.value.remedy
-    ChangedTables(world).round()
-    after = world.ledger.deployment(TableName("t"), 1)
+    ChangedTables(agent).round()
+    after = agent.ledger.deployment(TableName("t"), 1)
     assert (after.state, after.error_class) == (State.FAILED, TableFaultKind.GONE)
-    world.files.removed.discard(log)
-    check_checkpoint(world, found)
+    agent.files.removed.discard(log)
+    check_checkpoint(agent, found)
 
 
-def with_deleted_keys(world: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, str]:
+def with_deleted_keys(agent: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, str]:
     """Put a keyed version into the registry whose table of deleted keys was looked at; returns it, and that folder."""
-    found = on_delta(world, mode="upsert/2", texts=DELETES)
-    place, read = f"{found.folder}/deleted", world.files.read
-    ChangedTables(world).round()
-    assert not world.ledger.deployment(TableName("t"), 1).deleted_keys_id, "there is none yet"
-    monkeypatch.setattr(world.files, "read", lambda folder: replace(read(folder), planned=5, batch=1))
-    world.files.ids[place], world.files.log_heads[place] = "keys-1", 7
-    ChangedTables(world).round()
-    return world.ledger.deployment(TableName("t"), 1), place
+    found = on_delta(agent, mode="upsert/2", texts=DELETES)
+    place, read = f"{found.folder}/deleted", agent.files.read
+    ChangedTables(agent).round()
+    assert not agent.ledger.deployment(TableName("t"), 1).deleted_keys_id, "there is none yet"
+    monkeypatch.setattr(agent.files, "read", lambda folder: replace(read(folder), planned=5, batch=1))
+    agent.files.ids[place], agent.files.log_heads[place] = "keys-1", 7
+    ChangedTables(agent).round()
+    return agent.ledger.deployment(TableName("t"), 1), place
 
 
 @pytest.mark.parametrize(
@@ -300,37 +300,37 @@ def with_deleted_keys(world: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any,
     ids=["made anew", "an older copy", "an older copy that was written on", "its log was cleaned up", "it goes on"],
 )  # fmt: skip
 def test_another_table_of_deleted_keys_is_told_by_an_agent_that_comes_later(
-    id: str, head: int, commits: dict[int, str], words: str, world: Any, monkeypatch: pytest.MonkeyPatch
+    id: str, head: int, commits: dict[int, str], words: str, agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, place = with_deleted_keys(world, monkeypatch)
+    found, place = with_deleted_keys(agent, monkeypatch)
     assert (found.deleted_keys_id, found.deleted_keys_version, found.deleted_keys_batch) == ("keys-1", 7, 5)
-    world.files.ids[place], world.files.log_heads[place], world.files.log_commits[place] = id, head, commits
+    agent.files.ids[place], agent.files.log_heads[place], agent.files.log_commits[place] = id, head, commits
     if not words:
-        check_checkpoint(world, found)
-        ChangedTables(world).round()
-        after = world.ledger.deployment(TableName("t"), 1)
+        check_checkpoint(agent, found)
+        ChangedTables(agent).round()
+        after = agent.ledger.deployment(TableName("t"), 1)
         assert (after.state, after.deleted_keys_version) == (State.RUNNING, 9)
         return
     with pytest.raises(Refused, match=f"the keys that were deleted from t@v1 {words}, and rows that come late") as told:
-        check_checkpoint(world, found)
+        check_checkpoint(agent, found)
     assert "--rebuild" in told.value.remedy
-    ChangedTables(world).round()
-    after = world.ledger.deployment(TableName("t"), 1)
+    ChangedTables(agent).round()
+    after = agent.ledger.deployment(TableName("t"), 1)
     assert (after.state, after.error_class) == (State.FAILED, TableFaultKind.REPLACED) and words in after.error
-    world.files.ids[place], world.files.log_heads[place], world.files.log_commits[place] = "keys-1", 7, {}
-    check_checkpoint(world, after)
+    agent.files.ids[place], agent.files.log_heads[place], agent.files.log_commits[place] = "keys-1", 7, {}
+    check_checkpoint(agent, after)
 
 
 def test_a_table_of_deleted_keys_that_is_as_old_as_its_checkpoint_is_taken_and_compared_from_then_on(
-    world: Any, monkeypatch: pytest.MonkeyPatch
+    agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, place = with_deleted_keys(world, monkeypatch)
-    read = world.files.read
-    monkeypatch.setattr(world.files, "read", lambda folder: replace(read(folder), planned=3, batch=1))
-    world.files.log_heads[place] = 6
-    ChangedTables(world).round()
-    after = world.ledger.deployment(TableName("t"), 1)
+    _, place = with_deleted_keys(agent, monkeypatch)
+    read = agent.files.read
+    monkeypatch.setattr(agent.files, "read", lambda folder: replace(read(folder), planned=3, batch=1))
+    agent.files.log_heads[place] = 6
+    ChangedTables(agent).round()
+    after = agent.ledger.deployment(TableName("t"), 1)
     assert (after.state, after.deleted_keys_version, after.deleted_keys_batch) == (State.RUNNING, 6, 3)
-    world.files.log_heads[place] = 5
+    agent.files.log_heads[place] = 5
     with pytest.raises(Refused, match="is an older copy: it ends with version 5 and had version 6"):
-        check_checkpoint(world, after)
+        check_checkpoint(agent, after)

@@ -31,96 +31,96 @@ ROUND_S = 300.0
 class Clocks:
     """The wall clock, which can be set, and the machine's uptime, which cannot."""
 
-    world: AgentContext
+    agent: AgentContext
     wall: float = 1_800_000_000.0
     up: float = 50_000.0
     boot: str = "boot 1"
 
     def __post_init__(self) -> None:
-        self.world.clock = lambda: self.wall
-        self.world.uptime = lambda: Uptime(self.boot, self.up)
+        self.agent.clock = lambda: self.wall
+        self.agent.uptime = lambda: Uptime(self.boot, self.up)
 
     def wait(self, seconds: float) -> None:
         """Let time pass, with a round of housekeeping every five minutes at first and at the end."""
         for step in (ROUND_S, seconds - 2 * ROUND_S, ROUND_S):
             self.wall += step
             self.up += step
-            purge_trash(self.world)
+            purge_trash(self.agent)
 
 
 @pytest.fixture
-def clocks(world: AgentContext) -> Clocks:
-    made = Clocks(world)
-    purge_trash(world)
+def clocks(agent: AgentContext) -> Clocks:
+    made = Clocks(agent)
+    purge_trash(agent)
     return made
 
 
-def set_aside(world: AgentContext, table: str, *, drop_after: float, trash: str) -> Path:
+def set_aside(agent: AgentContext, table: str, *, drop_after: float, trash: str) -> Path:
     """Record a deleted version whose table folder lies in the trash; returns the folder."""
-    world.ledger.put_deployment(deployment_row(table, active=False))
-    root = f"{world.layout.data}/trash/{trash}"
+    agent.ledger.put_deployment(deployment_row(table, active=False))
+    root = f"{agent.layout.data}/trash/{trash}"
     folder = Path(root, "tables", f"{table}__v1")
     folder.mkdir(parents=True)
     (folder / "part").write_text("rows")
     (folder / OWNER_FILE).write_text(json.dumps({"ledger": "ledger"}))
-    world.ledger.tombstone(TableName(table), 1, drop_after=drop_after, trash=root)
+    agent.ledger.tombstone(TableName(table), 1, drop_after=drop_after, trash=root)
     return folder
 
 
-def clock_events(world: AgentContext) -> list[str]:
-    return [event.summary for event in world.ledger.events() if event.kind == "clock"]
+def clock_events(agent: AgentContext) -> list[str]:
+    return [event.summary for event in agent.ledger.events() if event.kind == "clock"]
 
 
 def test_a_trash_folder_that_is_a_link_stays_with_what_it_lies_in(
-    world: AgentContext, clocks: Clocks, tmp_path: Path
+    agent: AgentContext, clocks: Clocks, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "disk" / "bin"
     elsewhere.mkdir(parents=True)
-    Path(world.layout.data).mkdir()
-    Path(world.layout.data, "trash").symlink_to(elsewhere)
-    set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
+    Path(agent.layout.data).mkdir()
+    Path(agent.layout.data, "trash").symlink_to(elsewhere)
+    set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
     clocks.wait(2 * DAY_S)
     assert list(elsewhere.iterdir()) == []
 
 
-def test_files_go_after_their_deadline_and_not_before(world: AgentContext, clocks: Clocks) -> None:
-    kept = set_aside(world, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
+def test_files_go_after_their_deadline_and_not_before(agent: AgentContext, clocks: Clocks) -> None:
+    kept = set_aside(agent, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
     clocks.wait(7 * DAY_S - 1)
     assert kept.exists()
     clocks.wait(3 * ROUND_S)
-    assert not kept.exists() and not clock_events(world)
-    row = world.ledger.deployment(TableName("a"), 1)
+    assert not kept.exists() and not clock_events(agent)
+    row = agent.ledger.deployment(TableName("a"), 1)
     assert row is not None and row.trash == ""
 
 
 def test_purging_one_version_leaves_the_files_of_others_that_one_run_set_aside(
-    world: AgentContext, clocks: Clocks
+    agent: AgentContext, clocks: Clocks
 ) -> None:
     """As an agent before has recorded them: one folder for all versions of a run."""
-    due = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="run-7")
-    kept = set_aside(world, "b", drop_after=clocks.wall + 9 * DAY_S, trash="run-7")
+    due = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="run-7")
+    kept = set_aside(agent, "b", drop_after=clocks.wall + 9 * DAY_S, trash="run-7")
     clocks.wait(2 * DAY_S)
     assert not due.exists() and (kept / "part").exists()
     clocks.wait(8 * DAY_S)
     assert not kept.exists()
 
 
-def test_a_run_that_deletes_several_tables_gives_each_a_folder_of_its_own(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    assert deploy(world, pool, small_project.texts(), PlanRequest(verb="delete", everything=True)) == "done"
-    gone = [d for d in world.ledger.deployments(include_deleted=True) if d.trash]
+def test_a_run_that_deletes_several_tables_gives_each_a_folder_of_its_own(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    assert deploy(agent, pool, small_project.texts(), PlanRequest(verb="delete", everything=True)) == "done"
+    gone = [d for d in agent.ledger.deployments(include_deleted=True) if d.trash]
     assert len(gone) > 1 and len({d.trash for d in gone}) == len(gone)
-    aside: dict[str, str] = world.files.aside  # type: ignore[attr-defined]  # A double's.
+    aside: dict[str, str] = agent.files.aside  # type: ignore[attr-defined]  # A double's.
     for into in aside:
         assert sum(into.startswith(f"{d.trash}/") for d in gone) == 1, into
 
 
 def test_a_table_that_cannot_be_moved_keeps_its_checkpoint_and_starts_again(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    folders: dict[str, Any] = world.files.folders  # type: ignore[attr-defined]  # A double's.
-    before, move = dict(folders), world.files.set_aside
+    deploy(agent, pool, small_project.texts())
+    folders: dict[str, Any] = agent.files.folders  # type: ignore[attr-defined]  # A double's.
+    before, move = dict(folders), agent.files.set_aside
 
     def set_aside(folder: str, into: str) -> None:
         if "/trash/" in into and "/tables/" in into:
@@ -129,41 +129,41 @@ def test_a_table_that_cannot_be_moved_keeps_its_checkpoint_and_starts_again(
         if folder not in folders and "/trash/" in folder:
             folders[into] = before[into]
 
-    monkeypatch.setattr(world.files, "set_aside", set_aside)
-    assert deploy(world, pool, small_project.texts(), PlanRequest(verb="delete", everything=True)) == "failed"
+    monkeypatch.setattr(agent.files, "set_aside", set_aside)
+    assert deploy(agent, pool, small_project.texts(), PlanRequest(verb="delete", everything=True)) == "failed"
     assert folders == before
 
 
 def test_no_deadline_is_given_before_the_clock_could_be_checked(
-    world: AgentContext, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
         raise LedgerUnavailable("the disk is full")
 
-    monkeypatch.setattr(world.ledger, "put_clock_check", full)
+    monkeypatch.setattr(agent.ledger, "put_clock_check", full)
     given: list[float] = []
-    for deadline in (partial(record_deadline, world, DAY_S, given.append), partial(unmoved_now, world)):
+    for deadline in (partial(record_deadline, agent, DAY_S, given.append), partial(unmoved_now, agent)):
         with pytest.raises(LedgerUnavailable):
             deadline()
     assert given == []
 
 
 def test_a_clock_that_jumps_forward_purges_nothing_until_as_much_time_has_passed(
-    world: AgentContext, clocks: Clocks
+    agent: AgentContext, clocks: Clocks
 ) -> None:
-    kept = set_aside(world, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
+    kept = set_aside(agent, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
     clocks.wall += 3 * DAY_S
     clocks.wait(5 * DAY_S)
     assert kept.exists()
-    (said,) = clock_events(world)
+    (said,) = clock_events(agent)
     assert said == "the clock jumped forward by 3d; deleted files and replaced versions are kept as if it had not"
 
 
 @pytest.mark.parametrize("jump_d", [30, 3650])
 def test_a_jump_holds_purging_for_no_longer_than_files_are_kept(
-    jump_d: float, world: AgentContext, clocks: Clocks
+    jump_d: float, agent: AgentContext, clocks: Clocks
 ) -> None:
-    kept = set_aside(world, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
+    kept = set_aside(agent, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
     clocks.wall += jump_d * DAY_S
     clocks.wait(7 * DAY_S - ROUND_S)
     assert kept.exists()
@@ -171,65 +171,65 @@ def test_a_jump_holds_purging_for_no_longer_than_files_are_kept(
     assert not kept.exists()
 
 
-def test_a_clock_that_is_set_back_and_forth_purges_nothing_early(world: AgentContext, clocks: Clocks) -> None:
-    kept = set_aside(world, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
+def test_a_clock_that_is_set_back_and_forth_purges_nothing_early(agent: AgentContext, clocks: Clocks) -> None:
+    kept = set_aside(agent, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
     for jump_d in (-20, 20, 400, -400):
         clocks.wall += jump_d * DAY_S
         clocks.wait(DAY_S)
         assert kept.exists()
 
 
-def test_time_while_no_agent_ran_counts_as_long_as_the_machine_was_up(world: AgentContext, clocks: Clocks) -> None:
-    gone = set_aside(world, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
+def test_time_while_no_agent_ran_counts_as_long_as_the_machine_was_up(agent: AgentContext, clocks: Clocks) -> None:
+    gone = set_aside(agent, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
     clocks.wall, clocks.up = clocks.wall + 8 * DAY_S, clocks.up + 8 * DAY_S
-    purge_trash(world)
-    assert not gone.exists() and not clock_events(world)
+    purge_trash(agent)
+    assert not gone.exists() and not clock_events(agent)
 
 
-def test_a_machine_that_was_off_counts_from_its_boot(world: AgentContext, clocks: Clocks) -> None:
-    kept = set_aside(world, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
+def test_a_machine_that_was_off_counts_from_its_boot(agent: AgentContext, clocks: Clocks) -> None:
+    kept = set_aside(agent, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
     clocks.wall, clocks.up, clocks.boot = clocks.wall + 8 * DAY_S, 60.0, "boot 2"
-    purge_trash(world)
-    assert kept.exists() and len(clock_events(world)) == 1
+    purge_trash(agent)
+    assert kept.exists() and len(clock_events(agent)) == 1
     clocks.wait(8 * DAY_S)
     assert not kept.exists()
 
 
 def test_files_that_cannot_be_removed_are_tried_again(
-    world: AgentContext, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
+    kept = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
     with monkeypatch.context() as broken:
-        broken.setattr(world.files, "remove", lambda folder: True)
+        broken.setattr(agent.files, "remove", lambda folder: True)
         clocks.wait(2 * DAY_S)
-    row = world.ledger.deployment(TableName("a"), 1)
+    row = agent.ledger.deployment(TableName("a"), 1)
     assert kept.exists() and row is not None and row.trash
     clocks.wait(DAY_S)
     assert not kept.exists()
 
 
-def test_what_is_outside_the_trash_is_left_alone(world: AgentContext, clocks: Clocks) -> None:
-    outside = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="../tables")
+def test_what_is_outside_the_trash_is_left_alone(agent: AgentContext, clocks: Clocks) -> None:
+    outside = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="../tables")
     clocks.wait(2 * DAY_S)
     assert outside.exists()
 
 
-def test_what_a_half_done_undelete_has_taken_out_goes_with_the_rest(world: AgentContext, clocks: Clocks) -> None:
-    left = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
-    row = world.ledger.deployment(TableName("a"), 1)
+def test_what_a_half_done_undelete_has_taken_out_goes_with_the_rest(agent: AgentContext, clocks: Clocks) -> None:
+    left = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
+    row = agent.ledger.deployment(TableName("a"), 1)
     assert row is not None
-    folders: dict[str, Any] = world.files.folders  # type: ignore[attr-defined]  # A double's.
+    folders: dict[str, Any] = agent.files.folders  # type: ignore[attr-defined]  # A double's.
     folders[row.folder] = {"table": "a"}
     clocks.wait(2 * DAY_S)
     assert row.folder not in folders and not left.exists()
-    gone = world.ledger.deployment(TableName("a"), 1)
+    gone = agent.ledger.deployment(TableName("a"), 1)
     assert gone is not None and gone.trash == ""
 
 
 def test_a_checkpoint_from_before_a_seam_is_purged_after_its_time_also_of_a_version_that_serves(clocks: Clocks) -> None:
-    world = clocks.world
-    world.ledger.put_deployment(deployment_row("b", active=True))
-    trash = Path(world.layout.data, "trash", "b__v1")
+    agent = clocks.agent
+    agent.ledger.put_deployment(deployment_row("b", active=True))
+    trash = Path(agent.layout.data, "trash", "b__v1")
     for days in (1, 9):
         former = trash / "before_seam" / f"{clocks.wall + days * DAY_S:.0f}" / "b__v1"
         former.mkdir(parents=True)
@@ -274,35 +274,35 @@ def lasts(clocks: Clocks, days: float, is_over: Callable[[], bool], *, since: fl
 
 @every_jump
 def test_what_was_deleted_before_the_clock_was_set_is_kept_for_its_time_and_no_longer(
-    jumps: tuple[float, ...], world: AgentContext, clocks: Clocks
+    jumps: tuple[float, ...], agent: AgentContext, clocks: Clocks
 ) -> None:
-    kept = set_aside(world, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
+    kept = set_aside(agent, "a", drop_after=clocks.wall + 7 * DAY_S, trash="a__v1")
     set_clock(clocks, jumps)
     lasts(clocks, 7, lambda: not kept.exists())
 
 
 @every_jump
 def test_what_is_deleted_while_the_clock_is_wrong_is_kept_for_its_time_and_no_longer(
-    jumps: tuple[float, ...], world: AgentContext, clocks: Clocks
+    jumps: tuple[float, ...], agent: AgentContext, clocks: Clocks
 ) -> None:
     """The deletion comes after the first setting and before anybody has looked; the clock is set right later."""
     clocks.wall += jumps[0] * DAY_S
     kept: list[Path] = []
-    record_deadline(world, 7 * DAY_S, lambda at: kept.append(set_aside(world, "a", drop_after=at, trash="a__v1")))
+    record_deadline(agent, 7 * DAY_S, lambda at: kept.append(set_aside(agent, "a", drop_after=at, trash="a__v1")))
     set_clock(clocks, jumps[1:])
     lasts(clocks, 7, lambda: not kept[0].exists())
 
 
 @every_jump
 def test_a_soak_ends_after_its_time_however_the_clock_is_set(
-    jumps: tuple[float, ...], world: AgentContext, clocks: Clocks
+    jumps: tuple[float, ...], agent: AgentContext, clocks: Clocks
 ) -> None:
-    world.ledger.put_deployment(deployment_row("a", active=False, stops_at=clocks.wall + 7 * DAY_S))
+    agent.ledger.put_deployment(deployment_row("a", active=False, stops_at=clocks.wall + 7 * DAY_S))
     set_clock(clocks, jumps)
 
     def is_over() -> bool:
-        stop_soaked(world)
-        found = world.ledger.deployment(TableName("a"), 1)
+        stop_soaked(agent)
+        found = agent.ledger.deployment(TableName("a"), 1)
         return found is not None and found.wanted == "stopped"
 
     lasts(clocks, 7, is_over)
@@ -310,10 +310,10 @@ def test_a_soak_ends_after_its_time_however_the_clock_is_set(
 
 @every_jump
 def test_a_checkpoint_from_before_a_seam_is_kept_for_its_time_however_the_clock_is_set(
-    jumps: tuple[float, ...], world: AgentContext, clocks: Clocks
+    jumps: tuple[float, ...], agent: AgentContext, clocks: Clocks
 ) -> None:
     clocks.wall += jumps[0] * DAY_S
-    former = Path(world.layout.data, "trash", "b__v1", "before_seam", f"{unmoved_now(world) + 7 * DAY_S:.0f}", "b__v1")
+    former = Path(agent.layout.data, "trash", "b__v1", "before_seam", f"{unmoved_now(agent) + 7 * DAY_S:.0f}", "b__v1")
     former.mkdir(parents=True)
     (former / OWNER_FILE).write_text(json.dumps({"ledger": "ledger"}))
     set_clock(clocks, jumps[1:])
@@ -322,15 +322,15 @@ def test_a_checkpoint_from_before_a_seam_is_kept_for_its_time_however_the_clock_
 
 @every_jump
 def test_a_row_is_not_forgotten_before_its_time_however_the_clock_is_set(
-    jumps: tuple[float, ...], world: AgentContext, clocks: Clocks
+    jumps: tuple[float, ...], agent: AgentContext, clocks: Clocks
 ) -> None:
     """A clock that was set back, and stays, keeps what was written before for that much longer."""
 
     def is_kept() -> bool:
-        world.ledger.forget_old(forgetting_time(world.ledger.clock_check(), world.clock(), FORGETS_S))
-        return any(event.kind == "old" for event in world.ledger.events())
+        agent.ledger.forget_old(forgetting_time(agent.ledger.clock_check(), agent.clock(), FORGETS_S))
+        return any(event.kind == "old" for event in agent.ledger.events())
 
-    world.ledger.add_event(EventRow(0, clocks.wall, "a", 1, "old", "before the clock was set"))
+    agent.ledger.add_event(EventRow(0, clocks.wall, "a", 1, "old", "before the clock was set"))
     for jump_d in jumps:
         clocks.wall += jump_d * DAY_S
         clocks.wait(3 * ROUND_S)
@@ -342,53 +342,53 @@ def test_a_row_is_not_forgotten_before_its_time_however_the_clock_is_set(
 
 
 def test_a_row_of_the_time_when_the_clock_said_1970_is_not_forgotten_once_it_is_right(
-    world: AgentContext, clocks: Clocks
+    agent: AgentContext, clocks: Clocks
 ) -> None:
     clocks.wall -= 56 * YEAR_D * DAY_S
     clocks.wait(3 * ROUND_S)
-    world.ledger.add_event(EventRow(0, clocks.wall, "a", 1, "old", "in 1970"))
+    agent.ledger.add_event(EventRow(0, clocks.wall, "a", 1, "old", "in 1970"))
     clocks.wall += 56 * YEAR_D * DAY_S
     clocks.wait(20 * DAY_S)
-    world.ledger.forget_old(forgetting_time(world.ledger.clock_check(), world.clock(), FORGETS_S))
-    assert any(event.kind == "old" for event in world.ledger.events())
+    agent.ledger.forget_old(forgetting_time(agent.ledger.clock_check(), agent.clock(), FORGETS_S))
+    assert any(event.kind == "old" for event in agent.ledger.events())
 
 
-def test_a_machine_that_is_off_every_night_forgets_in_days_of_the_calendar(world: AgentContext, clocks: Clocks) -> None:
+def test_a_machine_that_is_off_every_night_forgets_in_days_of_the_calendar(agent: AgentContext, clocks: Clocks) -> None:
     for night in range(40):
         clocks.wall, clocks.up, clocks.boot = clocks.wall + DAY_S / 2, 60.0, f"boot {night}"
         clocks.wait(DAY_S / 2)
-    assert forgetting_time(world.ledger.clock_check(), clocks.wall, FORGETS_S) == clocks.wall
+    assert forgetting_time(agent.ledger.clock_check(), clocks.wall, FORGETS_S) == clocks.wall
 
 
 def test_a_full_disk_keeps_nothing_of_what_would_free_it(
-    world: AgentContext, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger takes no write at all; files go, and the ledger says so once it can."""
-    gone = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
-    later = set_aside(world, "b", drop_after=clocks.wall + 9 * DAY_S, trash="b__v1")
+    gone = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
+    later = set_aside(agent, "b", drop_after=clocks.wall + 9 * DAY_S, trash="b__v1")
 
     def full(*_: Any, **__: Any) -> None:
         raise LedgerUnavailable("the disk is full")
 
     with monkeypatch.context() as patch:
         for name in ("put_clock_check", "purged", "add_event"):
-            patch.setattr(world.ledger, name, full)
+            patch.setattr(agent.ledger, name, full)
         for jump_d in (0, 0, 300):
             clocks.wall, clocks.up = clocks.wall + (1 + jump_d) * DAY_S, clocks.up + DAY_S
-            purge_trash(world)
+            purge_trash(agent)
         assert not gone.exists() and later.exists()
-    purge_trash(world)
-    row = world.ledger.deployment(TableName("a"), 1)
+    purge_trash(agent)
+    row = agent.ledger.deployment(TableName("a"), 1)
     assert row is not None and row.trash == "" and later.exists()
 
 
-def test_files_of_others_in_the_trash_of_a_version_stay(world: AgentContext, clocks: Clocks) -> None:
-    gone = set_aside(world, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
+def test_files_of_others_in_the_trash_of_a_version_stay(agent: AgentContext, clocks: Clocks) -> None:
+    gone = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
     theirs = [gone.parent / "notes.txt", gone.parents[1] / "tables" / "mine" / "rows.csv"]
     for file in theirs:
         file.parent.mkdir(exist_ok=True)
         file.write_text("mine")
     clocks.wait(2 * DAY_S)
     assert not gone.exists() and all(file.exists() for file in theirs)
-    row = world.ledger.deployment(TableName("a"), 1)
+    row = agent.ledger.deployment(TableName("a"), 1)
     assert row is not None and row.trash == ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane, wait_until
+from agent_scenarios import fast_lane, wait_until
 
 from core.model.errors import (
     EngineRefused,
@@ -46,26 +46,26 @@ C = TableName("c")
 
 
 @pytest.fixture
-def deployed(world: AgentContext, pool: Any) -> AgentContext:
-    assert lane.deploy(world, pool, small_project.texts()) == "done"
-    return world
+def deployed(agent: AgentContext, pool: Any) -> AgentContext:
+    assert lane.deploy(agent, pool, small_project.texts()) == "done"
+    return agent
 
 
 def die(*_: Any, **more: Any) -> None:
     raise Killed
 
 
-def version(world: AgentContext) -> Deployment:
-    found = world.ledger.deployment(C, 1)
+def version(agent: AgentContext) -> Deployment:
+    found = agent.ledger.deployment(C, 1)
     assert found is not None
     return found
 
 
-def round_of_the_next_agent(world: AgentContext, pool: Any) -> None:
-    world.locks = StatementLocks()
-    world.locks.count_above(world.ledger.newest_serial())
+def round_of_the_next_agent(agent: AgentContext, pool: Any) -> None:
+    agent.locks = StatementLocks()
+    agent.locks.count_above(agent.ledger.newest_serial())
     found: tuple[ReportedQuery, ...] = pool.connection().queries.active()
-    Reconciler(world, fast_lane(world)._emergency).round(BeforeRound.of(world), found, ())
+    Reconciler(agent, fast_lane(agent)._emergency).round(BeforeRound.of(agent), found, ())
 
 
 CUTS = {
@@ -159,56 +159,56 @@ def test_what_a_cancelled_run_was_to_resume_does_not_begin_afterwards_and_reads_
     assert "c@v1" not in pool.running, "nor once the run has another serial, or is forgotten"
 
 
-def stopped_while_the_pool_was_down(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def stopped_while_the_pool_was_down(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """`headgate down`, a stop of c, and `headgate up`: the row still names the query of before."""
     pool.running.clear()
-    for found in world.ledger.deployments():
+    for found in agent.ledger.deployments():
         if not found.external:
-            world.ledger.observe_deployment(found, state=State.STOPPED, state_since=1.0)
-    stop_that_is_not_confirmed(world, pool, monkeypatch)
-    round_of_the_next_agent(world, pool)
-    lane.settle(world, pool)
-    assert (version(world).state, version(world).query_id != "") == ("stopped", True)
+            agent.ledger.observe_deployment(found, state=State.STOPPED, state_since=1.0)
+    stop_that_is_not_confirmed(agent, pool, monkeypatch)
+    round_of_the_next_agent(agent, pool)
+    lane.settle(agent, pool)
+    assert (version(agent).state, version(agent).query_id != "") == ("stopped", True)
 
 
-def stop_that_is_not_confirmed(world: AgentContext, pool: Any, _: pytest.MonkeyPatch) -> None:
+def stop_that_is_not_confirmed(agent: AgentContext, pool: Any, _: pytest.MonkeyPatch) -> None:
     pool.refuse_stop["c@v1"] = PoolUnreachable("the pool is silent")
-    fast_lane(world).stop((C,), time.monotonic(), by="bob")
+    fast_lane(agent).stop((C,), time.monotonic(), by="bob")
     pool.refuse_stop.clear()
 
 
-def stopped_after_it_had_failed(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def stopped_after_it_had_failed(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     del pool.running["c@v1"]
     failed = {"state": "failed", "error": "full", "error_class": "HEADGATE_DISK_FULL"}
-    world.ledger.update_deployment(C, 1, **failed, query_id="", run_id="")
+    agent.ledger.update_deployment(C, 1, **failed, query_id="", run_id="")
     with monkeypatch.context() as unrecorded:
         unrecorded.setattr(fast_lane_module, "mark_stopped", lambda *_: False)
-        fast_lane(world).stop((C,), time.monotonic(), by="bob")
-    assert version(world).state == "failed"
+        fast_lane(agent).stop((C,), time.monotonic(), by="bob")
+    assert version(agent).state == "failed"
 
 
 def cancel_a_restart_that_a_silent_pool_has_cut_off(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: Any) -> None:
         pool.reachable = False
         raise PoolUnreachable("the pool is silent")
 
-    world.locks.count_above(world.ledger.newest_serial())
+    agent.locks.count_above(agent.ledger.newest_serial())
     filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
-    run_id = lane.submit(world, lane.plan(world, filtered, PlanRequest(tables=(C,))))
-    runs = OpenRuns(world)
+    run_id = lane.submit(agent, lane.plan(agent, filtered, PlanRequest(tables=(C,))))
+    runs = OpenRuns(agent)
     with monkeypatch.context() as silent:
         silent.setattr(deployment_lifecycle, "_started", away)
         runs.drive(run_id)
         wait_until(lambda: not pool.reachable)
         runs.tell(run_id, OperatorControl("cancel", by="ana"))
         wait_until(lambda: not runs._woken, 10)
-    row = world.ledger.run(run_id)
+    row = agent.ledger.run(run_id)
     assert row is not None and row.state == "cancelled"
     pool.reachable = True
     monkeypatch.setattr("pipelines.agent.reconciler.has_space", lambda _: True)
-    round_of_the_next_agent(world, pool)
+    round_of_the_next_agent(agent, pool)
 
 
 @pytest.mark.parametrize(
@@ -296,15 +296,15 @@ def each_in_turn(*acts: Callable[..., object]) -> Callable[..., object]:
     return lambda *args, **more: (left.pop(0) if len(left) > 1 else left[0])(*args, **more)
 
 
-def restart_after_a_stop_that_the_pool_did_not_hear(world: AgentContext, pool: Any) -> str:
+def restart_after_a_stop_that_the_pool_did_not_hear(agent: AgentContext, pool: Any) -> str:
     """Restart c, which runs while an operator's stop of it waits for the pool; returns how the run has ended."""
-    world.locks.count_above(world.ledger.newest_serial())
+    agent.locks.count_above(agent.ledger.newest_serial())
     pool.refuse_stop["c@v1"] = PoolUnreachable("the pool is silent")
-    fast_lane(world).stop((C,), time.monotonic(), by="ana")
+    fast_lane(agent).stop((C,), time.monotonic(), by="ana")
     pool.refuse_stop.clear()
-    assert (version(world).wanted, version(world).state, "c@v1" in pool.running) == ("stopped", "stopping", True)
+    assert (version(agent).wanted, version(agent).state, "c@v1" in pool.running) == ("stopped", "stopping", True)
     filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
-    return lane.drive(world, lane.submit(world, lane.plan(world, filtered, PlanRequest(tables=(C,)))))
+    return lane.drive(agent, lane.submit(agent, lane.plan(agent, filtered, PlanRequest(tables=(C,)))))
 
 
 @pytest.mark.parametrize("error", [PoolUnreachable("the pool is silent"), LedgerUnavailable("the ledger is locked")])
@@ -347,7 +347,7 @@ def test_a_restart_that_its_run_gives_up_leaves_wanted_stopped_what_an_operator_
         raise PoolUnreachable("the pool is silent")
 
     def wait(driver: RunDriver) -> None:
-        driver._world.stopping.set()
+        driver._agent.stopping.set()
 
     monkeypatch.setattr(RunDriver, "_wait", wait)
     with monkeypatch.context() as patched:
@@ -447,10 +447,10 @@ def unreadable_once_started(deployed: AgentContext, monkeypatch: pytest.MonkeyPa
     unreachable: set[str] = deployed.files.unreachable  # type: ignore[attr-defined]  # Scripted.
     recorded = deployment_lifecycle._record_start
 
-    def record(world: AgentContext, deployment: Deployment, query: ReportedQuery) -> None:
+    def record(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> None:
         unreachable.add(deployment.checkpoint)
         try:
-            recorded(world, deployment, query)
+            recorded(agent, deployment, query)
         finally:
             unreachable.discard(deployment.checkpoint)
 
@@ -461,21 +461,21 @@ def unreadable_once_started(deployed: AgentContext, monkeypatch: pytest.MonkeyPa
 def test_an_operators_start_is_done_though_its_checkpoint_cannot_be_read_afterwards(
     unreadable_once_started: AgentContext, pool: Any
 ) -> None:
-    world = unreadable_once_started
-    fast_lane(world).stop((C,), time.monotonic(), by="bob")
-    (came,) = fast_lane(world).start((C,), time.monotonic(), by="ana")
-    assert (came.outcome, version(world).wanted) == ("started, first batch pending", "running")
+    agent = unreadable_once_started
+    fast_lane(agent).stop((C,), time.monotonic(), by="bob")
+    (came,) = fast_lane(agent).start((C,), time.monotonic(), by="ana")
+    assert (came.outcome, version(agent).wanted) == ("started, first batch pending", "running")
     assert "c@v1" in pool.running
 
 
 def test_a_step_that_starts_is_done_though_its_checkpoint_cannot_be_read_afterwards(
     unreadable_once_started: AgentContext, pool: Any
 ) -> None:
-    world = unreadable_once_started
+    agent = unreadable_once_started
     texts = small_project.texts(c="SELECT id, upper(kind) AS kind FROM STREAM a")
-    run_id = lane.submit(world, lane.plan(world, texts, PlanRequest(tables=(C,), rebuild=True)))
-    lane.drive(world, run_id)
-    run = world.ledger.run(run_id)
+    run_id = lane.submit(agent, lane.plan(agent, texts, PlanRequest(tables=(C,), rebuild=True)))
+    lane.drive(agent, run_id)
+    run = agent.ledger.run(run_id)
     assert run is not None and "c@v2" in pool.running
     assert {step.state for step in run.steps if step.do == "start"} == {"done"}
 
@@ -483,11 +483,11 @@ def test_a_step_that_starts_is_done_though_its_checkpoint_cannot_be_read_afterwa
 def test_a_start_by_itself_goes_on_though_its_checkpoint_cannot_be_read_afterwards(
     unreadable_once_started: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = unreadable_once_started
+    agent = unreadable_once_started
     del pool.running["c@v1"]
     full = {"error_class": "HEADGATE_DISK_FULL", "error": "full", "query_id": "", "run_id": ""}
-    world.ledger.update_deployment(C, 1, state="failed", **full)
+    agent.ledger.update_deployment(C, 1, state="failed", **full)
     monkeypatch.setattr("pipelines.agent.reconciler.has_space", lambda _: True)
     for _ in range(2):
-        round_of_the_next_agent(world, pool)
+        round_of_the_next_agent(agent, pool)
         assert "c@v1" in pool.running

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from agent_world import wait_until
+from agent_scenarios import wait_until
 from ledger_rows import environment_row
 
 from core.ipc.environment_paths import EnvironmentPaths

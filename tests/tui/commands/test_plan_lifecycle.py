@@ -43,12 +43,12 @@ LEE, BOB = 70_001, 70_002
 class Agent:
     """The agent as the person who types meets it."""
 
-    world: AgentContext
+    context: AgentContext
     runs: Driven
     person: int = LEE
 
     def move(self, table: str, **fields: Any) -> None:
-        self.world.ledger.update_deployment(T(table), 1, **fields)
+        self.context.ledger.update_deployment(T(table), 1, **fields)
 
 
 @pytest.fixture
@@ -62,17 +62,17 @@ def serving(folder: Path, place: Any, ledger: Any, tmp_path: Path) -> Iterator[A
     for name, parent in (("landed", ""), ("a", "landed"), ("b", "a"), ("z", "landed")):
         ledger.put_deployment(deployed(name, parent, revision_of(project.tables[T(name)])))
     pool = ScriptedPool()
-    world = AgentContext(
+    context = AgentContext(
         places=place.where, folder=str(folder), project_id=project.id, project="shop",
         layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")), ledger=ledger, ledger_id="9f2c",
         pool=pool, files=ScriptedFiles(pool, "9f2c"),
     )  # fmt: skip
-    agent = Agent(world, Driven())
+    agent = Agent(context, Driven())
     acts, figures = (
-        StatementControl(world, EmergencyJournal(tmp_path / "e")),
-        TableStatisticsCollector(world, PoolUtilization()),
+        StatementControl(context, EmergencyJournal(tmp_path / "e")),
+        TableStatisticsCollector(context, PoolUtilization()),
     )
-    commands = CommandHandler(world, acts, agent.runs, figures, lambda pool: None)  # type: ignore[arg-type]  # a double
+    commands = CommandHandler(context, acts, agent.runs, figures, lambda pool: None)  # type: ignore[arg-type]  # a double
 
     def handle(caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
         return commands.handle(replace(caller, uid=agent.person, login_uid=None), request)
@@ -164,7 +164,7 @@ def test_a_plan_with_edited_verdicts_is_refused_by_the_agent(
 
 def test_another_login_approves_before_a_plan_is_applied(serving: Agent, capsys: pytest.CaptureFixture[str]) -> None:
     policy = Policy(approve=("rebuild",))
-    serving.world.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
+    serving.context.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
     plan = written(["plan", "a", "--rebuild", "--save", "a.json"], capsys)
     short = plan["hash"][:4]
     assert plan["approvals"] == 1
@@ -189,12 +189,12 @@ def test_the_same_request_over_the_same_texts_is_the_same_open_plan_until_someth
 ) -> None:
     first, second = (written(["plan", "a", "--rebuild", "--save", f"{n}.json"], capsys) for n in (1, 2))
     assert first["hash"] == second["hash"]
-    assert [row.status for row in serving.world.ledger.plans()] == ["open"]
+    assert [row.status for row in serving.context.ledger.plans()] == ["open"]
     assert written(["plan", "diff", first["hash"][:12], "2.json"], capsys)["same"] is True
     path = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
     path.write_text("INSERT INTO b SELECT id, upper(kind) AS kind FROM STREAM a;")
     third = written(["plan", "a", "--rebuild"], capsys)
-    assert [row.status for row in serving.world.ledger.plans()] == ["open", "superseded"]
+    assert [row.status for row in serving.context.ledger.plans()] == ["open", "superseded"]
     assert exit_codes.run_command_line(["plan", "diff", "1.json", third["hash"][:12]]) == 0
     said = capsys.readouterr().out
     assert "~ node        b: new dml" in said and "+INSERT INTO b SELECT id, upper(kind)" in said
@@ -207,13 +207,13 @@ def test_a_plan_that_needs_an_approval_has_the_exit_code_of_one_that_loses(
     words = ["plan", "z", "--offline", "--exit-code"]
     assert written(words, capsys, code=10)["approvals"] == 0
     policy = Policy(approve=("all",))
-    serving.world.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
+    serving.context.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
     assert written(words, capsys, code=11)["approvals"] == 1
 
 
 def test_a_plan_says_that_nothing_is_applied_now(serving: Agent, capsys: pytest.CaptureFixture[str]) -> None:
     policy = Policy(freeze=("Mon - Sun", "Sun - Mon"))
-    serving.world.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
+    serving.context.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
     assert exit_codes.run_command_line(["plan", "a", "--rebuild"]) == 0
     assert re.search(r"dev is frozen until .* UTC \(.*\): no plan is applied until then", capsys.readouterr().err)
 
@@ -315,7 +315,7 @@ def executed(serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str], t
     assert project is not None
     revision = revision_of(project.tables[T("b")])
     serving.move("b", texts=revision.texts, revision=revision.hash)
-    serving.world.ledger.put_run_state(serving.runs.driven[-1], "done", ended_at=2.0)
+    serving.context.ledger.put_run_state(serving.runs.driven[-1], "done", ended_at=2.0)
     return plan
 
 
@@ -359,7 +359,7 @@ def test_a_plan_is_not_undone_before_it_was_executed_while_it_runs_or_after_a_la
     later = executed(serving, folder, capsys, FILTERED.replace("0", "9"))
     said = refused(["plan", "undo", first["hash"]], capsys)
     assert f"b was changed again since plan {first['hash'][:12]}" in said
-    serving.world.ledger.put_run_state(serving.runs.driven[-1], "running")
+    serving.context.ledger.put_run_state(serving.runs.driven[-1], "running")
     assert "has not ended" in refused(["plan", "undo", later["hash"]], capsys)
     open_plan = written(["plan", "b", "--rebuild"], capsys)
     assert "was not executed" in refused(["plan", "undo", open_plan["hash"]], capsys)
@@ -374,7 +374,7 @@ def test_a_plan_that_is_undone_or_changed_no_text_says_so(
     assert "every table has its text from before" in refused(["plan", "undo", plan["hash"]], capsys)
     same = written(["plan", "z", "--rebuild"], capsys)
     assert applied(same["hash"][:12], same) == 0
-    serving.world.ledger.put_run_state(serving.runs.driven[-1], "done", ended_at=3.0)
+    serving.context.ledger.put_run_state(serving.runs.driven[-1], "done", ended_at=3.0)
     assert "it changed no text" in refused(["plan", "undo", same["hash"]], capsys)
     assert exit_codes.run_command_line(["plan", "undo", "nothing"]) == 2
 

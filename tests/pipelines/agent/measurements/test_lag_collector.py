@@ -48,7 +48,7 @@ class Files:
 
 
 @pytest.fixture
-def measured(world: AgentContext) -> AgentContext:
+def measured(agent: AgentContext) -> AgentContext:
     """A running a@v1 that reads the external table landed."""
     deployment = deployment_row(
         texts=RevisionTexts("d", SQL, ""), checkpoint_id="c", trigger="5 seconds", query_id="q", run_id="r1"
@@ -63,20 +63,20 @@ def measured(world: AgentContext) -> AgentContext:
         folder="/landed",
         external=True,
     )
-    world.ledger.put_deployment(external)
-    world.ledger.put_deployment(deployment)
-    world.files = Files()  # type: ignore[assignment]
-    world.clock = lambda: 1_800_000_000.0
-    return world
+    agent.ledger.put_deployment(external)
+    agent.ledger.put_deployment(deployment)
+    agent.files = Files()  # type: ignore[assignment]
+    agent.clock = lambda: 1_800_000_000.0
+    return agent
 
 
-def rounds(world: AgentContext, measurer: LagCollector, number: int) -> str:
+def rounds(agent: AgentContext, measurer: LagCollector, number: int) -> str:
     """Measure so many times, five seconds apart; returns the word said last."""
     for _ in range(number):
-        now = world.clock() + 5.0
-        world.clock = partial(float, now)
-        measurer.round(tuple(world.ledger.deployments()), ())
-    found: Any = {m.table: m for m in world.ledger.measurements()}[A]
+        now = agent.clock() + 5.0
+        agent.clock = partial(float, now)
+        measurer.round(tuple(agent.ledger.deployments()), ())
+    found: Any = {m.table: m for m in agent.ledger.measurements()}[A]
     return str(found.trend)
 
 

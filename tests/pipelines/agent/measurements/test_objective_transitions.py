@@ -14,21 +14,21 @@ OWN = deployment_row(query_id="q", run_id="r1")
 
 
 @pytest.fixture
-def measured(world: AgentContext) -> AgentContext:
-    world.ledger.put_deployment(OWN)
-    world.clock = lambda: 1_800_000_000.0
-    return world
+def measured(agent: AgentContext) -> AgentContext:
+    agent.ledger.put_deployment(OWN)
+    agent.clock = lambda: 1_800_000_000.0
+    return agent
 
 
-def measure(world: AgentContext, judge: ObjectiveTransitions, *behind: float | None, of: Deployment = OWN) -> None:
+def measure(agent: AgentContext, judge: ObjectiveTransitions, *behind: float | None, of: Deployment = OWN) -> None:
     """Measure so many times, five seconds apart, against an objective of a minute."""
     for seconds in behind:
         judge.hear(of, seconds, 60.0)
-        world.clock = partial(float, world.clock() + 5.0)
+        agent.clock = partial(float, agent.clock() + 5.0)
 
 
-def recorded(world: AgentContext) -> list[tuple[str, str]]:
-    return [(event.kind, event.summary) for event in reversed(world.ledger.events(OWN.table))]
+def recorded(agent: AgentContext) -> list[tuple[str, str]]:
+    return [(event.kind, event.summary) for event in reversed(agent.ledger.events(OWN.table))]
 
 
 def test_a_table_that_misses_its_objective_and_meets_it_again_has_two_events(measured: AgentContext) -> None:

@@ -46,7 +46,7 @@ A, LANDED = TableName("a"), TableName("landed")
 class Landed:
     """A landing folder of ten files of ten lines, and a@v1 that has read seven of them into its table."""
 
-    def __init__(self, world: AgentContext, folder: Path) -> None:
+    def __init__(self, agent: AgentContext, folder: Path) -> None:
         self.landing, self.checkpoint = folder / "landing", folder / "c"
         self.landing.mkdir()
         for n in range(10):
@@ -58,165 +58,165 @@ class Landed:
             self.table.write(rows=10, at=500.0 + n)
         external = external_row(columns=("i",), format="json", folder=str(self.landing))
         reads = RevisionTexts("d", "INSERT INTO a SELECT i FROM STREAM landed", "")
-        world.ledger.put_deployment(external)
-        world.ledger.put_deployment(
+        agent.ledger.put_deployment(external)
+        agent.ledger.put_deployment(
             deployment_row(
                 texts=reads, columns=("i",), folder=str(self.table.folder), checkpoint=str(self.checkpoint),
                 checkpoint_id="q-1", wanted="stopped", state="stopped",
             )
         )  # fmt: skip
-        world.files = TableCheckpoints("ledger")
-        world.clock = lambda: 10_000.0
+        agent.files = TableCheckpoints("ledger")
+        agent.clock = lambda: 10_000.0
 
 
 @pytest.fixture
-def landed(world: AgentContext, tmp_path: Path) -> Landed:
-    return Landed(world, tmp_path)
+def landed(agent: AgentContext, tmp_path: Path) -> Landed:
+    return Landed(agent, tmp_path)
 
 
-def take(world: AgentContext, measurer: TableStatisticsCollector) -> dict[TableName, TableStatistics]:
+def take(agent: AgentContext, measurer: TableStatisticsCollector) -> dict[TableName, TableStatistics]:
     """Return one round its turn; returns what the ledger holds then."""
-    measurer.round(tuple(world.ledger.deployments()))
-    return {table: found for (table, _), found in world.ledger.table_statistics().items()}
+    measurer.round(tuple(agent.ledger.deployments()))
+    return {table: found for (table, _), found in agent.ledger.table_statistics().items()}
 
 
-def test_a_round_measures_every_table_and_what_a_rebuild_would_miss(world: AgentContext, landed: Landed) -> None:
-    measurer = TableStatisticsCollector(world, PoolUtilization())
-    found = take(world, measurer)
+def test_a_round_measures_every_table_and_what_a_rebuild_would_miss(agent: AgentContext, landed: Landed) -> None:
+    measurer = TableStatisticsCollector(agent, PoolUtilization())
+    found = take(agent, measurer)
     size = sum(entry["size"] for entry in landed.table.entries)
     assert found[LANDED] == TableStatistics(10_000.0, 100, False, 800, 10, 100.0, None)
     assert found[A] == TableStatistics(10_000.0, 70, True, size, 7, 500.0, 0)
     for n in (0, 1, 9):
         (landed.landing / f"{n}.json").unlink()
-    assert take(world, measurer) == found
-    world.clock = lambda: 10_000.0 + EVERY_S
-    again = take(world, measurer)
+    assert take(agent, measurer) == found
+    agent.clock = lambda: 10_000.0 + EVERY_S
+    again = take(agent, measurer)
     assert (again[A].gone, again[A].rows) == (2, 70)
     assert (again[LANDED].files, again[LANDED].earliest, again[LANDED].gone) == (7, 102.0, None)
-    assert observe(world.ledger.deployments(), world.ledger.table_statistics())[A].statistics == again[A]
+    assert observe(agent.ledger.deployments(), agent.ledger.table_statistics())[A].statistics == again[A]
 
 
-def test_a_new_table_is_looked_at_whenever_its_age_has_doubled(world: AgentContext, landed: Landed) -> None:
-    world.ledger.update_deployment(A, 1, created_at=10_000.0)
-    measurer, looked = TableStatisticsCollector(world, PoolUtilization()), []
+def test_a_new_table_is_looked_at_whenever_its_age_has_doubled(agent: AgentContext, landed: Landed) -> None:
+    agent.ledger.update_deployment(A, 1, created_at=10_000.0)
+    measurer, looked = TableStatisticsCollector(agent, PoolUtilization()), []
     for seconds in (0, 14, 15, 29, 30, 59, 60, 119, 120, 239, 240, 479, 480, 959, 960, 1559, 1560):
-        world.clock = partial(float, 10_000 + seconds)
-        if take(world, measurer)[A].at == 10_000 + seconds:
+        agent.clock = partial(float, 10_000 + seconds)
+        if take(agent, measurer)[A].at == 10_000 + seconds:
             looked.append(seconds)
     assert looked == [0, 15, 30, 60, 120, 240, 480, 960, 1560]
 
 
 def test_a_table_that_was_empty_when_it_was_looked_at_is_looked_at_again_once_it_has_rows(
-    world: AgentContext, landed: Landed
+    agent: AgentContext, landed: Landed
 ) -> None:
     """Its age doubles ever later, and a plan counted no row of a table that had filled up since."""
 
     def rounds(seconds: int, rows: int | None) -> float | None:
-        world.clock = partial(float, 10_000 + seconds)
-        world.ledger.put_measurements([Measurement(A, 1, 10_000.0 + seconds, trend="steady", rows_total=rows)])
-        return take(world, measurer)[A].at
+        agent.clock = partial(float, 10_000 + seconds)
+        agent.ledger.put_measurements([Measurement(A, 1, 10_000.0 + seconds, trend="steady", rows_total=rows)])
+        return take(agent, measurer)[A].at
 
-    measurer = TableStatisticsCollector(world, PoolUtilization())
+    measurer = TableStatisticsCollector(agent, PoolUtilization())
     assert rounds(0, 70) == 10_000.0
     assert rounds(100, 140) == 10_000.0, "no more than twice as many"
     assert rounds(101, 141) == 10_101.0
     assert rounds(102, 999) == 10_101.0, "it was looked at just now, and holds 70"
     assert rounds(117, None) == 10_101.0, "what it holds is not known"
     assert rounds(118, 999) == 10_118.0
-    again = TableStatisticsCollector(world, PoolUtilization())
-    world.clock = partial(float, 10_140)
-    assert {table: found for (table, _), found in world.ledger.table_statistics().items()}[A].at == 10_118.0
-    again.round(tuple(world.ledger.deployments()))
-    assert take(world, again)[A].at == 10_140.0, "a new agent knows with how many rows it was looked at"
+    again = TableStatisticsCollector(agent, PoolUtilization())
+    agent.clock = partial(float, 10_140)
+    assert {table: found for (table, _), found in agent.ledger.table_statistics().items()}[A].at == 10_118.0
+    again.round(tuple(agent.ledger.deployments()))
+    assert take(agent, again)[A].at == 10_140.0, "a new agent knows with how many rows it was looked at"
 
 
-def test_a_new_agent_knows_when_a_table_was_measured_last(world: AgentContext, landed: Landed) -> None:
-    found = take(world, TableStatisticsCollector(world, PoolUtilization()))
+def test_a_new_agent_knows_when_a_table_was_measured_last(agent: AgentContext, landed: Landed) -> None:
+    found = take(agent, TableStatisticsCollector(agent, PoolUtilization()))
     (landed.landing / "0.json").unlink()
-    world.clock = lambda: 10_000.0 + EVERY_S / 2
-    assert take(world, TableStatisticsCollector(world, PoolUtilization())) == found
+    agent.clock = lambda: 10_000.0 + EVERY_S / 2
+    assert take(agent, TableStatisticsCollector(agent, PoolUtilization())) == found
 
 
 def test_what_cannot_be_reached_keeps_the_figures_that_were_known(
-    world: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measurer = TableStatisticsCollector(world, PoolUtilization())
-    found = take(world, measurer)
-    world.clock = lambda: 10_000.0 + EVERY_S
+    measurer = TableStatisticsCollector(agent, PoolUtilization())
+    found = take(agent, measurer)
+    agent.clock = lambda: 10_000.0 + EVERY_S
 
     def refused(folder: str, format: str) -> None:
         raise TryAgain(f"{folder} cannot be reached")
 
-    monkeypatch.setattr(world.files, "contents", refused)
-    assert take(world, measurer) == found
+    monkeypatch.setattr(agent.files, "contents", refused)
+    assert take(agent, measurer) == found
 
 
 def test_what_the_ledger_did_not_take_is_measured_again_at_the_next_tick(
-    world: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measurer = TableStatisticsCollector(world, PoolUtilization())
+    measurer = TableStatisticsCollector(agent, PoolUtilization())
 
     def locked(*_: object) -> None:
         raise LedgerUnavailable("the ledger is locked")
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.ledger, "put_table_statistics", locked)
+        patched.setattr(agent.ledger, "put_table_statistics", locked)
         with pytest.raises(LedgerUnavailable):
-            take(world, measurer)
-    assert set(take(world, measurer)) == {A, LANDED}
+            take(agent, measurer)
+    assert set(take(agent, measurer)) == {A, LANDED}
 
 
 def test_a_log_that_cannot_be_read_keeps_no_other_table_from_being_measured(
-    world: AgentContext, landed: Landed
+    agent: AgentContext, landed: Landed
 ) -> None:
     (landed.table.folder / "_spark_metadata" / "3").write_text("v1\nnothing of Spark's")
-    assert set(take(world, TableStatisticsCollector(world, PoolUtilization()))) == {LANDED}
+    assert set(take(agent, TableStatisticsCollector(agent, PoolUtilization()))) == {LANDED}
 
 
 def test_a_table_that_is_not_there_and_a_checkpoint_that_is_not_have_no_figures(
-    world: AgentContext, landed: Landed
+    agent: AgentContext, landed: Landed
 ) -> None:
     os.rename(landed.table.folder, f"{landed.table.folder}.away")
     os.rename(landed.checkpoint, f"{landed.checkpoint}.away")
-    assert take(world, TableStatisticsCollector(world, PoolUtilization()))[A] == TableStatistics(
+    assert take(agent, TableStatisticsCollector(agent, PoolUtilization()))[A] == TableStatistics(
         at=10_000.0, exact=False
     )
 
 
 def test_an_asker_gets_figures_at_once_and_hears_what_was_not_measured(
-    world: AgentContext, landed: Landed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, landed: Landed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measurer = TableStatisticsCollector(world, PoolUtilization())
-    take(world, measurer)
-    acts = StatementControl(world, EmergencyJournal(tmp_path / "e"))
-    commands = CommandHandler(world, acts, OpenRuns(world), measurer, lambda _: None)
+    measurer = TableStatisticsCollector(agent, PoolUtilization())
+    take(agent, measurer)
+    acts = StatementControl(agent, EmergencyJournal(tmp_path / "e"))
+    commands = CommandHandler(agent, acts, OpenRuns(agent), measurer, lambda _: None)
 
     def ask(**args: Any) -> dict[str, Any]:
         return commands.handle(SimpleNamespace(name="ana"), {"op": "measure", "args": args})  # type: ignore[arg-type]
 
     (landed.landing / "3.json").unlink()
     assert ask(tables=["a", "b"]) == {"measured": ["a"], "unmeasured": ["b"]}
-    assert world.ledger.table_statistics()[A, 1].gone == 1
+    assert agent.ledger.table_statistics()[A, 1].gone == 1
     assert ask(tables=["a"], seconds=0.0) == {"measured": [], "unmeasured": ["a"]}
     with pytest.raises(UsageError, match="not a number of seconds"):
         ask(tables=["a"], seconds="soon")
 
 
 def test_room_is_the_disk_below_the_data_and_the_pool_that_is_there(
-    world: AgentContext, pool: ScriptedPool, tmp_path: Path
+    agent: AgentContext, pool: ScriptedPool, tmp_path: Path
 ) -> None:
     load = PoolUtilization()
-    world.clock = lambda: 1000.0
-    world.layout = EnvironmentLayout(str(tmp_path / "not" / "there"), Environment("dev", pool=Pool(cores=4)))
-    measurer = TableStatisticsCollector(world, load)
+    agent.clock = lambda: 1000.0
+    agent.layout = EnvironmentLayout(str(tmp_path / "not" / "there"), Environment("dev", pool=Pool(cores=4)))
+    measurer = TableStatisticsCollector(agent, load)
     measurer.round(())
-    room, disk = world.ledger.headroom(), os.statvfs(tmp_path)
+    room, disk = agent.ledger.headroom(), os.statvfs(tmp_path)
     assert (room.at, room.cores, room.busy, room.engine) == (1000.0, 4, None, "4.2.0")
     assert room.disk_total == disk.f_blocks * disk.f_frsize and 0 < (room.disk_free or 0) < room.disk_total
     pool.reachable = False
-    world.layout = EnvironmentLayout(str(tmp_path), Environment("dev", pool=Pool(url="sc://host:15002")))
+    agent.layout = EnvironmentLayout(str(tmp_path), Environment("dev", pool=Pool(url="sc://host:15002")))
     measurer.round(())
-    assert (world.ledger.headroom().cores, world.ledger.headroom().busy, world.ledger.headroom().engine) == (
+    assert (agent.ledger.headroom().cores, agent.ledger.headroom().busy, agent.ledger.headroom().engine) == (
         None,
         None,
         "",
@@ -237,7 +237,7 @@ def test_busy_is_the_seconds_of_batches_by_second_and_core() -> None:
 
 
 def test_looking_at_large_tables_takes_a_fifth_of_a_core_and_the_longest_unseen_comes_first(
-    world: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, waited, looked = 0.0, 0.0, []
 
@@ -251,12 +251,12 @@ def test_looking_at_large_tables_takes_a_fifth_of_a_core_and_the_longest_unseen_
         now, waited = now + seconds, waited + seconds
         return False
 
-    monkeypatch.setattr(world.files, "contents", contents)
+    monkeypatch.setattr(agent.files, "contents", contents)
     monkeypatch.setattr("pipelines.agent.measurements.table_statistics_collector.time.monotonic", lambda: now)
-    monkeypatch.setattr(world, "stopping", SimpleNamespace(wait=wait))
+    monkeypatch.setattr(agent, "stopping", SimpleNamespace(wait=wait))
     for n in range(20):
-        world.ledger.put_deployment(external_row(f"big{n:02}", folder=f"/big/{n:02}"))
-    measurer, deployments = TableStatisticsCollector(world, PoolUtilization()), tuple(world.ledger.deployments())
+        agent.ledger.put_deployment(external_row(f"big{n:02}", folder=f"/big/{n:02}"))
+    measurer, deployments = TableStatisticsCollector(agent, PoolUtilization()), tuple(agent.ledger.deployments())
     measurer.round(deployments)
     assert (len(looked), waited) == (ROUND_S / 10, ROUND_S * 0.8), "what comes anew waits no longer than a round"
     while len(looked) < len(deployments):
@@ -265,15 +265,15 @@ def test_looking_at_large_tables_takes_a_fifth_of_a_core_and_the_longest_unseen_
 
 
 def test_a_round_ends_when_the_agent_is_to_end(
-    world: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_statistics_collector, "_AT_ONCE", 1)
-    world.stopping.set()
-    assert len(take(world, TableStatisticsCollector(world, PoolUtilization()))) == 1
+    agent.stopping.set()
+    assert len(take(agent, TableStatisticsCollector(agent, PoolUtilization()))) == 1
 
 
 def test_the_rate_and_the_state_of_the_last_batches_stay_when_the_statement_stops(
-    world: AgentContext, landed: Landed
+    agent: AgentContext, landed: Landed
 ) -> None:
     def progress(rows: int, ms: int, **more: Any) -> tuple[ReportedQuery, ...]:
         sources = [{"numInputRows": rows}]
@@ -281,28 +281,28 @@ def test_the_rate_and_the_state_of_the_last_batches_stay_when_the_statement_stop
                                                         "sources": sources, **more}),)  # fmt: skip
 
     state = {"stateOperators": [{"numRowsTotal": 5, "memoryUsedBytes": 500}]}
-    measurer, deployments = LagCollector(world), tuple(world.ledger.deployments())
+    measurer, deployments = LagCollector(agent), tuple(agent.ledger.deployments())
     for n, queries in enumerate((progress(100, 1000), progress(900, 2000, **state), progress(0, 1), progress(10, 900))):
-        world.clock = partial(float, 10_000 + 5 * n)
+        agent.clock = partial(float, 10_000 + 5 * n)
         measurer.round(deployments, queries)
-    LagCollector(world).round(deployments, ())
-    found = world.ledger.table_statistics()[A, 1]
+    LagCollector(agent).round(deployments, ())
+    found = agent.ledger.table_statistics()[A, 1]
     assert (found.rate_rows_s, found.state_rows, found.state_bytes) == (450.0, 5, 500)
 
 
 def test_an_input_with_a_log_has_its_rows_and_its_newest_version_within_half_a_minute_and_nothing_that_is_not_known(
-    world: AgentContext, tmp_path: Path
+    agent: AgentContext, tmp_path: Path
 ) -> None:
     written = WrittenLog(tmp_path / "lake")
     written.commit(30, 12, at=9_000.0)
-    world.ledger.put_deployment(external_row(format="delta", folder=str(tmp_path / "lake/delta")))
-    world.files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
-    measurer = TableStatisticsCollector(world, PoolUtilization())
+    agent.ledger.put_deployment(external_row(format="delta", folder=str(tmp_path / "lake/delta")))
+    agent.files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
+    measurer = TableStatisticsCollector(agent, PoolUtilization())
 
     def listed(now: float) -> tuple[int | None, int | None, str]:
-        world.clock = lambda: now
-        found = take(world, measurer)[LANDED]
-        (line,) = world.ledger.statements()
+        agent.clock = lambda: now
+        found = take(agent, measurer)[LANDED]
+        (line,) = agent.ledger.statements()
         history = history_of(found.log)
         return line.rows_total, found.rows, f"{history.first}-{history.last} {history.last_at:.0f}" if history else ""
 
@@ -312,7 +312,7 @@ def test_an_input_with_a_log_has_its_rows_and_its_newest_version_within_half_a_m
     assert listed(10_000.0 + LOGS_EVERY_S) == (50, 50, "0-2 9500")
     whole = written.log / f"{1:020}.json"
     whole.write_text("no JSON")
-    world.files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
+    agent.files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
     assert listed(10_000.0 + 2 * LOGS_EVERY_S) == (None, 50, "0-2 9500"), "figures with an age stay, others do not"
     shutil.rmtree(tmp_path / "lake")
     assert listed(10_000.0 + 3 * LOGS_EVERY_S) == (None, None, "")

@@ -9,5 +9,5 @@ from pipelines.agent.context import AgentContext
 
 
 @pytest.fixture
-def desk(world: AgentContext, tmp_path: Path) -> Desk:
-    return desk_in(world, tmp_path)
+def desk(agent: AgentContext, tmp_path: Path) -> Desk:
+    return desk_in(agent, tmp_path)

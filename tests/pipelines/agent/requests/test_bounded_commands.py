@@ -25,13 +25,13 @@ LONG = "x" * 3_000_000
 
 
 @pytest.fixture
-def handler(world: AgentContext, tmp_path: Path) -> CommandHandler:
-    world.ledger.put_deployment(deployment_row("a"))
-    world.files.prepare("/c/a__v1", {})
-    figures = TableStatisticsCollector(world, PoolUtilization())
+def handler(agent: AgentContext, tmp_path: Path) -> CommandHandler:
+    agent.ledger.put_deployment(deployment_row("a"))
+    agent.files.prepare("/c/a__v1", {})
+    figures = TableStatisticsCollector(agent, PoolUtilization())
     unused: Any = None
     return CommandHandler(
-        world, StatementControl(world, EmergencyJournal(tmp_path / "e")), unused, figures, lambda pool: None
+        agent, StatementControl(agent, EmergencyJournal(tmp_path / "e")), unused, figures, lambda pool: None
     )
 
 
@@ -57,32 +57,32 @@ def refused(handler: CommandHandler, **request: Any) -> None:
     ids=["confirmation", "line", "a table", "tables", "a run", "an act", "a plan", "a folder", "a verb", "a stage"],
 )
 def test_a_refused_command_takes_little_room(
-    request_: dict[str, Any], handler: CommandHandler, world: AgentContext
+    request_: dict[str, Any], handler: CommandHandler, agent: AgentContext
 ) -> None:
     refused(handler, **request_)
-    (command,), (audit,) = world.ledger.commands(), world.ledger.audits()
+    (command,), (audit,) = agent.ledger.commands(), agent.ledger.audits()
     assert len(repr(command)) + len(repr(audit)) < 6000
-    assert world.ledger.staged() == ()
+    assert agent.ledger.staged() == ()
 
 
-def test_a_command_that_is_done_takes_little_room(handler: CommandHandler, world: AgentContext, pool: Any) -> None:
+def test_a_command_that_is_done_takes_little_room(handler: CommandHandler, agent: AgentContext, pool: Any) -> None:
     handler.handle(CALLER, {"op": "stop", "args": {"tables": ["a"]}, "confirm": "yes", "line": LONG})
-    (command,) = world.ledger.commands()
+    (command,) = agent.ledger.commands()
     assert command.outcome == "done" and command.line.endswith("… (3,000,000 characters)")
     assert len(command.line) == 2000
 
 
 @pytest.mark.parametrize("request_", [{"op": LONG}, {"op": "stop", "args": [1]}, {"op": "stop", "args": "a"}])
 def test_what_is_no_command_is_refused_and_stored_nowhere(
-    request_: dict[str, Any], handler: CommandHandler, world: AgentContext
+    request_: dict[str, Any], handler: CommandHandler, agent: AgentContext
 ) -> None:
     with pytest.raises(HeadgateError) as raised:
         handler.handle(CALLER, request_)
-    assert len(raised.value.summary) < 200 and world.ledger.commands() == ()
+    assert len(raised.value.summary) < 200 and agent.ledger.commands() == ()
 
 
 def test_ten_refusals_in_a_minute_are_stored_and_of_the_rest_the_number(
-    handler: CommandHandler, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+    handler: CommandHandler, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
     handler._log._repeated = RepeatedCalls(lambda: now[0])
@@ -90,37 +90,37 @@ def test_ten_refusals_in_a_minute_are_stored_and_of_the_rest_the_number(
         refused(handler, op="apply", args={"hash": "none"})
     handler.handle(CALLER, {"op": "stop", "args": {"tables": ["a"]}, "confirm": "yes"})
     handler.tell_repeated()
-    assert len(world.ledger.commands(1000)) == STORED + 1, "the stop is stored, whatever is counted"
+    assert len(agent.ledger.commands(1000)) == STORED + 1, "the stop is stored, whatever is counted"
     now[0] = WINDOW_S + 1
     handler.tell_repeated()
     handler.tell_repeated()
-    told, *_ = world.ledger.audits(1000)
+    told, *_ = agent.ledger.audits(1000)
     assert (told.action, told.subject, told.outcome) == ("apply", "490 more within a minute", "failed")
-    assert len(world.ledger.audits(1000)) == STORED + 2
+    assert len(agent.ledger.audits(1000)) == STORED + 2
     refused(handler, op="apply", args={"hash": "none"})
-    assert len(world.ledger.audits(1000)) == STORED + 3, "another minute has begun"
+    assert len(agent.ledger.audits(1000)) == STORED + 3, "another minute has begun"
 
 
 @pytest.mark.parametrize("write", ["add_command", "add_audit"])
 def test_what_a_full_ledger_did_not_take_is_recorded_once_it_can_be_written(
-    write: str, handler: CommandHandler, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+    write: str, handler: CommandHandler, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written, is_full = getattr(type(world.ledger), write), [True]
+    written, is_full = getattr(type(agent.ledger), write), [True]
 
     def put(*args: Any) -> Any:
         if is_full:
             raise LedgerUnavailable("the ledger cannot be written: database or disk is full")
         return written(*args)
 
-    monkeypatch.setattr(type(world.ledger), write, put)
+    monkeypatch.setattr(type(agent.ledger), write, put)
     handler.handle(CALLER, {"op": "stop", "args": {"tables": ["a"]}, "confirm": "yes"})
     handler.tell_repeated()
-    assert world.ledger.audits() == ()
+    assert agent.ledger.audits() == ()
     is_full.clear()
-    acted_at = world.clock()
+    acted_at = agent.clock()
     for _ in range(2):
         handler.tell_repeated()
-    (command,), (audit,) = world.ledger.commands(), world.ledger.audits()
+    (command,), (audit,) = agent.ledger.commands(), agent.ledger.audits()
     assert (command.op, audit.action, audit.actor) == ("stop", "stop", CALLER.name)
     assert command.at == audit.at < acted_at
 
@@ -140,45 +140,45 @@ UNCHANGING = {
 
 @pytest.mark.parametrize("request_", UNCHANGING.values(), ids=UNCHANGING.keys())
 def test_of_commands_that_change_nothing_ten_are_stored_in_a_minute(
-    request_: dict[str, Any], handler: CommandHandler, world: AgentContext
+    request_: dict[str, Any], handler: CommandHandler, agent: AgentContext
 ) -> None:
-    world.ledger.update_deployment(TableName("a"), 1, wanted="stopped", state="stopped")
+    agent.ledger.update_deployment(TableName("a"), 1, wanted="stopped", state="stopped")
     now = [0.0]
     handler._log._repeated = RepeatedCalls(lambda: now[0])
     for _ in range(300):
         handler.handle(CALLER, request_)
     now[0] = WINDOW_S + 1
     handler.tell_repeated()
-    commands, audits = world.ledger.commands(1000), world.ledger.audits(1000)
+    commands, audits = agent.ledger.commands(1000), agent.ledger.audits(1000)
     assert len(commands) == len(audits) == STORED + 1
     assert (audits[0].subject, audits[0].outcome) == ("290 more within a minute", audits[1].outcome)
-    assert [event.count for event in world.ledger.events(limit=1000)] in ([], [300])
+    assert [event.count for event in agent.ledger.events(limit=1000)] in ([], [300])
 
 
 def test_a_word_to_a_run_that_is_repeated_is_counted_and_another_word_is_stored(
-    handler: CommandHandler, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+    handler: CommandHandler, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_run(world.ledger, run_row("h", id="7f3a-1"))
+    create_run(agent.ledger, run_row("h", id="7f3a-1"))
     told: list[str] = []
     monkeypatch.setattr(handler, "_runs", SimpleNamespace(tell=lambda run, word: told.append(word.act)))
     for _ in range(100):
         handler.handle(CALLER, {"op": "run", "args": {"id": "7f3a-1", "act": "pause"}})
     handler.handle(CALLER, {"op": "run", "args": {"id": "7f3a-1", "act": "cancel"}, "confirm": "7f3a"})
-    assert [row.op for row in world.ledger.commands(1000)] == ["cancel", *["pause"] * STORED]
+    assert [row.op for row in agent.ledger.commands(1000)] == ["cancel", *["pause"] * STORED]
     assert told == ["pause"] * 100 + ["cancel"]
 
 
 def test_what_changes_something_else_each_time_is_stored_each_time(
-    handler: CommandHandler, world: AgentContext
+    handler: CommandHandler, agent: AgentContext
 ) -> None:
     names = [f"t{number}" for number in range(3 * STORED)]
     for name in names:
-        world.ledger.put_deployment(deployment_row(name))
+        agent.ledger.put_deployment(deployment_row(name))
         handler.handle(CALLER, {"op": "stop", "args": {"tables": [name]}, "confirm": "yes"})
-    assert [row.subject for row in reversed(world.ledger.commands(1000))] == names
+    assert [row.subject for row in reversed(agent.ledger.commands(1000))] == names
 
 
-def test_what_a_caller_has_staged_is_bounded_over_all_commands(handler: CommandHandler, world: AgentContext) -> None:
+def test_what_a_caller_has_staged_is_bounded_over_all_commands(handler: CommandHandler, agent: AgentContext) -> None:
     def stage(folder: str, count: int) -> None:
         tables = [f"t{number}" for number in range(count)]
         handler.handle(CALLER, {"op": "stage", "args": {"tables": tables, "folder": folder}})
@@ -187,27 +187,27 @@ def test_what_a_caller_has_staged_is_bounded_over_all_commands(handler: CommandH
     stage("/p", TABLES_LIMIT)
     with pytest.raises(Refused, match=f"has {TABLES_LIMIT:,} tables staged in all project folders") as refused:
         stage("/q", 1)
-    assert "unstage" in refused.value.remedy and len(world.ledger.staged()) == TABLES_LIMIT
+    assert "unstage" in refused.value.remedy and len(agent.ledger.staged()) == TABLES_LIMIT
 
 
 @pytest.mark.parametrize("wrong", [{"tables": 5}, {"hash": [[1]]}, {"table": {"a": 1}}, {"questions": []}])
 def test_an_act_is_recorded_whatever_else_its_arguments_hold(
-    wrong: dict[str, Any], handler: CommandHandler, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+    wrong: dict[str, Any], handler: CommandHandler, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_run(world.ledger, run_row("h", id="7f3a-1"))
+    create_run(agent.ledger, run_row("h", id="7f3a-1"))
     monkeypatch.setattr(handler, "_runs", SimpleNamespace(tell=lambda run, word: None))
     answer = handler.handle(CALLER, {"op": "run", "args": {"id": "7f3a-1", "act": "pause", **wrong}})
     assert answer == {"run": "7f3a-1", "act": "pause"}
-    assert [row.outcome for row in world.ledger.commands()] == ["accepted"]
+    assert [row.outcome for row in agent.ledger.commands()] == ["accepted"]
 
 
 def test_an_act_that_was_carried_out_and_cannot_be_recorded_is_not_told_as_failed(
-    handler: CommandHandler, world: AgentContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    handler: CommandHandler, agent: AgentContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(row: object) -> int:
         raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
 
-    monkeypatch.setattr(world.ledger, "add_command", broken)
+    monkeypatch.setattr(agent.ledger, "add_command", broken)
     answer = handler.handle(CALLER, {"op": "stop", "args": {"tables": ["a"]}, "confirm": "yes"})
     assert [one["table"] for one in answer["statements"]] == ["a"]
     assert "not recorded: stop a by" in caplog.text
@@ -215,10 +215,10 @@ def test_an_act_that_was_carried_out_and_cannot_be_recorded_is_not_told_as_faile
 
 @pytest.mark.parametrize("field", ["confirm", "line"])
 def test_a_field_that_is_no_text_is_refused_before_anything_is_done(
-    field: str, handler: CommandHandler, world: AgentContext
+    field: str, handler: CommandHandler, agent: AgentContext
 ) -> None:
     refused(handler, op="stop", args={"tables": ["a"]}, **{"confirm": "yes", field: ["yes"]})
-    assert world.ledger.deployment(TableName("a"), 1).wanted == "running"  # type: ignore[union-attr]  # It is there.
+    assert agent.ledger.deployment(TableName("a"), 1).wanted == "running"  # type: ignore[union-attr]  # It is there.
 
 
 @pytest.mark.parametrize("seconds", [1e300, None, "7", True, [1]])
@@ -242,7 +242,7 @@ def test_seconds_are_a_number_and_bounded(seconds: Any) -> None:
     ids=["a value", "a key", "bytes", "deep"],
 )
 def test_what_could_not_be_recorded_is_refused_in_one_sentence_and_carries_nothing_out(
-    body: bytes, handler: CommandHandler, world: AgentContext, tmp_path: Path
+    body: bytes, handler: CommandHandler, agent: AgentContext, tmp_path: Path
 ) -> None:
     server = SocketServer(str(tmp_path / "s" / "agent.sock"), {}, handler.handle)
     server.open()
@@ -259,11 +259,11 @@ def test_what_could_not_be_recorded_is_refused_in_one_sentence_and_carries_nothi
     assert error["class"] == "UsageError" and error["summary"].startswith(
         "the agent cannot read this request: the message"
     )
-    found = world.ledger.deployment(TableName("a"), 1)
-    assert found is not None and found.wanted == "running" and world.ledger.commands() == ()
+    found = agent.ledger.deployment(TableName("a"), 1)
+    assert found is not None and found.wanted == "running" and agent.ledger.commands() == ()
 
 
-def test_an_answer_with_a_name_that_is_not_utf_8_arrives(world: AgentContext, tmp_path: Path) -> None:
+def test_an_answer_with_a_name_that_is_not_utf_8_arrives(agent: AgentContext, tmp_path: Path) -> None:
     name = os.fsdecode(b"/srv/caf\xe9")
     server = SocketServer(str(tmp_path / "s" / "agent.sock"), {}, lambda caller, request: {"folder": name})
     server.open()

@@ -29,11 +29,11 @@ def sent() -> set[str]:
 
 
 @pytest.fixture
-def answered(world: AgentContext, tmp_path: Path) -> set[str]:
-    figures = TableStatisticsCollector(world, PoolUtilization())
+def answered(agent: AgentContext, tmp_path: Path) -> set[str]:
+    figures = TableStatisticsCollector(agent, PoolUtilization())
     runs: Any = None
     handler = CommandHandler(
-        world, StatementControl(world, EmergencyJournal(tmp_path / "e")), runs, figures, lambda pool: None
+        agent, StatementControl(agent, EmergencyJournal(tmp_path / "e")), runs, figures, lambda pool: None
     )
     with pytest.raises(UsageError, match="does not know"):
         handler.handle(None, {"op": "dance"})  # type: ignore[arg-type]  # It is refused before anybody is looked at.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_world import wait_until
+from agent_scenarios import wait_until
 
 from core.ipc import framing
 from pipelines.agent.requests import connection_slots, socket_server

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane, wait_until
+from agent_scenarios import fast_lane, wait_until
 
 from core.model.errors import EngineRefused, LedgerUnavailable, Refused, UsageError
 from core.run.state_machine import HEARD_IN, OperatorControl
@@ -42,126 +42,126 @@ class DiesAfterItsAnswers(OpenRuns):
         return
 
 
-def asked(world: AgentContext, run_id: str, *acts: str, runs: type[OpenRuns] = DiesAfterItsAnswers) -> None:
+def asked(agent: AgentContext, run_id: str, *acts: str, runs: type[OpenRuns] = DiesAfterItsAnswers) -> None:
     """Give a run words at the agent's desk."""
-    figures = TableStatisticsCollector(world, PoolUtilization())
-    handler = CommandHandler(world, fast_lane(world), runs(world), figures, lambda pool: None)
+    figures = TableStatisticsCollector(agent, PoolUtilization())
+    handler = CommandHandler(agent, fast_lane(agent), runs(agent), figures, lambda pool: None)
     for act in acts:
         confirm = f"dev {run_id[:4]}" if act == "swap" else run_id[:4]
         handler.handle(CALLER, {"op": "run", "args": {"id": run_id, "act": act}, "confirm": confirm})
 
 
-def resumed(world: AgentContext) -> None:
+def resumed(agent: AgentContext) -> None:
     """Have the next agent take up what is open, until nothing is left to do."""
-    driven = OpenRuns(world)
+    driven = OpenRuns(agent)
     driven.resume_open()
     wait_until(lambda: not driven._woken)
 
 
 @pytest.fixture
-def release(world: AgentContext, pool: Any) -> str:
+def release(agent: AgentContext, pool: Any) -> str:
     """A release that was applied, of which nothing is done yet."""
-    lane.deploy(world, pool, small_project.texts())
-    return lane.submit(world, lane.plan(world, UPPER, REBUILD))
+    lane.deploy(agent, pool, small_project.texts())
+    return lane.submit(agent, lane.plan(agent, UPPER, REBUILD))
 
 
 @pytest.fixture
-def failed(release: str, world: AgentContext, pool: Any) -> str:
+def failed(release: str, agent: AgentContext, pool: Any) -> str:
     """A release of which a start has failed, for a cause that has gone since."""
     pool.refuse["c@v2"] = EngineRefused("no memory", error_class="OOM")
-    assert lane.drive(world, release) == "failed"
+    assert lane.drive(agent, release) == "failed"
     pool.refuse.clear()
     return release
 
 
 def test_a_cancel_that_was_answered_is_carried_out_by_the_next_agent(
-    release: str, world: AgentContext, pool: Any
+    release: str, agent: AgentContext, pool: Any
 ) -> None:
-    asked(world, release, "cancel")
-    resumed(world)
-    assert (state_of(world, release), pool.views) == ("cancelled", SERVING)
+    asked(agent, release, "cancel")
+    resumed(agent)
+    assert (state_of(agent, release), pool.views) == ("cancelled", SERVING)
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
 
-def test_a_pause_that_was_answered_holds_in_the_next_agent(release: str, world: AgentContext, pool: Any) -> None:
-    asked(world, release, "pause")
-    driven, starts = OpenRuns(world), list(pool.starts)
+def test_a_pause_that_was_answered_holds_in_the_next_agent(release: str, agent: AgentContext, pool: Any) -> None:
+    asked(agent, release, "pause")
+    driven, starts = OpenRuns(agent), list(pool.starts)
     driven.resume_open()
-    wait_until(lambda: state_of(world, release) == "paused")
-    wait_until(lambda: not world.ledger.run_words(release))
+    wait_until(lambda: state_of(agent, release) == "paused")
+    wait_until(lambda: not agent.ledger.run_words(release))
     assert (pool.starts, pool.views) == (starts, SERVING)
     driven.tell(release, OperatorControl("resume"))
     wait_until(lambda: not driven._woken)
-    assert (state_of(world, release), pool.views) == ("done", SWAPPED)
+    assert (state_of(agent, release), pool.views) == ("done", SWAPPED)
 
 
 @pytest.mark.parametrize(("acts", "ends"), [(("pause", "resume"), "done"), (("resume", "pause"), "paused")])
 def test_words_that_were_answered_keep_their_order_over_a_kill(
-    acts: tuple[str, ...], ends: str, release: str, world: AgentContext, pool: Any
+    acts: tuple[str, ...], ends: str, release: str, agent: AgentContext, pool: Any
 ) -> None:
-    asked(world, release, *acts)
-    driven = OpenRuns(world)
+    asked(agent, release, *acts)
+    driven = OpenRuns(agent)
     driven.resume_open()
-    wait_until(lambda: state_of(world, release) == ends)
-    wait_until(lambda: not world.ledger.run_words(release))
-    world.stopping.set()
+    wait_until(lambda: state_of(agent, release) == ends)
+    wait_until(lambda: not agent.ledger.run_words(release))
+    agent.stopping.set()
     wait_until(lambda: not driven._woken)
 
 
 def test_a_cancel_of_a_failed_run_that_was_answered_is_carried_out_by_the_next_agent(
-    failed: str, world: AgentContext, pool: Any
+    failed: str, agent: AgentContext, pool: Any
 ) -> None:
-    asked(world, failed, "cancel")
-    resumed(world)
-    assert state_of(world, failed) == "cancelled"
+    asked(agent, failed, "cancel")
+    resumed(agent)
+    assert state_of(agent, failed) == "cancelled"
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
 
-def test_a_word_to_swap_that_was_answered_ends_the_hold_in_the_next_agent(world: AgentContext, pool: Any) -> None:
-    lane.deploy(world, pool, small_project.texts())
-    run_id = lane.submit(world, lane.plan(world, UPPER, HELD))
-    before = OpenRuns(world)
+def test_a_word_to_swap_that_was_answered_ends_the_hold_in_the_next_agent(agent: AgentContext, pool: Any) -> None:
+    lane.deploy(agent, pool, small_project.texts())
+    run_id = lane.submit(agent, lane.plan(agent, UPPER, HELD))
+    before = OpenRuns(agent)
     before.drive(run_id)
 
     def is_held() -> bool:
-        row = world.ledger.run(run_id)
+        row = agent.ledger.run(run_id)
         return row is not None and any((step.do, step.state) == ("hold", "gate") for step in row.steps)
 
     wait_until(is_held)
-    world.stopping.set()
+    agent.stopping.set()
     wait_until(lambda: not before._woken)
-    world.stopping.clear()
-    asked(world, run_id, "swap")
-    resumed(world)
-    assert (state_of(world, run_id), pool.views) == ("done", SWAPPED)
+    agent.stopping.clear()
+    asked(agent, run_id, "swap")
+    resumed(agent)
+    assert (state_of(agent, run_id), pool.views) == ("done", SWAPPED)
 
 
-def test_a_word_is_carried_out_once(release: str, world: AgentContext, pool: Any) -> None:
-    asked(world, release, "pause")
-    row = world.ledger.run(release)
+def test_a_word_is_carried_out_once(release: str, agent: AgentContext, pool: Any) -> None:
+    asked(agent, release, "pause")
+    row = agent.ledger.run(release)
     assert row is not None
-    (word,) = world.ledger.run_words(release)
+    (word,) = agent.ledger.run_words(release)
     heard = {"state": "paused", "ended_at": None, "steps": (), "heard": (word.serial,)}
-    assert world.ledger.advance_run(release, was="running", **heard)
-    assert not world.ledger.run_words(release)
-    world.ledger.tell_run(release, OperatorControl("resume"), at=1.0)
-    (later,) = world.ledger.run_words(release)
+    assert agent.ledger.advance_run(release, was="running", **heard)
+    assert not agent.ledger.run_words(release)
+    agent.ledger.tell_run(release, OperatorControl("resume"), at=1.0)
+    (later,) = agent.ledger.run_words(release)
     assert later.serial > word.serial, "no serial is given twice"
-    resumed(world)
-    assert state_of(world, release) == "done"
+    resumed(agent)
+    assert state_of(agent, release) == "done"
 
 
 def test_a_retry_whose_tables_are_taken_by_then_is_told_as_not_carried_out(
-    failed: str, world: AgentContext, pool: Any
+    failed: str, agent: AgentContext, pool: Any
 ) -> None:
-    world.ledger.tell_run(failed, OperatorControl("retry", by="bob"), at=1.0)
-    other = lane.submit(world, lane.plan(world, UPPER, REBUILD))
-    driven = OpenRuns(world)
+    agent.ledger.tell_run(failed, OperatorControl("retry", by="bob"), at=1.0)
+    other = lane.submit(agent, lane.plan(agent, UPPER, REBUILD))
+    driven = OpenRuns(agent)
     driven.drive(failed)
     wait_until(lambda: not driven._woken)
-    assert (state_of(world, failed), state_of(world, other)) == ("failed", "running")
-    assert not world.ledger.run_words(failed)
-    told = [event for event in world.ledger.events() if "was not carried out" in event.summary]
+    assert (state_of(agent, failed), state_of(agent, other)) == ("failed", "running")
+    assert not agent.ledger.run_words(failed)
+    told = [event for event in agent.ledger.events() if "was not carried out" in event.summary]
     assert [event.summary for event in told] == [
         f"the word to retry run {failed} was not carried out: the run is failed"
     ]
@@ -169,73 +169,73 @@ def test_a_retry_whose_tables_are_taken_by_then_is_told_as_not_carried_out(
 
 
 @pytest.fixture
-def next_run(failed: str, world: AgentContext, pool: Any) -> str:
+def next_run(failed: str, agent: AgentContext, pool: Any) -> str:
     """A run that goes on from the failed one, and is building the same versions."""
-    next_run = lane.submit(world, lane.plan(world, UPPER, replace(REBUILD, continues=failed)))
+    next_run = lane.submit(agent, lane.plan(agent, UPPER, replace(REBUILD, continues=failed)))
     pool.refuse["c@v2"] = EngineRefused("no memory again", error_class="OOM")
-    assert lane.drive(world, next_run) == "failed"
+    assert lane.drive(agent, next_run) == "failed"
     pool.refuse.clear()
     return next_run
 
 
 @pytest.mark.parametrize("act", ["cancel", "retry", "skip"])
 def test_a_word_that_overtakes_the_look_at_its_run_acts_on_nothing_that_another_run_continues(
-    act: str, failed: str, next_run: str, world: AgentContext, pool: Any
+    act: str, failed: str, next_run: str, agent: AgentContext, pool: Any
 ) -> None:
-    row, running, wanted = world.ledger.run(failed), dict(pool.running), wanted_of(world)
+    row, running, wanted = agent.ledger.run(failed), dict(pool.running), wanted_of(agent)
     assert row is not None
     stale = replace(row, continued_by="")
     refused = pytest.raises(Refused, match=f"^run {failed} was continued by run {next_run}$")
     with refused:
-        world.ledger.tell_run(failed, OperatorControl(act, 1, "bob"), at=1.0)
+        agent.ledger.tell_run(failed, OperatorControl(act, 1, "bob"), at=1.0)
     if act != "cancel":
         with refused:
-            journal_retry(world, stale, skipping=act == "skip", by="bob")
-    resumed(world)
-    assert (state_of(world, failed), world.ledger.run_words(failed)) == ("failed", ())
-    assert (wanted_of(world), pool.running) == (wanted, running)
+            journal_retry(agent, stale, skipping=act == "skip", by="bob")
+    resumed(agent)
+    assert (state_of(agent, failed), agent.ledger.run_words(failed)) == ("failed", ())
+    assert (wanted_of(agent), pool.running) == (wanted, running)
 
 
 def test_a_run_that_another_run_went_on_from_is_not_opened_again_by_a_word_from_before(
-    failed: str, world: AgentContext, pool: Any
+    failed: str, agent: AgentContext, pool: Any
 ) -> None:
-    world.ledger.tell_run(failed, OperatorControl("retry", by="bob"), at=1.0)
-    after = lane.submit(world, lane.plan(world, UPPER, replace(REBUILD, continues=failed)))
-    assert world.ledger.advance_run(after, was="running", state="failed", ended_at=2.0, steps=())
-    resumed(world)
-    assert (state_of(world, failed), state_of(world, after)) == ("failed", "failed")
-    told = next(event for event in world.ledger.events() if "was not carried out" in event.summary)
+    agent.ledger.tell_run(failed, OperatorControl("retry", by="bob"), at=1.0)
+    after = lane.submit(agent, lane.plan(agent, UPPER, replace(REBUILD, continues=failed)))
+    assert agent.ledger.advance_run(after, was="running", state="failed", ended_at=2.0, steps=())
+    resumed(agent)
+    assert (state_of(agent, failed), state_of(agent, after)) == ("failed", "failed")
+    told = next(event for event in agent.ledger.events() if "was not carried out" in event.summary)
     assert f"run {failed} was continued by run {after}" in told.detail
 
 
-def wanted_of(world: AgentContext) -> list[tuple[str, int, str]]:
-    return [(found.table, found.version, found.wanted) for found in world.ledger.deployments()]
+def wanted_of(agent: AgentContext) -> list[tuple[str, int, str]]:
+    return [(found.table, found.version, found.wanted) for found in agent.ledger.deployments()]
 
 
-def test_a_pause_from_before_a_run_failed_does_not_hold_its_retry(release: str, world: AgentContext, pool: Any) -> None:
-    asked(world, release, "pause")
-    row = world.ledger.run(release)
+def test_a_pause_from_before_a_run_failed_does_not_hold_its_retry(release: str, agent: AgentContext, pool: Any) -> None:
+    asked(agent, release, "pause")
+    row = agent.ledger.run(release)
     assert row is not None
-    assert world.ledger.advance_run(release, was="running", state="failed", ended_at=2.0, steps=())
-    asked(world, release, "retry")
-    resumed(world)
-    assert (state_of(world, release), pool.views) == ("done", SWAPPED)
+    assert agent.ledger.advance_run(release, was="running", state="failed", ended_at=2.0, steps=())
+    asked(agent, release, "retry")
+    resumed(agent)
+    assert (state_of(agent, release), pool.views) == ("done", SWAPPED)
 
 
 @pytest.mark.parametrize("act", ["retry", "resume", "pause"])
-def test_no_word_comes_after_a_cancel(act: str, release: str, world: AgentContext, pool: Any) -> None:
-    asked(world, release, "cancel")
+def test_no_word_comes_after_a_cancel(act: str, release: str, agent: AgentContext, pool: Any) -> None:
+    asked(agent, release, "cancel")
     with pytest.raises(UsageError, match=f"run {release} is being cancelled by "):
-        asked(world, release, act)
-    asked(world, release, "cancel")
-    assert [word.act for word in world.ledger.run_words(release)] == ["cancel"]
-    resumed(world)
-    assert state_of(world, release) == "cancelled"
+        asked(agent, release, act)
+    asked(agent, release, "cancel")
+    assert [word.act for word in agent.ledger.run_words(release)] == ["cancel"]
+    resumed(agent)
+    assert state_of(agent, release) == "cancelled"
 
 
 @pytest.mark.parametrize("act", ["cancel", "pause"])
 def test_a_word_that_the_ledger_does_not_take_is_not_answered_as_accepted(
-    act: str, release: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    act: str, release: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def locked(*_: Any, **more: Any) -> None:
         raise LedgerUnavailable("the ledger is locked by another program")
@@ -243,36 +243,36 @@ def test_a_word_that_the_ledger_does_not_take_is_not_answered_as_accepted(
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "tell_run", locked)
         with pytest.raises(LedgerUnavailable):
-            asked(world, release, act, runs=OpenRuns)
-    resumed(world)
-    assert (state_of(world, release), pool.views) == ("done", SWAPPED)
+            asked(agent, release, act, runs=OpenRuns)
+    resumed(agent)
+    assert (state_of(agent, release), pool.views) == ("done", SWAPPED)
 
 
 @pytest.mark.parametrize("skipping", [0, 1])
 def test_a_retry_or_skip_is_refused_where_its_run_was_cancelled_after_the_look_at_it(
-    skipping: int, failed: str, world: AgentContext, pool: Any
+    skipping: int, failed: str, agent: AgentContext, pool: Any
 ) -> None:
-    seen = world.ledger.run(failed)
+    seen = agent.ledger.run(failed)
     assert seen is not None
-    assert lane.drive(world, failed, OperatorControl("cancel", by="bob")) == "cancelled"
-    after = world.ledger.run(failed)
+    assert lane.drive(agent, failed, OperatorControl("cancel", by="bob")) == "cancelled"
+    after = agent.ledger.run(failed)
     act = "skip" if skipping else "retry"
     with pytest.raises(UsageError, match=f"run {failed} is cancelled: there is nothing to {act}"):
-        journal_retry(world, seen, skipping=skipping, by="ana")
-    assert world.ledger.run(failed) == after and not world.ledger.run_words(failed)
+        journal_retry(agent, seen, skipping=skipping, by="ana")
+    assert agent.ledger.run(failed) == after and not agent.ledger.run_words(failed)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
 @pytest.mark.parametrize("act", sorted(HEARD_IN))
 def test_a_word_that_means_nothing_to_a_run_that_has_ended_is_refused_with_its_state(
-    act: str, state: str, release: str, world: AgentContext
+    act: str, state: str, release: str, agent: AgentContext
 ) -> None:
-    ends: Callable[..., bool] = world.ledger.advance_run
+    ends: Callable[..., bool] = agent.ledger.advance_run
     assert ends(release, was="running", state=state, ended_at=2.0, steps=())
     if state in HEARD_IN[act]:
         return
     with pytest.raises(UsageError, match=f"run {release} is {state}: there is nothing to {act}") as refused:
-        asked(world, release, act)
+        asked(agent, release, act)
     assert refused.value.exit_code == 2
-    assert not world.ledger.run_words(release)
+    assert not agent.ledger.run_words(release)

@@ -26,7 +26,7 @@ def told(desk: Desk) -> list[OperatorControl]:
     found: list[OperatorControl] = []
     runs: Any = desk.runs
     runs.tell = lambda run, word: found.append(word)
-    runs.wake = lambda run: found.extend(map(control_of, desk.world.ledger.run_words(run)))
+    runs.wake = lambda run: found.extend(map(control_of, desk.agent.ledger.run_words(run)))
     return found
 
 
@@ -34,13 +34,13 @@ def begun(desk: Desk, state: str, approvals: int = 0, **states: str) -> Plan:
     """Have a held rebuild that LEE has planned stand in a state, its steps done but for those that are named."""
     made = desk.plan(replace(REBUILD_A, hold=True))
     row = plan_row(made, author_uid=LEE.person, author_process_uid=LEE.uid)
-    desk.world.ledger.put_plan(replace(row, body=json.dumps(json.loads(row.body) | {"approvals": approvals})))
+    desk.agent.ledger.put_plan(replace(row, body=json.dumps(json.loads(row.body) | {"approvals": approvals})))
     states = {"swap": "waits"} | states
     steps = tuple(StepRow(s.n, s.do, s.table, s.version, states.get(s.do, "done")) for s in made.steps)
     ended = NOW if state == "failed" else None
     run = run_row(made.hash, id=RUN, state="running", steps=steps)
-    desk.world.ledger.take_plan(made.hash, run, now=NOW)
-    desk.world.ledger.put_run_state(RUN, state, ended_at=ended)
+    desk.agent.ledger.take_plan(made.hash, run, now=NOW)
+    desk.agent.ledger.put_run_state(RUN, state, ended_at=ended)
     return made
 
 
@@ -80,7 +80,7 @@ def test_in_a_freeze_a_run_that_has_a_pointer_to_move_goes_on_by_no_word(
     if frozen and refused:
         with pytest.raises(Refused, match=r"dev is frozen until Wed 1970-01-14 00:00 UTC .*: run 7f3a-1 would move"):
             ask(desk, act, step=step)
-        assert told == [] and desk.world.ledger.runs()[0].state == state
+        assert told == [] and desk.agent.ledger.runs()[0].state == state
     else:
         ask(desk, act, step=step)
         assert [word.act for word in told] == [act]
@@ -89,13 +89,13 @@ def test_in_a_freeze_a_run_that_has_a_pointer_to_move_goes_on_by_no_word(
 def test_a_statement_is_stopped_in_a_freeze(desk: Desk, pool: Any) -> None:
     desk.rule(freeze=FREEZE)
     answer = desk.commands.handle(BOB, {"op": "stop", "args": {"tables": ["c"]}, "confirm": "yes"})
-    found = desk.world.ledger.deployment(T("c"), 1)
+    found = desk.agent.ledger.deployment(T("c"), 1)
     assert found is not None and (found.wanted, found.state) == ("stopped", "stopped")
     assert pool.stops == ["c@v1"], answer
 
 
 def test_a_rollback_is_applied_in_a_freeze_and_nothing_else(desk: Desk) -> None:
-    ledger = desk.world.ledger
+    ledger = desk.agent.ledger
     for name in "abc":
         row = ledger.deployment(T(name), 1)
         assert row is not None
@@ -138,7 +138,7 @@ def test_the_comparison_of_a_plan_that_needed_an_approval_is_skipped_by_an_appro
 ) -> None:
     made = begun(desk, "failed", approvals, **{do: "failed"})
     desk.rule(roles=tuple(sorted(roles.items())))
-    desk.commands = type(desk.commands)(desk.world, *desk.parts)
+    desk.commands = type(desk.commands)(desk.agent, *desk.parts)
     if refused:
         with pytest.raises(Refused, match=refused):
             ask(desk, "skip", caller, number(made, do))
@@ -162,7 +162,7 @@ def test_the_word_to_swap_what_needed_an_approval_is_another_persons(
 ) -> None:
     begun(desk, "running", 1, hold="gate")
     desk.rule(roles=tuple(sorted(roles.items())))
-    desk.commands = type(desk.commands)(desk.world, *desk.parts)
+    desk.commands = type(desk.commands)(desk.agent, *desk.parts)
     if refused:
         with pytest.raises(Refused, match=refused):
             ask(desk, "swap", caller)

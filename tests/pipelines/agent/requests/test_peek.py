@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_world import fast_lane
+from agent_scenarios import fast_lane
 from ledger_rows import deployment_row
 
 from core.model.errors import EngineRefused, Refused, UsageError
@@ -16,12 +16,12 @@ HERE = Caller(1, 0, None)
 
 
 @pytest.fixture
-def commands(world: Any) -> CommandHandler:
+def commands(agent: Any) -> CommandHandler:
     unused: Any = None
-    return CommandHandler(world, fast_lane(world), unused, unused, unused)
+    return CommandHandler(agent, fast_lane(agent), unused, unused, unused)
 
 
-def reads(world: Any, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+def reads(agent: Any, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
     """Have the pool answer each read so, or raise it."""
 
     def read(self: object, sql: str, limit: int) -> Any:
@@ -29,20 +29,20 @@ def reads(world: Any, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
             raise answer
         return answer
 
-    monkeypatch.setattr(type(world.pool.connection().tables), "read", read)
+    monkeypatch.setattr(type(agent.pool.connection().tables), "read", read)
 
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])
 @pytest.mark.parametrize("there", [False, True], ids=["no folder", "a folder without a log"])
 def test_a_table_whose_folder_is_gone_is_said_to_be_gone(
-    format: str, there: bool, world: Any, commands: CommandHandler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    format: str, there: bool, agent: Any, commands: CommandHandler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "t__v1"
     if there:
         folder.mkdir()
-    world.ledger.put_deployment(deployment_row("t", format=format, folder=str(folder)))
+    agent.ledger.put_deployment(deployment_row("t", format=format, folder=str(folder)))
     refused = EngineRefused(f"file:{folder} doesn't exist", error_class="DELTA_PATH_DOES_NOT_EXIST")
-    reads(world, monkeypatch, refused if format == "delta" else (("id",), ()))
+    reads(agent, monkeypatch, refused if format == "delta" else (("id",), ()))
     with pytest.raises(Refused) as found:
         commands.handle(HERE, {"op": "peek", "args": {"table": "t"}})
     where = f"{folder} has no log" if there else f"there is no folder {folder}"
@@ -51,29 +51,29 @@ def test_a_table_whose_folder_is_gone_is_said_to_be_gone(
 
 
 def test_what_spark_refuses_of_a_table_that_is_there_is_said_as_it_is(
-    world: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
+    agent: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.ledger.put_deployment(deployment_row("t"))
-    world.files.held = FolderContents(1, 1, 1, True, 0.0)
-    reads(world, monkeypatch, EngineRefused("no"))
+    agent.ledger.put_deployment(deployment_row("t"))
+    agent.files.held = FolderContents(1, 1, 1, True, 0.0)
+    reads(agent, monkeypatch, EngineRefused("no"))
     with pytest.raises(EngineRefused, match=r"\Ano\Z"):
         commands.handle(HERE, {"op": "peek", "args": {"table": "t"}})
 
 
 def test_a_table_that_is_there_may_be_empty(
-    world: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
+    agent: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.ledger.put_deployment(deployment_row("t"))
-    world.files.held = FolderContents(0, 0, 0, True, None)
-    reads(world, monkeypatch, (("id",), ()))
+    agent.ledger.put_deployment(deployment_row("t"))
+    agent.files.held = FolderContents(0, 0, 0, True, None)
+    reads(agent, monkeypatch, (("id",), ()))
     assert commands.handle(HERE, {"op": "peek", "args": {"table": "t"}})["rows"] == []
 
 
 def test_a_version_that_there_is_not_is_said_in_our_words_and_not_in_those_of_spark(
-    world: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
+    agent: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.ledger.put_deployment(deployment_row("t"))
-    reads(world, monkeypatch, EngineRefused("The table or view `t__v9` cannot be found."))
+    agent.ledger.put_deployment(deployment_row("t"))
+    reads(agent, monkeypatch, EngineRefused("The table or view `t__v9` cannot be found."))
     with pytest.raises(UsageError) as found:
         commands.handle(HERE, {"op": "peek", "args": {"table": "t", "version": 9}})
     assert (found.value.summary, found.value.remedy) == (

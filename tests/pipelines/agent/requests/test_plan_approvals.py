@@ -81,7 +81,7 @@ def test_an_approval_names_the_plan_and_is_in_the_audit(guarded: Desk) -> None:
     with pytest.raises(ConfirmationNeeded, match=f"'{plan.hash[:4]}'"):
         guarded.commands.handle(BOB, {"op": "approve", "args": {"hash": plan.hash}, "confirm": "yes"})
     guarded.approve(plan)
-    found = [(row.actor, row.action, row.plan_hash, row.outcome) for row in guarded.world.ledger.audits()]
+    found = [(row.actor, row.action, row.plan_hash, row.outcome) for row in guarded.agent.ledger.audits()]
     assert found[:2] == [
         ("70002", "approve", plan.hash, "done"),
         ("70002", "approve", plan.hash, "refused"),

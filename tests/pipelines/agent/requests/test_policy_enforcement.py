@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import in_a_thread
+from agent_scenarios import in_a_thread
 from ledger_rows import policy_row
 
 from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
@@ -61,19 +61,19 @@ def digest(files: dict[str, str]) -> str:
 
 
 @pytest.fixture
-def prod(world: AgentContext, tmp_path: Path) -> AgentContext:
+def prod(agent: AgentContext, tmp_path: Path) -> AgentContext:
     """The scripted world as the environment prod of a project on disk, which has recorded its first policy."""
     for path, text in texts().items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    record_first(world.ledger, str(tmp_path), "prod", 1.0)
-    environment = replace(world.layout.environment, name="prod")
+    record_first(agent.ledger, str(tmp_path), "prod", 1.0)
+    environment = replace(agent.layout.environment, name="prod")
     project_id = small_project.project(small_project.texts()).id
-    return replace(world, layout=replace(world.layout, environment=environment), project_id=project_id)
+    return replace(agent, layout=replace(agent.layout, environment=environment), project_id=project_id)
 
 
 @pytest.fixture
-def agent(prod: AgentContext, tmp_path: Path) -> Callable[[], CommandHandler]:
+def handler(prod: AgentContext, tmp_path: Path) -> Callable[[], CommandHandler]:
     def begin() -> CommandHandler:
         acts = StatementControl(prod, EmergencyJournal(tmp_path / "e"))
         return CommandHandler(
@@ -102,16 +102,16 @@ def test_the_first_start_records_what_is_declared_and_no_later_one(prod: AgentCo
 
 
 def test_the_first_start_records_protected_tables_and_keeps_what_an_older_agent_protected(
-    world: AgentContext, tmp_path: Path
+    agent: AgentContext, tmp_path: Path
 ) -> None:
     for path, text in texts("", a="protect: true\n", b="trigger: soon\n").items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    world.ledger.put_policy(_row(Policy(protected=True)))
-    with world.ledger._transaction() as connection:
+    agent.ledger.put_policy(_row(Policy(protected=True)))
+    with agent.ledger._transaction() as connection:
         connection.execute("DELETE FROM policy")
-    record_first(world.ledger, str(tmp_path), "prod", 1.0)
-    recorded = world.ledger.recorded_policy()
+    record_first(agent.ledger, str(tmp_path), "prod", 1.0)
+    recorded = agent.ledger.recorded_policy()
     assert recorded is not None and (recorded.protected, recorded.protected_tables) == (True, ("a",))
 
 
@@ -133,13 +133,13 @@ def _row(policy: Policy) -> Any:
     return policy_row(policy, actor="alice")
 
 
-def test_a_wrong_policy_is_not_recorded_by_the_first_start(world: AgentContext, tmp_path: Path) -> None:
+def test_a_wrong_policy_is_not_recorded_by_the_first_start(agent: AgentContext, tmp_path: Path) -> None:
     (tmp_path / "headgate.yml").write_text(texts("    policy: {max_statement: 4}\n")["headgate.yml"])
     with pytest.raises(
         InvalidProject, match=r"headgate.yml:\d+: environments.prod.policy.max_statement is not a known"
     ):
-        record_first(world.ledger, str(tmp_path), "prod", 1.0)
-    assert world.ledger.recorded_policy() is None
+        record_first(agent.ledger, str(tmp_path), "prod", 1.0)
+    assert agent.ledger.recorded_policy() is None
 
 
 @pytest.mark.drill
@@ -154,19 +154,19 @@ def test_an_agent_does_not_begin_on_a_wrong_policy(tmp_path: Path) -> None:
     assert "environments.prod.policy.freeze: 'Fryday' is not a day of the week; days: Mon, Tue" in done.stderr
 
 
-def test_an_open_environment_takes_a_policy_at_once(agent: Callable[[], CommandHandler], prod: AgentContext) -> None:
+def test_an_open_environment_takes_a_policy_at_once(handler: Callable[[], CommandHandler], prod: AgentContext) -> None:
     files = texts("    policy: {approve: [delete]}\n", a="protect: true\n")
-    answer = record(agent(), ALICE, files)
+    answer = record(handler(), ALICE, files)
     assert answer == {"policy": digest(files), "state": IN_FORCE, "changed": True}
     assert prod.ledger.recorded_policy() == Policy(approve=("delete",), protected_tables=("a",))  # type: ignore[arg-type]
     row = prod.ledger.policy_in_force()
     assert row is not None and (row.actor, row.actor_uid) == (ALICE.name, ALICE.uid)
     assert prod.layout.environment.policy.approve == ("delete",)
-    assert record(agent(), BOB, files, confirm="")["changed"] is False
+    assert record(handler(), BOB, files, confirm="")["changed"] is False
 
 
-def test_a_policy_needs_its_confirmation(agent: Callable[[], CommandHandler], prod: AgentContext) -> None:
-    commands = agent()
+def test_a_policy_needs_its_confirmation(handler: Callable[[], CommandHandler], prod: AgentContext) -> None:
+    commands = handler()
     with pytest.raises(ConfirmationNeeded, match="'yes'"):
         record(commands, ALICE, texts(""), confirm="")
     # The console asks for what the file says, which is more than what is in force.
@@ -179,9 +179,9 @@ def test_a_policy_needs_its_confirmation(agent: Callable[[], CommandHandler], pr
 
 
 def test_in_a_protected_environment_a_policy_waits_for_another_login(
-    agent: Callable[[], CommandHandler], prod: AgentContext
+    handler: Callable[[], CommandHandler], prod: AgentContext
 ) -> None:
-    commands = agent()
+    commands = handler()
     record(commands, ALICE, texts(SHUT), "prod")
     assert prod.layout.environment.protected and prod.ledger.facts().protected
     files = texts("", a="protect: true\n")
@@ -204,9 +204,9 @@ def test_in_a_protected_environment_a_policy_waits_for_another_login(
 
 
 def test_nobody_approves_a_policy_of_his_own_that_he_records_at_the_same_time(
-    agent: Callable[[], CommandHandler], prod: AgentContext, monkeypatch: pytest.MonkeyPatch
+    handler: Callable[[], CommandHandler], prod: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands, mine = agent(), texts()
+    commands, mine = handler(), texts()
     record(commands, ALICE, texts(SHUT), "prod")
     record(commands, ALICE, texts("", a="protect: true\n"), "prod")
     look, recording = Ledger.policy_that_waits, list[threading.Thread]()
@@ -228,9 +228,9 @@ def test_nobody_approves_a_policy_of_his_own_that_he_records_at_the_same_time(
 
 
 def test_of_two_policies_recorded_at_once_the_agent_goes_by_the_one_that_the_ledger_has(
-    agent: Callable[[], CommandHandler], prod: AgentContext, monkeypatch: pytest.MonkeyPatch
+    handler: Callable[[], CommandHandler], prod: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands, put, recording = agent(), Ledger.put_policy, list[threading.Thread]()
+    commands, put, recording = handler(), Ledger.put_policy, list[threading.Thread]()
 
     def put_and_be_overtaken(ledger: Ledger, row: PolicyRow) -> None:
         put(ledger, row)
@@ -245,25 +245,25 @@ def test_of_two_policies_recorded_at_once_the_agent_goes_by_the_one_that_the_led
 
 
 def test_the_next_agent_keeps_the_policy_that_is_recorded(
-    agent: Callable[[], CommandHandler], prod: AgentContext
+    handler: Callable[[], CommandHandler], prod: AgentContext
 ) -> None:
-    record(agent(), ALICE, texts(SHUT + RULES), "prod")
+    record(handler(), ALICE, texts(SHUT + RULES), "prod")
     prod.layout = replace(prod.layout, environment=replace(prod.layout.environment, protected=False, policy=Policy()))
-    agent()
+    handler()
     assert prod.layout.environment.protected
     assert prod.layout.environment.policy == Policy(max_statements=4, protected=True)
 
 
 @pytest.mark.parametrize(("given", "taken"), [("yes", True), ("a", True), ("b", False), ("", False)])
 def test_a_stop_is_taken_with_the_text_of_a_protected_environment_too(
-    given: str, taken: bool, agent: Callable[[], CommandHandler]
+    given: str, taken: bool, handler: Callable[[], CommandHandler]
 ) -> None:
     with pytest.raises(UsageError if taken else ConfirmationNeeded, match="a is not deployed" if taken else "'yes'"):
-        agent().handle(ALICE, {"op": "stop", "args": {"tables": ["a"]}, "confirm": given})
+        handler().handle(ALICE, {"op": "stop", "args": {"tables": ["a"]}, "confirm": given})
 
 
-def test_what_is_no_policy_is_refused(agent: Callable[[], CommandHandler]) -> None:
-    commands, files = agent(), texts()
+def test_what_is_no_policy_is_refused(handler: Callable[[], CommandHandler]) -> None:
+    commands, files = handler(), texts()
     with pytest.raises(UsageError, match="texts"):
         commands.handle(ALICE, {"op": "policy_apply", "args": {"id": "x"}, "confirm": "yes"})
     with pytest.raises(Stale, match="changed while they were being read"):
@@ -292,11 +292,11 @@ def named(monkeypatch: pytest.MonkeyPatch, names: dict[int, str], groups: dict[i
 
 
 @pytest.fixture
-def roles(agent: Callable[[], CommandHandler], monkeypatch: pytest.MonkeyPatch) -> CommandHandler:
+def roles(handler: Callable[[], CommandHandler], monkeypatch: pytest.MonkeyPatch) -> CommandHandler:
     named(
         monkeypatch, {70001: "alice", 70002: "bob", 70003: "carol", 70005: "vera", os.getuid(): "svc"}, {70003: "sre"}
     )
-    commands = agent()
+    commands = handler()
     record(commands, ALICE, texts(ROLES))
     return commands
 
@@ -348,8 +348,8 @@ def test_the_agent_says_which_roles_a_caller_has(roles: CommandHandler) -> None:
     assert found == {70001: operator, 70002: ["view", "approve"], 70003: operator, 70004: [], 70005: ["view"]}
 
 
-def test_everybody_views_where_no_policy_says_who(agent: Callable[[], CommandHandler]) -> None:
-    commands = agent()
+def test_everybody_views_where_no_policy_says_who(handler: Callable[[], CommandHandler]) -> None:
+    commands = handler()
     assert commands.handle(Caller(1, 70004, None), {"op": "status"})["roles"] == ["view", "operate", "approve"]
     assert not refused_for_a_role(commands, Caller(1, 70004, None), "peek", {"table": "a"})
 

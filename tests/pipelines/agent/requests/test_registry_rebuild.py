@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import in_a_thread, stop_in_ledger, wait_until
+from agent_scenarios import in_a_thread, stop_in_ledger, wait_until
 from ledger_rows import create_run, environment_row, run_row
 
 from core.model.errors import Refused, TryAgain
@@ -45,11 +45,11 @@ REBUILD = PlanRequest(tables=(A,), rebuild=True)
 class Shop:
     """The small project over real files: agents that serve it one after the other, and the pool that outlives them."""
 
-    def __init__(self, world: AgentContext, pool: Any, root: Path) -> None:
+    def __init__(self, agent: AgentContext, pool: Any, root: Path) -> None:
         self.pool, self.ledger_file = pool, root / "home" / "ledger.db"
-        world.ledger.close()
+        agent.ledger.close()
         self.ledger_file.unlink()
-        self._like = world
+        self._like = agent
 
     def serve(self, ledger_id: str = "ledger") -> AgentContext:
         """Begin an agent, as one that has compared ledger and data folder."""
@@ -60,25 +60,25 @@ class Shop:
         files = TableCheckpoints(facts.ledger_id, machine="m-1", epoch=facts.epoch)
         return replace(self._like, ledger=ledger, ledger_id=facts.ledger_id, files=files, identity=identity)
 
-    def end(self, world: AgentContext) -> None:
+    def end(self, agent: AgentContext) -> None:
         """End an agent after a last round, and its pool with it."""
-        RegistryRecords(world).round()
-        world.identity.keep()  # type: ignore[attr-defined]  # The real one.
-        world.ledger.close()
+        RegistryRecords(agent).round()
+        agent.identity.keep()  # type: ignore[attr-defined]  # The real one.
+        agent.ledger.close()
         self.pool.running.clear()
         self.pool.tables.clear()
         self.pool.views.clear()
 
 
 @pytest.fixture
-def shop(world: AgentContext, pool: Any, tmp_path: Path) -> Shop:
-    return Shop(world, pool, tmp_path)
+def shop(agent: AgentContext, pool: Any, tmp_path: Path) -> Shop:
+    return Shop(agent, pool, tmp_path)
 
 
-def commit(world: AgentContext, batch: int, *names: str) -> None:
+def commit(agent: AgentContext, batch: int, *names: str) -> None:
     """Leave what Spark does after a batch in checkpoints and tables."""
     for name in names:
-        checkpoint, table = (Path(world.layout.data, kind, name) for kind in ("checkpoints", "tables"))
+        checkpoint, table = (Path(agent.layout.data, kind, name) for kind in ("checkpoints", "tables"))
         (checkpoint / "metadata").write_text(json.dumps({"id": f"id of {name}"}))
         for log in ("offsets", "commits"):
             (checkpoint / log).mkdir(exist_ok=True)
@@ -87,20 +87,20 @@ def commit(world: AgentContext, batch: int, *names: str) -> None:
         (table / "_spark_metadata" / str(batch)).write_text("v1")
 
 
-def rows(world: AgentContext) -> dict[str, dict[str, Any]]:
+def rows(agent: AgentContext) -> dict[str, dict[str, Any]]:
     """Return what the registry holds for good, and what serves."""
-    found = world.ledger.deployments(include_deleted=True)
+    found = agent.ledger.deployments(include_deleted=True)
     return {f"{d.table}@v{d.version}": durable(d) | {"checkpoint_id": "", "serves": d.active} for d in found}
 
 
-def reconcile(world: AgentContext) -> None:
-    acts = Reconciler(world, EmergencyJournal(Path(world.folder, "emergency.jsonl")))
-    acts.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
+def reconcile(agent: AgentContext) -> None:
+    acts = Reconciler(agent, EmergencyJournal(Path(agent.folder, "emergency.jsonl")))
+    acts.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
 
 
-def adopted(world: AgentContext) -> list[str]:
+def adopted(agent: AgentContext) -> list[str]:
     """Adopt, and return the lines that were shown before."""
-    adoption = Adoption(world)
+    adoption = Adoption(agent)
     lines: list[str] = adoption.findings()["lines"]
     assert adoption.carry_out("dev adopt")["left"] == []
     assert adoption.findings()["doubt"] == ""
@@ -110,15 +110,15 @@ def adopted(world: AgentContext) -> list[str]:
 @pytest.fixture
 def lost(shop: Shop) -> tuple[AgentContext, dict[str, Any]]:
     """A new ledger over the folder that a lost one wrote: a was rebuilt, b stopped, c deleted; and the rows of then."""
-    world = shop.serve()
-    deploy(world, shop.pool, small_project.texts())
-    commit(world, 4, "a__v1", "b__v1", "c__v1")
-    deploy(world, shop.pool, UPPER, REBUILD)
-    commit(world, 7, "a__v2", "b__v2")
-    deploy(world, shop.pool, UPPER, PlanRequest(verb="delete", tables=(C,)))
-    stop_in_ledger(world, B)
-    before = rows(world)
-    shop.end(world)
+    agent = shop.serve()
+    deploy(agent, shop.pool, small_project.texts())
+    commit(agent, 4, "a__v1", "b__v1", "c__v1")
+    deploy(agent, shop.pool, UPPER, REBUILD)
+    commit(agent, 7, "a__v2", "b__v2")
+    deploy(agent, shop.pool, UPPER, PlanRequest(verb="delete", tables=(C,)))
+    stop_in_ledger(agent, B)
+    before = rows(agent)
+    shop.end(agent)
     shop.ledger_file.unlink()
     return shop.serve("new"), before
 
@@ -126,8 +126,8 @@ def lost(shop: Shop) -> tuple[AgentContext, dict[str, Any]]:
 def test_a_lost_ledger_is_shown_as_lines_and_nothing_starts_before_it_is_adopted(
     lost: tuple[AgentContext, dict[str, Any]], shop: Shop
 ) -> None:
-    world, _ = lost
-    found = Adoption(world).findings()
+    agent, _ = lost
+    found = Adoption(agent).findings()
     assert found["doubt"] == "the data folder belongs to ledger ledger of /home, and this is ledger new"
     assert found["lines"] == [
         "a@v1: is not in the ledger, and is registered: stands at batch 4, wanted stopped",
@@ -137,136 +137,136 @@ def test_a_lost_ledger_is_shown_as_lines_and_nothing_starts_before_it_is_adopted
         "c@v1: is not in the ledger, and is registered: deleted, its files are kept until their time",
         "landed@v0: is not in the ledger, and is registered: external table",
     ]
-    assert (world.ledger.deployments(), shop.pool.starts) == ((), ["a@v1", "b@v1", "c@v1", "a@v2", "b@v2"])
+    assert (agent.ledger.deployments(), shop.pool.starts) == ((), ["a@v1", "b@v1", "c@v1", "a@v2", "b@v2"])
 
 
 def test_a_lost_ledger_is_rebuilt_and_everything_goes_on(lost: tuple[AgentContext, dict[str, Any]], shop: Shop) -> None:
-    world, before = lost
-    adopted(world)
-    assert rows(world) == before
+    agent, before = lost
+    adopted(agent)
+    assert rows(agent) == before
     assert shop.pool.views == {"a": "a__v2", "b": "b__v2"}
     assert set(shop.pool.tables) == {"landed", "a__v1", "b__v1", "a__v2", "b__v2"}
     shop.pool.starts.clear()
-    reconcile(world)
+    reconcile(agent)
     assert shop.pool.starts == ["a@v2"], "b was stopped by an operator"
-    settle(world, shop.pool)
-    assert plan(world, UPPER, PlanRequest(tables=(A,))).empty
-    owner = json.loads(Path(world.layout.data, "checkpoints/a__v2/_headgate_owner").read_text())
+    settle(agent, shop.pool)
+    assert plan(agent, UPPER, PlanRequest(tables=(A,))).empty
+    owner = json.loads(Path(agent.layout.data, "checkpoints/a__v2/_headgate_owner").read_text())
     assert (owner["ledger"], owner["epoch"]) == ("new", 2)
-    rebuilt = plan(world, small_project.texts(), REBUILD)
+    rebuilt = plan(agent, small_project.texts(), REBUILD)
     assert {node.version for node in rebuilt.nodes if node.table == A} == {3}
-    shop.end(world)
+    shop.end(agent)
     again = shop.serve("new")
     assert again.identity.doubt == "" and rows(again) == before
 
 
 def test_a_ledger_that_is_lost_right_after_a_swap_knows_by_whom_and_over_what_each_version_serves(shop: Shop) -> None:
-    world = shop.serve()
-    deploy(world, shop.pool, small_project.texts())
-    commit(world, 4, "a__v1", "b__v1", "c__v1")
-    RegistryRecords(world).round()
-    deploy(world, shop.pool, UPPER, REBUILD)
-    commit(world, 7, "a__v2", "b__v2")
-    before = rows(world)
-    world.identity.keep()  # type: ignore[attr-defined]  # The real one.
-    world.ledger.close()
+    agent = shop.serve()
+    deploy(agent, shop.pool, small_project.texts())
+    commit(agent, 4, "a__v1", "b__v1", "c__v1")
+    RegistryRecords(agent).round()
+    deploy(agent, shop.pool, UPPER, REBUILD)
+    commit(agent, 7, "a__v2", "b__v2")
+    before = rows(agent)
+    agent.identity.keep()  # type: ignore[attr-defined]  # The real one.
+    agent.ledger.close()
     shop.ledger_file.unlink()
-    world = shop.serve("new")
-    adopted(world)
+    agent = shop.serve("new")
+    adopted(agent)
     for name in ("a@v2", "b@v2"):
-        served = [rows(world)[name][key] for key in ("serves", "served_at", "served_by", "served_before")]
+        served = [rows(agent)[name][key] for key in ("serves", "served_at", "served_by", "served_before")]
         assert served == [before[name][key] for key in ("serves", "served_at", "served_by", "served_before")]
         assert served[0] and served[3] == 1 and None not in served
 
 
 @pytest.mark.parametrize("ledger_id", ["ledger", "new"])
 def test_what_is_in_the_trash_is_adopted_as_well_and_can_be_undeleted(shop: Shop, ledger_id: str) -> None:
-    world = shop.serve()
-    deploy(world, shop.pool, small_project.texts())
-    commit(world, 4, "a__v1", "b__v1", "c__v1")
-    deploy(world, shop.pool, small_project.texts(), PlanRequest(verb="delete", tables=(C,)))
-    shop.end(world)
+    agent = shop.serve()
+    deploy(agent, shop.pool, small_project.texts())
+    commit(agent, 4, "a__v1", "b__v1", "c__v1")
+    deploy(agent, shop.pool, small_project.texts(), PlanRequest(verb="delete", tables=(C,)))
+    shop.end(agent)
     shop.ledger_file.unlink()
-    world = shop.serve(ledger_id)
-    adopted(world)
-    reconcile(world)
-    settle(world, shop.pool)
+    agent = shop.serve(ledger_id)
+    adopted(agent)
+    reconcile(agent)
+    settle(agent, shop.pool)
     back = PlanRequest(verb="undelete", tables=(C,))
-    assert deploy(world, shop.pool, small_project.texts(), back) == "done", world.ledger.runs()
+    assert deploy(agent, shop.pool, small_project.texts(), back) == "done", agent.ledger.runs()
     assert shop.pool.views["c"] == "c__v1" and "c@v1" in shop.pool.running
 
 
 def test_an_adoption_that_is_killed_before_the_mark_is_done_again(
     lost: tuple[AgentContext, dict[str, Any]], shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, before = lost
+    agent, before = lost
 
     def killed(**fields: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.ledger, "adopt", killed)
+        patched.setattr(agent.ledger, "adopt", killed)
         with pytest.raises(KeyboardInterrupt):
-            Adoption(world).carry_out("dev adopt")
-    world.ledger.close()
-    world = shop.serve("new")
-    assert "belongs to ledger ledger" in world.identity.doubt
-    adopted(world)
-    assert rows(world) == before
+            Adoption(agent).carry_out("dev adopt")
+    agent.ledger.close()
+    agent = shop.serve("new")
+    assert "belongs to ledger ledger" in agent.identity.doubt
+    adopted(agent)
+    assert rows(agent) == before
 
 
 def test_the_catalog_is_whole_before_anything_can_start(
     lost: tuple[AgentContext, dict[str, Any]], shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, _ = lost
+    agent, _ = lost
     there: list[set[str]] = []
-    end_doubt = world.ledger.adopt
+    end_doubt = agent.ledger.adopt
 
     def adopt(**fields: Any) -> None:
         there.append({*shop.pool.tables, *shop.pool.views})
         end_doubt(**fields)
 
-    monkeypatch.setattr(world.ledger, "adopt", adopt)
-    adopted(world)
+    monkeypatch.setattr(agent.ledger, "adopt", adopt)
+    adopted(agent)
     assert there == [{"landed", "a__v1", "b__v1", "a__v2", "b__v2", "a", "b"}]
 
 
 def test_a_catalog_that_is_being_filled_is_waited_for(lost: tuple[AgentContext, dict[str, Any]], shop: Shop) -> None:
-    world, _ = lost
+    agent, _ = lost
     shop.pool.restored = False
-    act = in_a_thread(lambda: Adoption(world).carry_out("dev adopt"))
-    wait_until(lambda: world.ledger.deployment(B, 2) is not None)
-    assert (shop.pool.tables, world.identity.doubt != "") == ({}, True)
+    act = in_a_thread(lambda: Adoption(agent).carry_out("dev adopt"))
+    wait_until(lambda: agent.ledger.deployment(B, 2) is not None)
+    assert (shop.pool.tables, agent.identity.doubt != "") == ({}, True)
     shop.pool.restored = True
     act.join(60)
-    assert "a__v2" in shop.pool.tables and world.identity.doubt == ""
+    assert "a__v2" in shop.pool.tables and agent.identity.doubt == ""
 
 
-def ruin_checkpoint(world: AgentContext) -> None:
-    shutil.rmtree(Path(world.layout.data, "checkpoints/a__v2"))
+def ruin_checkpoint(agent: AgentContext) -> None:
+    shutil.rmtree(Path(agent.layout.data, "checkpoints/a__v2"))
 
 
-def advance_table(world: AgentContext) -> None:
-    Path(world.layout.data, "tables/a__v2/_spark_metadata/9").write_text("v1")
+def advance_table(agent: AgentContext) -> None:
+    Path(agent.layout.data, "tables/a__v2/_spark_metadata/9").write_text("v1")
 
 
-def give_away(world: AgentContext) -> None:
-    Path(world.layout.data, "checkpoints/a__v2/_headgate_owner").write_text('{"ledger":"third"}')
+def give_away(agent: AgentContext) -> None:
+    Path(agent.layout.data, "checkpoints/a__v2/_headgate_owner").write_text('{"ledger":"third"}')
 
 
-def withhold(world: AgentContext) -> None:
-    path = Path(world.layout.data, "_headgate_registry/a@v2.json")
+def withhold(agent: AgentContext) -> None:
+    path = Path(agent.layout.data, "_headgate_registry/a@v2.json")
     found = json.loads(path.read_text())
     kept = {key: value for key, value in found["row"].items() if key not in ("texts", "compiled", "compiled_ddl")}
     path.write_text(json.dumps(found | {"row": kept, "withheld": "its texts hold what looks like a secret"}))
 
 
-def garble(world: AgentContext) -> None:
-    Path(world.layout.data, "_headgate_registry/a@v2.json").write_text("garbage")
+def garble(agent: AgentContext) -> None:
+    Path(agent.layout.data, "_headgate_registry/a@v2.json").write_text("garbage")
 
 
-def forget(world: AgentContext) -> None:
-    Path(world.layout.data, "_headgate_registry/a@v2.json").unlink()
+def forget(agent: AgentContext) -> None:
+    Path(agent.layout.data, "_headgate_registry/a@v2.json").unlink()
 
 
 @pytest.mark.sampled
@@ -292,40 +292,40 @@ def test_what_does_not_agree_is_not_started_and_its_number_not_used_again(
     lost: tuple[AgentContext, dict[str, Any]],
     shop: Shop,
 ) -> None:
-    world, _ = lost
-    spoil(world)
-    lines = adopted(world)
+    agent, _ = lost
+    spoil(agent)
+    lines = adopted(agent)
     assert len([line for line in lines if said in line]) == 1, lines
-    row = world.ledger.deployment(A, 2)
+    row = agent.ledger.deployment(A, 2)
     assert (row is not None and row.wanted == "stopped") if registered else row is None
-    assert registered or world.ledger.taken_versions()[A] == 2
-    RegistryRecords(world).round()
-    serving = read_record(world.layout.data, "_serving")
+    assert registered or agent.ledger.taken_versions()[A] == 2
+    RegistryRecords(agent).round()
+    serving = read_record(agent.layout.data, "_serving")
     assert serving is not None and (serving.ledger, serving.row) == ("new", {"b": 2} | ({"a": 2} if registered else {}))
     shop.pool.starts.clear()
-    reconcile(world)
+    reconcile(agent)
     assert shop.pool.starts == []
 
 
 @pytest.fixture
 def older(shop: Shop, tmp_path: Path) -> AgentContext:
     """A ledger from before a restart of a with a new text in place, a stop of b and a rebuild of c."""
-    world = shop.serve()
-    deploy(world, shop.pool, small_project.texts())
-    commit(world, 4, "a__v1", "b__v1", "c__v1")
-    RegistryRecords(world).round()
+    agent = shop.serve()
+    deploy(agent, shop.pool, small_project.texts())
+    commit(agent, 4, "a__v1", "b__v1", "c__v1")
+    RegistryRecords(agent).round()
     back_up(shop.ledger_file, tmp_path / "older.db")
-    row = world.ledger.deployment(A, 1)
+    row = agent.ledger.deployment(A, 1)
     assert row is not None
-    world.ledger.update_deployment(A, 1, revision="later", texts=replace(row.texts, dml="later"), compiled="SELECT 2")
+    agent.ledger.update_deployment(A, 1, revision="later", texts=replace(row.texts, dml="later"), compiled="SELECT 2")
     shop.pool.running.clear()
-    later = world.ledger.deployment(A, 1)
+    later = agent.ledger.deployment(A, 1)
     assert later is not None
-    start(world, later, stops=0)
-    stop_in_ledger(world, B)
-    deploy(world, shop.pool, small_project.texts(), PlanRequest(tables=(C,), rebuild=True))
-    commit(world, 2, "c__v2")
-    shop.end(world)
+    start(agent, later, stops=0)
+    stop_in_ledger(agent, B)
+    deploy(agent, shop.pool, small_project.texts(), PlanRequest(tables=(C,), rebuild=True))
+    commit(agent, 2, "c__v2")
+    shop.end(agent)
     (tmp_path / "older.db").replace(shop.ledger_file)
     for log in ("-wal", "-shm"):
         Path(f"{shop.ledger_file}{log}").unlink(missing_ok=True)
@@ -396,13 +396,13 @@ def test_one_checkpoint_out_of_reach_is_named_and_holds_up_no_other(
 
 
 def test_a_folder_of_an_earlier_release_gets_its_record_with_the_first_round(shop: Shop) -> None:
-    world = shop.serve()
-    deploy(world, shop.pool, small_project.texts())
-    shutil.rmtree(Path(world.layout.data, "_headgate_registry"))
-    world.ledger.update_deployment(A, 1, state=State.RUNNING, recorded=0)
-    RegistryRecords(world).round()
-    before = rows(world)
-    shop.end(world)
+    agent = shop.serve()
+    deploy(agent, shop.pool, small_project.texts())
+    shutil.rmtree(Path(agent.layout.data, "_headgate_registry"))
+    agent.ledger.update_deployment(A, 1, state=State.RUNNING, recorded=0)
+    RegistryRecords(agent).round()
+    before = rows(agent)
+    shop.end(agent)
     shop.ledger_file.unlink()
     fresh = shop.serve("new")
     commit(fresh, 1, "a__v1", "b__v1", "c__v1")

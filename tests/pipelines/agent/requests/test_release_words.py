@@ -27,12 +27,12 @@ def told(desk: Desk) -> list[tuple[str, OperatorControl]]:
 def held(desk: Desk, state: str = "gate", **author: Any) -> Plan:
     """Have the run 7f3a-1 wait for its word."""
     made = desk.plan(HELD_A)
-    desk.world.ledger.put_plan(plan_row(made, author_uid=LEE.person, **author))
+    desk.agent.ledger.put_plan(plan_row(made, author_uid=LEE.person, **author))
     steps = tuple(
         StepRow(step.n, step.do, step.table, step.version, state if step.do == "hold" else "done")
         for step in made.steps
     )
-    desk.world.ledger.take_plan(made.hash, run_row(made.hash, id="7f3a-1", steps=steps), now=NOW)
+    desk.agent.ledger.take_plan(made.hash, run_row(made.hash, id="7f3a-1", steps=steps), now=NOW)
     return made
 
 
@@ -48,7 +48,7 @@ def test_a_word_is_passed_on_with_who_gave_it_and_recorded(desk: Desk, told: lis
     assert told == []
     assert ask(desk, BOB) == {"run": "7f3a-1", "act": "swap"}
     assert told == [("7f3a-1", OperatorControl("swap", 0, BOB.name))]
-    done, refused = desk.world.ledger.commands()
+    done, refused = desk.agent.ledger.commands()
     assert (done.op, done.subject, done.outcome, refused.outcome) == ("swap", "7f3a-1", "accepted", "refused")
 
 
@@ -74,7 +74,7 @@ def test_a_run_that_is_not_held_and_one_that_is_unknown_are_refused(desk: Desk, 
 def test_who_may_not_operate_gives_no_word_and_closes_no_ticket(desk: Desk, told: list[Any]) -> None:
     held(desk)
     desk.rule(roles=(("operate", (BOB.name,)),))
-    desk.commands = type(desk.commands)(desk.world, *desk.parts)
+    desk.commands = type(desk.commands)(desk.agent, *desk.parts)
     with pytest.raises(Refused, match="may not continue a run, retry, skip or let it swap"):
         ask(desk)
     with pytest.raises(Refused, match="may not close tickets"):
@@ -85,12 +85,12 @@ def test_who_may_not_operate_gives_no_word_and_closes_no_ticket(desk: Desk, told
 
 def test_a_ticket_is_closed_once_by_whom_it_says(desk: Desk) -> None:
     ticket = MigrationTicket("7f3a-1", T("a"), "BI", "", "", False, "a__v1", "a__v2", None, 1.0, 2.0)
-    desk.world.ledger.open_tickets([ticket])
+    desk.agent.ledger.open_tickets([ticket])
     asked = {"op": "close_ticket", "args": {"id": "7f3a-1", "reader": "BI"}}
     assert desk.commands.handle(BOB, asked)["closed"] == 1
-    (event,) = desk.world.ledger.events_of(T("a"), "ticket")
+    (event,) = desk.agent.ledger.events_of(T("a"), "ticket")
     assert event.summary.startswith("BI has moved from a__v1: its ticket was closed by ")
-    (closed,) = desk.world.ledger.tickets("7f3a-1")
+    (closed,) = desk.agent.ledger.tickets("7f3a-1")
     assert (closed.closed_by, closed.closed_at) == (BOB.name, NOW)
     with pytest.raises(Refused, match="no open ticket of BI"):
         desk.commands.handle(BOB, asked)
@@ -103,14 +103,14 @@ def test_a_ticket_that_is_closed_is_not_told_to_be_open_for_its_event(
         raise LedgerUnavailable("the ledger is locked by another program")
 
     ticket = MigrationTicket("7f3a-1", T("a"), "BI", "", "", False, "a__v1", "a__v2", None, 1.0, 2.0)
-    desk.world.ledger.open_tickets([ticket])
-    monkeypatch.setattr(desk.world.ledger, "add_event", locked)
+    desk.agent.ledger.open_tickets([ticket])
+    monkeypatch.setattr(desk.agent.ledger, "add_event", locked)
     asked = {"op": "close_ticket", "args": {"id": "7f3a-1", "reader": "BI"}}
     assert desk.commands.handle(BOB, asked)["closed"] == 1
 
 
 def test_console_and_agent_plan_the_same_retirement_with_an_open_ticket(desk: Desk) -> None:
-    ledger = desk.world.ledger
+    ledger = desk.agent.ledger
     for name in "abc":
         row = ledger.deployment(T(name), 1)
         assert row is not None

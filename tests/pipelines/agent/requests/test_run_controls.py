@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane
+from agent_scenarios import fast_lane
 
 from core.model.errors import Refused
 from core.model.names import TableName as T
@@ -36,41 +36,41 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_driver, "POLL_S", 0.001)
 
 
-def asked(world: AgentContext, run_id: str, act: str, step: int = 0) -> None:
+def asked(agent: AgentContext, run_id: str, act: str, step: int = 0) -> None:
     """Send a word about a run to an agent that dies before its run hears it."""
-    figures = TableStatisticsCollector(world, PoolUtilization())
+    figures = TableStatisticsCollector(agent, PoolUtilization())
     runs: Any = DiesAfterItsAnswer()
-    handler = CommandHandler(world, fast_lane(world), runs, figures, lambda pool: None)
+    handler = CommandHandler(agent, fast_lane(agent), runs, figures, lambda pool: None)
     handler.handle(CALLER, {"op": "run", "args": {"id": run_id, "act": act, "step": step}, "confirm": run_id[:4]})
 
 
 @pytest.fixture
-def failed(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+def failed(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """A release of which a gate has failed, and a version as well."""
-    run_id = begun(world, pool)
+    run_id = begun(agent, pool)
     with monkeypatch.context() as patch:
         patch.setattr(lane.OpenGate, "look", lambda *_: GateReading(False, "lost rows", failed=True))
-        assert lane.drive(world, run_id) == "failed"
-    world.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
+        assert lane.drive(agent, run_id) == "failed"
+    agent.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
     pool.running.pop("b@v2")
     return run_id
 
 
-def test_a_retry_is_in_the_ledger_before_it_is_answered(failed: str, world: AgentContext, pool: Any) -> None:
-    asked(world, failed, "retry")
-    row = world.ledger.run(failed)
+def test_a_retry_is_in_the_ledger_before_it_is_answered(failed: str, agent: AgentContext, pool: Any) -> None:
+    asked(agent, failed, "retry")
+    row = agent.ledger.run(failed)
     assert row is not None and row.state == "running" and row.ended_at is None
     assert {step.state for step in row.steps} == {"done", "waits"}
-    assert lane.drive(world, failed) == "done", "the next agent goes on without a word"
-    assert pool.views == serving(world) == {name: f"{name}__v2" for name in "abc"} and "b@v2" in pool.running
+    assert lane.drive(agent, failed) == "done", "the next agent goes on without a word"
+    assert pool.views == serving(agent) == {name: f"{name}__v2" for name in "abc"} and "b@v2" in pool.running
 
 
-def test_a_skip_is_in_the_ledger_before_it_is_answered(failed: str, world: AgentContext) -> None:
-    row = world.ledger.run(failed)
+def test_a_skip_is_in_the_ledger_before_it_is_answered(failed: str, agent: AgentContext) -> None:
+    row = agent.ledger.run(failed)
     assert row is not None
     gate = next(step for step in row.steps if step.state == "failed")
-    asked(world, failed, "skip", gate.n)
-    row = world.ledger.run(failed)
+    asked(agent, failed, "skip", gate.n)
+    row = agent.ledger.run(failed)
     assert row is not None and row.state == "running"
     found = {step.n: step for step in row.steps}
     assert (found[gate.n].state, found[gate.n].note) == ("skipped", "skipped by an operator")
@@ -78,12 +78,12 @@ def test_a_skip_is_in_the_ledger_before_it_is_answered(failed: str, world: Agent
 
 
 @pytest.mark.parametrize("act", ["retry", "skip"])
-def test_a_release_that_a_newer_one_has_overtaken_is_not_taken_up(act: str, failed: str, world: AgentContext) -> None:
+def test_a_release_that_a_newer_one_has_overtaken_is_not_taken_up(act: str, failed: str, agent: AgentContext) -> None:
     other = small_project.texts(a="SELECT id, lower(kind) AS kind FROM STREAM landed")
-    assert lane.drive(world, lane.submit(world, lane.plan(world, other, REBUILD))) == "done"
-    row = world.ledger.run(failed)
+    assert lane.drive(agent, lane.submit(agent, lane.plan(agent, other, REBUILD))) == "done"
+    row = agent.ledger.run(failed)
     assert row is not None
     gate = next(step.n for step in row.steps if step.state == "failed")
     with pytest.raises(Refused, match=f"a@v3 serves since run {failed} failed, which was not planned to replace it"):
-        asked(world, failed, act, gate)
-    assert world.ledger.run(failed) == row
+        asked(agent, failed, act, gate)
+    assert agent.ledger.run(failed) == row

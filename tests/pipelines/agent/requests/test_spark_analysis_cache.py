@@ -38,34 +38,34 @@ ONE, TWO = (
 SAID = AnalysisAnswer("4.2.0", AnalysedStatement())
 
 
-def test_same_question_is_put_to_spark_once(world: AgentContext, pool: ScriptedPool) -> None:
+def test_same_question_is_put_to_spark_once(agent: AgentContext, pool: ScriptedPool) -> None:
     pool.answers = {ONE.key: SAID}
     for _ in range(2):
-        assert SparkAnalysisCache(world).ask([ONE, ONE], 5.0) == ((SAID, SAID), "")
+        assert SparkAnalysisCache(agent).ask([ONE, ONE], 5.0) == ((SAID, SAID), "")
     assert pool.asked == [ONE]
-    assert json.loads(world.ledger.spark_analyses()[ONE.key]) == json.loads(json.dumps(SAID.as_json()))
+    assert json.loads(agent.ledger.spark_analyses()[ONE.key]) == json.loads(json.dumps(SAID.as_json()))
 
 
-def test_another_engine_is_asked_again(world: AgentContext, pool: ScriptedPool) -> None:
+def test_another_engine_is_asked_again(agent: AgentContext, pool: ScriptedPool) -> None:
     pool.answers = {ONE.key: SAID}
-    SparkAnalysisCache(world).ask([ONE], 5.0)
+    SparkAnalysisCache(agent).ask([ONE], 5.0)
     newer = AnalysisAnswer("4.3.0", AnalysedStatement())
     pool.engine, pool.answers = "4.3.0", {ONE.key: newer}
-    assert SparkAnalysisCache(world).ask([ONE], 5.0) == ((newer,), "")
-    assert len(world.ledger.spark_analyses()) == 1
+    assert SparkAnalysisCache(agent).ask([ONE], 5.0) == ((newer,), "")
+    assert len(agent.ledger.spark_analyses()) == 1
 
 
-def test_pool_that_is_away_leaves_what_is_known(world: AgentContext, pool: ScriptedPool) -> None:
+def test_pool_that_is_away_leaves_what_is_known(agent: AgentContext, pool: ScriptedPool) -> None:
     pool.answers = {ONE.key: SAID}
-    SparkAnalysisCache(world).ask([ONE], 5.0)
+    SparkAnalysisCache(agent).ask([ONE], 5.0)
     pool.reachable = False
-    assert SparkAnalysisCache(world).ask([ONE, TWO], 5.0) == ((SAID, None), "the pool is silent")
+    assert SparkAnalysisCache(agent).ask([ONE, TWO], 5.0) == ((SAID, None), "the pool is silent")
 
 
-def test_table_that_cannot_be_made_leaves_one_question_unanswered(world: AgentContext, pool: ScriptedPool) -> None:
+def test_table_that_cannot_be_made_leaves_one_question_unanswered(agent: AgentContext, pool: ScriptedPool) -> None:
     pool.answers = {ONE.key: EngineRefused("no source nowhere"), TWO.key: SAID}
-    assert SparkAnalysisCache(world).ask([ONE, TWO], 5.0) == ((None, SAID), "no source nowhere")
-    assert set(world.ledger.spark_analyses()) == {TWO.key}
+    assert SparkAnalysisCache(agent).ask([ONE, TWO], 5.0) == ((None, SAID), "no source nowhere")
+    assert set(agent.ledger.spark_analyses()) == {TWO.key}
 
 
 @pytest.mark.parametrize(
@@ -81,33 +81,33 @@ def test_table_that_cannot_be_made_leaves_one_question_unanswered(world: AgentCo
 )  # fmt: skip
 @pytest.mark.parametrize("old", [False, True])
 def test_what_an_analysis_would_run_or_read_never_reaches_spark(
-    world: AgentContext, pool: ScriptedPool, select: str, ddl: str, why: str, old: bool
+    agent: AgentContext, pool: ScriptedPool, select: str, ddl: str, why: str, old: bool
 ) -> None:
     unsafe = AnalysedRevision(select, ((TableName("a"), ddl),) if ddl else ())
     question = AnalysisQuestion(ONE.new, unsafe) if old else AnalysisQuestion(unsafe)
     pool.answers = {question.key: SAID, TWO.key: SAID}
-    assert SparkAnalysisCache(world).ask([question, TWO], 5.0) == ((None, SAID), why)
+    assert SparkAnalysisCache(agent).ask([question, TWO], 5.0) == ((None, SAID), why)
     assert pool.asked == [TWO]
 
 
-def test_slow_answer_ends_the_asking(world: AgentContext, pool: ScriptedPool) -> None:
+def test_slow_answer_ends_the_asking(agent: AgentContext, pool: ScriptedPool) -> None:
     pool.answers = {ONE.key: TryAgain("Spark is slow"), TWO.key: SAID}
-    assert SparkAnalysisCache(world).ask([ONE, TWO], 5.0) == ((None, None), "Spark is slow")
+    assert SparkAnalysisCache(agent).ask([ONE, TWO], 5.0) == ((None, None), "Spark is slow")
     assert pool.asked == [ONE]
 
 
-def test_asking_without_time_asks_nothing(world: AgentContext, pool: ScriptedPool) -> None:
-    answers, why = SparkAnalysisCache(world).ask([ONE], 0.0)
+def test_asking_without_time_asks_nothing(agent: AgentContext, pool: ScriptedPool) -> None:
+    answers, why = SparkAnalysisCache(agent).ask([ONE], 0.0)
     assert answers == (None,) and "did not analyse all" in why
     assert pool.asked == []
 
 
 @pytest.mark.parametrize("said", [SAID, TryAgain("slow")])
 def test_what_was_made_is_dropped_each_time(
-    world: AgentContext, pool: ScriptedPool, said: AnalysisAnswer | TryAgain
+    agent: AgentContext, pool: ScriptedPool, said: AnalysisAnswer | TryAgain
 ) -> None:
     pool.answers = {ONE.key: said}
-    SparkAnalysisCache(world).ask([ONE], 5.0)
+    SparkAnalysisCache(agent).ask([ONE], 5.0)
     for thread in threading.enumerate():
         if thread.name == "clear analyses":
             thread.join(60)
@@ -118,28 +118,28 @@ CALLER = Caller(pid=1, uid=0, login_uid=None)
 
 
 @pytest.fixture
-def commands(world: AgentContext, tmp_path: Path) -> CommandHandler:
-    world.project_id = small_project.project(small_project.texts()).id
+def commands(agent: AgentContext, tmp_path: Path) -> CommandHandler:
+    agent.project_id = small_project.project(small_project.texts()).id
     acts, figures = (
-        StatementControl(world, EmergencyJournal(tmp_path / "e")),
-        TableStatisticsCollector(world, PoolUtilization()),
+        StatementControl(agent, EmergencyJournal(tmp_path / "e")),
+        TableStatisticsCollector(agent, PoolUtilization()),
     )
-    return CommandHandler(world, acts, OpenRuns(world), figures, lambda pool: None)
+    return CommandHandler(agent, acts, OpenRuns(agent), figures, lambda pool: None)
 
 
 @pytest.mark.parametrize("continues", ["", "7f3a-1"])
 def test_agent_takes_the_plan_that_holds_what_its_ledger_says_and_no_other(
-    continues: str, world: AgentContext, commands: CommandHandler
+    continues: str, agent: AgentContext, commands: CommandHandler
 ) -> None:
     project, request = small_project.project(small_project.texts()), PlanRequest(everything=True, children="all")
     failed = make_plan(project, "dev", {}, request)
-    world.ledger.put_plan(plan_row(failed, status="applied"))
-    create_run(world.ledger, run_row(failed.hash, state="failed", ended_at=2.0))
+    agent.ledger.put_plan(plan_row(failed, status="applied"))
+    create_run(agent.ledger, run_row(failed.hash, state="failed", ended_at=2.0))
     request = replace(request, continues=continues)
     before = make_plan(project, "dev", {}, request)
     answers = {question.key: json.dumps(SAID.as_json()) for question in questions_of(before, project, {})}
     for key, answer in answers.items():
-        world.ledger.put_opinion(key, answer, at=1.0)
+        agent.ledger.put_opinion(key, answer, at=1.0)
     after = make_plan(project, "dev", {}, request, answers=answers)
     args = {"texts": small_project.texts(), "request": plan_as_json(after)["request"]}
     with pytest.raises(Stale):
@@ -163,12 +163,12 @@ def test_frame_that_is_wrong_is_a_usage_error(commands: CommandHandler, args: di
 
 
 def test_what_an_upgrade_test_has_shown_is_kept_for_the_plans_of_these_texts(
-    world: AgentContext, commands: CommandHandler
+    agent: AgentContext, commands: CommandHandler
 ) -> None:
     old, new = "0" * 64, "f" * 64
     args = {"table": "a", "old": old, "new": new, "shown": "case one: rows are wrong " + "x" * 400}
     assert commands.handle(CALLER, {"op": "upgrade_shown", "args": args}) == {"table": "a"}
-    kept = world.ledger.spark_analyses()[proof_key(old, new)]
+    kept = agent.ledger.spark_analyses()[proof_key(old, new)]
     assert kept.startswith("case one: rows are wrong") and len(kept) == 300
     with pytest.raises(UsageError):
         commands.handle(CALLER, {"op": "upgrade_shown", "args": {**args, "old": "a text"}})

@@ -36,7 +36,7 @@ def test_a_plan_of_any_scope_is_planned_the_same_here(desk: Desk, asked: PlanReq
     plan = desk.plan(asked)
     assert plan.steps and not plan.refusals
     desk.hand_over(plan)
-    row = desk.world.ledger.plan(plan.hash)
+    row = desk.agent.ledger.plan(plan.hash)
     assert row is not None and plan_from_json(json.loads(row.body)).request == plan.request
 
 
@@ -63,11 +63,11 @@ def test_a_run_that_is_written_is_driven_although_its_tables_cannot_be_unstaged(
 
     made = desk.plan()
     desk.hand_over(made)
-    desk.world.ledger.stage([StagedRow(LEE.name, "/p", T("a"), "deploy", NOW)])
+    desk.agent.ledger.stage([StagedRow(LEE.name, "/p", T("a"), "deploy", NOW)])
     with monkeypatch.context() as patched:
         patched.setattr(Ledger, locked, refuse)
         run = desk.apply(made)
-    assert desk.runs.driven == [run] == [row.id for row in desk.world.ledger.open_runs()]
+    assert desk.runs.driven == [run] == [row.id for row in desk.agent.ledger.open_runs()]
 
 
 def test_a_file_is_taken_with_its_own_time_and_keeps_its_first_author(desk: Desk) -> None:
@@ -76,7 +76,7 @@ def test_a_file_is_taken_with_its_own_time_and_keeps_its_first_author(desk: Desk
     said = desk.hand_over_file(plan)
     assert said["expires_at"] == NOW + 24 * 3600.0
     desk.hand_over_file(plan, BOB)
-    row = desk.world.ledger.plan(plan.hash)
+    row = desk.agent.ledger.plan(plan.hash)
     assert row is not None and (row.author, row.author_uid) == ("70001", 70001)
     assert desk.apply(plan, BOB) in desk.runs.driven
 
@@ -87,8 +87,8 @@ def test_a_file_is_taken_with_its_own_time_and_keeps_its_first_author(desk: Desk
 OUTSIDE: dict[str, Callable[[Desk], None]] = {
     "what is left behind is stopped": lambda desk: move(desk, "c", wanted="stopped", state="stopped"),
     "what is left behind is restarted elsewhere": lambda desk: move(desk, "c", checkpoint_id="new"),
-    "a table comes elsewhere": lambda desk: desk.world.ledger.put_deployment(
-        replace(desk.world.ledger.deployments()[0], table=T("z"), version=1, bindings=(), active=True)
+    "a table comes elsewhere": lambda desk: desk.agent.ledger.put_deployment(
+        replace(desk.agent.ledger.deployments()[0], table=T("z"), version=1, bindings=(), active=True)
     ),
 }
 INSIDE: dict[str, tuple[Callable[[Desk], None], str]] = {
@@ -97,7 +97,7 @@ INSIDE: dict[str, tuple[Callable[[Desk], None], str]] = {
     ),
     "a child is stopped": (lambda desk: move(desk, "b", wanted="stopped"), "b: wanted was running, now stopped"),
     "a reader comes": (
-        lambda desk: desk.world.ledger.put_deployment(replace(desk.world.ledger.versions(T("b"))[0], table=T("z"))),
+        lambda desk: desk.agent.ledger.put_deployment(replace(desk.agent.ledger.versions(T("b"))[0], table=T("z"))),
         "a: its readers were b v1, c v1, now b v1, c v1, z v1",
     ),
 }  # fmt: skip
@@ -159,7 +159,7 @@ def test_a_verdict_that_was_edited_is_refused_whether_its_hash_fits_or_not(desk:
         desk.hand_over_file(edited(plan, guards=others))
     with pytest.raises(Stale, match="approvals: 7 → 0"):
         desk.hand_over_file(edited(plan, approvals=7))
-    assert desk.world.ledger.plans() == ()
+    assert desk.agent.ledger.plans() == ()
 
 
 def test_steps_that_were_edited_are_refused(desk: Desk) -> None:
@@ -185,7 +185,7 @@ def test_another_planner_is_named_with_this_one(desk: Desk) -> None:
         ) as refused:
             hand_over(old)
         assert refused.value.remedy == "plan again"
-    desk.world.ledger.put_plan(plan_row(old, author="lee", created_at=NOW))
+    desk.agent.ledger.put_plan(plan_row(old, author="lee", created_at=NOW))
     with pytest.raises(Refused, match=f"planned by planner version 2; this agent has version {plan.planner}"):
         desk.apply(old)
 
@@ -242,7 +242,7 @@ def test_a_strategy_that_is_not_carried_out_is_refused_by_name(desk: Desk) -> No
     plan = desk.plan()
     nodes = tuple(replace(node, strategy="later") if node.table == "a" else node for node in plan.nodes)
     later = edited(plan, nodes=nodes)
-    desk.world.ledger.put_plan(plan_row(later, author="lee", created_at=NOW))
+    desk.agent.ledger.put_plan(plan_row(later, author="lee", created_at=NOW))
     with pytest.raises(Refused, match="the plan uses later for a, which this version cannot execute yet"):
         desk.apply(later)
 
@@ -262,17 +262,17 @@ def test_an_actor_without_the_role_is_refused(desk: Desk) -> None:
     plan = desk.plan()
     desk.hand_over(plan)
     desk.rule(approve=("rebuild",), roles=(("approve", ("70009",)), ("operate", ("70001",))))
-    commands = CommandHandler(desk.world, *desk.parts)
+    commands = CommandHandler(desk.agent, *desk.parts)
     for op, who, role in (("apply", BOB, "operate"), ("approve", BOB, "approve"), ("submit_plan", BOB, "operate")):
         with pytest.raises(Refused, match=f"the policy grants {role} to"):
             commands.handle(who, {"op": op, "args": {"hash": plan.hash}, "confirm": plan.hash[:4]})
-    assert desk.runs.driven == [] and desk.world.ledger.approvals(plan.hash) == ()
+    assert desk.runs.driven == [] and desk.agent.ledger.approvals(plan.hash) == ()
 
 
 def test_a_row_that_is_not_what_its_hash_names_is_refused(desk: Desk) -> None:
     plan = desk.plan()
     body = json.loads(canonical_text(plan_as_json(replace(plan, guards=(Guard("pool", "ok", ""),)))))
-    desk.world.ledger.put_plan(plan_row(plan, body=json.dumps(body), author="lee", created_at=NOW))
+    desk.agent.ledger.put_plan(plan_row(plan, body=json.dumps(body), author="lee", created_at=NOW))
     with pytest.raises(Refused, match="its hash does not match"):
         desk.apply(plan)
 
@@ -280,7 +280,7 @@ def test_a_row_that_is_not_what_its_hash_names_is_refused(desk: Desk) -> None:
 def test_the_run_has_the_steps_that_were_reviewed(desk: Desk) -> None:
     plan = desk.plan()
     desk.hand_over(plan)
-    run = desk.world.ledger.run(desk.apply(plan))
+    run = desk.agent.ledger.run(desk.apply(plan))
     assert run is not None and len(run.steps) > 1
     assert [(s.do, s.table, s.version) for s in run.steps] == [(s.do, s.table, s.version) for s in plan.steps]
 
@@ -289,9 +289,9 @@ def test_tables_that_the_pool_was_not_given_the_connector_for_are_refused_before
     files = {path: text.replace("USING parquet", "USING delta") for path, text in small_project.texts().items()}
     files["headgate.yml"] += "connectors: {delta: {}}\n"
     plan = desk.plan(files=files)
-    desk.world.connectors = tuple
+    desk.agent.connectors = tuple
     with pytest.raises(Refused, match="a is delta, and the pool was started without the connector delta") as refused:
         desk.hand_over(plan, texts=files)
     assert "headgate up" in refused.value.remedy
-    desk.world.connectors = lambda: ("delta",)
+    desk.agent.connectors = lambda: ("delta",)
     desk.hand_over(plan, texts=files)

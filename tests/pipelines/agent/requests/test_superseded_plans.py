@@ -19,7 +19,7 @@ WORSE = small_project.texts(a="SELECT id, kind FROM STREAM landed WHERE id > 2")
 
 
 def act(desk: Desk, verb: str, table: str = "a") -> None:
-    ledger, locks = desk.world.ledger, desk.world.locks
+    ledger, locks = desk.agent.ledger, desk.agent.locks
     if verb == "stop":
         ledger.stop_statements([table], Word(locks.stop([table]), "eve", desk.now))
     else:
@@ -38,14 +38,14 @@ def test_the_second_review_of_a_bad_edit_is_stale_after_the_first_was_executed_a
 ) -> None:
     first = hand_over(desk, DEPLOY_A, BAD)
     second = hand_over(desk, replace(DEPLOY_A, nonce="again"), BAD)
-    old = desk.world.ledger.versions(T("a"))[0]
+    old = desk.agent.ledger.versions(T("a"))[0]
     run = desk.apply(first, confirm="yes")
-    desk.world.ledger.put_run_state(run, "done", ended_at=NOW)
+    desk.agent.ledger.put_run_state(run, "done", ended_at=NOW)
     move(desk, "b", checkpoint_id="b")
-    assert desk.world.ledger.versions(T("a"))[0] == replace(old), "the world is as it was"
+    assert desk.agent.ledger.versions(T("a"))[0] == replace(old), "the world is as it was"
     with pytest.raises(Stale, match=rf"plan {second.hash[:12]} is stale: it was superseded by run {run} of 70001 on a"):
         desk.apply(second)
-    row = desk.world.ledger.plan(second.hash)
+    row = desk.agent.ledger.plan(second.hash)
     assert row is not None and (row.status, row.superseded_at) == ("superseded", NOW)
     assert desk.runs.driven == [run]
 
@@ -89,7 +89,7 @@ def test_a_plan_that_was_made_by_a_clock_that_was_ahead_is_older_than_one_made_n
     desk.now += ahead_s
     ahead = hand_over(desk, DEPLOY_A, BAD, caller=BOB)
     if executed:
-        desk.world.ledger.put_run_state(desk.apply(ahead, confirm="yes"), "done", ended_at=desk.now)
+        desk.agent.ledger.put_run_state(desk.apply(ahead, confirm="yes"), "done", ended_at=desk.now)
     desk.now = NOW
     now = hand_over(desk, replace(DEPLOY_A, nonce="m"), WORSE)
     if not executed:
@@ -112,7 +112,7 @@ def test_a_plan_that_a_clock_that_was_ahead_has_closed_is_open_again_once_it_is_
 def test_planning_the_old_text_which_changes_nothing_supersedes_the_older_plan(desk: Desk) -> None:
     older = hand_over(desk, DEPLOY_A, BAD)
     corrected = hand_over(desk, replace(DEPLOY_A, nonce="m"), small_project.texts())
-    assert corrected.empty and desk.world.ledger.plan(corrected.hash) is None
+    assert corrected.empty and desk.agent.ledger.plan(corrected.hash) is None
     with pytest.raises(Stale, match="superseded by plan"):
         desk.apply(older)
 
@@ -133,8 +133,8 @@ def test_a_plan_that_was_superseded_is_open_again_once_it_is_planned_again_witho
     hand_over(desk, replace(REBUILD_A, nonce="m"), WORSE)
     desk.now += 60.0
     assert hand_over(desk, REBUILD_A, BAD).hash == first.hash
-    row = desk.world.ledger.plan(first.hash)
-    assert row is not None and row.status == "open" and desk.world.ledger.approvals(first.hash) == ()
+    row = desk.agent.ledger.plan(first.hash)
+    assert row is not None and row.status == "open" and desk.agent.ledger.approvals(first.hash) == ()
 
 
 SINCE: dict[str, tuple[Callable[[Desk], object], str]] = {
@@ -155,12 +155,12 @@ def test_a_file_of_yesterday_is_stale_by_the_same_rules(
     for _ in range(2):
         with pytest.raises(Stale, match=said):
             desk.hand_over_file(saved, LEE, texts=BAD)
-    assert desk.world.ledger.plan(saved.hash) is None and desk.runs.driven == []
+    assert desk.agent.ledger.plan(saved.hash) is None and desk.runs.driven == []
 
 
 def released(desk: Desk, *tables: str, run: str) -> None:
     """Have one release serve a second version of each of some tables."""
-    ledger = desk.world.ledger
+    ledger = desk.agent.ledger
     for table in tables:
         before = ledger.versions(T(table))[0]
         ledger.put_deployment(replace(before, version=2, active=False, checkpoint=f"/c/{table}2"))
@@ -176,7 +176,7 @@ def test_a_rollback_supersedes_plans_of_its_own_tables_alone_and_names_them(desk
     older = hand_over(desk, rebuilt, small_project.texts())
     desk.now += 60.0
     other = hand_over(desk, PlanRequest(verb="rollback", tables=(T("c"),)), small_project.texts(), caller=BOB)
-    row = desk.world.ledger.plan(older.hash)
+    row = desk.agent.ledger.plan(older.hash)
     assert not other.refusals and row is not None and row.status == "open"
     back = hand_over(desk, PlanRequest(verb="rollback", tables=(T("b"),)), small_project.texts(), caller=BOB)
     with pytest.raises(Stale, match=f"superseded by plan {back.hash[:12]} of 70002 on b, "):

@@ -14,7 +14,7 @@ from state.runs import draw_run_id
 @pytest.mark.parametrize("id", ["7f3a", "7f3a-", "", None])
 def test_the_start_of_an_id_and_no_id_name_no_run(id: str | None, act: str, desk: Desk) -> None:
     for number in "12":
-        create_run(desk.world.ledger, run_row(id=f"7f3a-{number}", state="failed", ended_at=NOW))
+        create_run(desk.agent.ledger, run_row(id=f"7f3a-{number}", state="failed", ended_at=NOW))
     told: list[Any] = []
     desk.runs.tell = lambda *word: told.append(word)  # type: ignore[attr-defined]  # Of a run lane.
     with pytest.raises(UsageError, match="there is no run"):
@@ -26,11 +26,11 @@ def test_a_plan_that_finds_its_runs_id_taken_draws_another_one(desk: Desk) -> No
     made = desk.plan()
     desk.hand_over(made)
     taken = run_row(id=f"{made.hash[:4]}-00000", state="done", ended_at=NOW)
-    create_run(desk.world.ledger, taken)
+    create_run(desk.agent.ledger, taken)
     drawn = iter([taken.id, taken.id, f"{made.hash[:4]}-00001"])
-    desk.world.run_id = lambda plan_hash: next(drawn)
+    desk.agent.run_id = lambda plan_hash: next(drawn)
     assert desk.apply(made) == f"{made.hash[:4]}-00001"
-    assert desk.world.ledger.run(taken.id) == taken
+    assert desk.agent.ledger.run(taken.id) == taken
 
 
 def test_ids_of_one_plan_at_one_moment_differ() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import wait_until
+from agent_scenarios import wait_until
 
 from core.model.errors import Busy, EngineRefused, LedgerUnavailable, TryAgain
 from core.model.names import TableName as T
@@ -54,73 +54,73 @@ def dies(*_: Any, **__: Any) -> Any:
     raise Killed("in the middle of a step")
 
 
-def killed(world: AgentContext, run_id: str, where: str = "") -> None:
+def killed(agent: AgentContext, run_id: str, where: str = "") -> None:
     with pytest.raises(Killed):
-        drive(replace(world, faults=DieAt(where)), run_id)  # type: ignore[arg-type]  # Kills.
+        drive(replace(agent, faults=DieAt(where)), run_id)  # type: ignore[arg-type]  # Kills.
 
 
-def at_rest(world: AgentContext, pool: Any) -> dict[str, Any]:
+def at_rest(agent: AgentContext, pool: Any) -> dict[str, Any]:
     """Return all but what runs and is wanted: a delete has stopped it, and the ledger knows."""
-    found = picture(world, pool)
+    found = picture(agent, pool)
     rows = [(table, version, active) for table, version, _, active, _ in found["deployments"]]
-    return {**found, "deployments": rows, "running": [], "aside": dict(world.files.aside)}  # type: ignore[attr-defined]
+    return {**found, "deployments": rows, "running": [], "aside": dict(agent.files.aside)}  # type: ignore[attr-defined]
 
 
 def test_a_delete_that_is_cancelled_while_the_ledger_takes_no_tombstone_goes_back(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    before = at_rest(world, pool)
-    run_id = submit(world, plan(world, small_project.texts(), DELETE_C))
+    deploy(agent, pool, small_project.texts())
+    before = at_rest(agent, pool)
+    run_id = submit(agent, plan(agent, small_project.texts(), DELETE_C))
     tried = []
 
     def locked(*_: Any, **__: Any) -> None:
-        tried.append(world.files.aside)  # type: ignore[attr-defined]  # Scripted.
+        tried.append(agent.files.aside)  # type: ignore[attr-defined]  # Scripted.
         raise LedgerUnavailable("the ledger is locked by another program")
 
     monkeypatch.setattr(Ledger, "tombstone", locked)
-    lane = OpenRuns(world)
+    lane = OpenRuns(agent)
     lane.drive(run_id)
     wait_until(lambda: bool(tried))
     lane.tell(run_id, CANCEL)
-    wait_until(lambda: state_of(world, run_id) == "cancelled")
-    assert at_rest(world, pool) == before
+    wait_until(lambda: state_of(agent, run_id) == "cancelled")
+    assert at_rest(agent, pool) == before
 
 
 @pytest.mark.parametrize("verb", ["delete", "undelete"])
 @pytest.mark.parametrize("error", [TryAgain("the data folder cannot be reached"), Busy("c@v1 is held by the purge")])
 def test_what_cannot_go_back_yet_keeps_a_cancelled_run_open_until_it_can(
-    error: TryAgain, verb: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    error: TryAgain, verb: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
+    deploy(agent, pool, small_project.texts())
     if verb == "undelete":
-        assert drive(world, submit(world, plan(world, small_project.texts(), DELETE_C))) == "done"
-    before = at_rest(world, pool)
-    run_id = submit(world, plan(world, small_project.texts(), replace(DELETE_C, verb=verb)))
+        assert drive(agent, submit(agent, plan(agent, small_project.texts(), DELETE_C))) == "done"
+    before = at_rest(agent, pool)
+    run_id = submit(agent, plan(agent, small_project.texts(), replace(DELETE_C, verb=verb)))
     with monkeypatch.context() as patched:
         patched.setattr(Ledger, "tombstone" if verb == "delete" else "restore", dies)
-        killed(world, run_id)
+        killed(agent, run_id)
     tried = []
 
     def away(*_: Any) -> None:
         tried.append(True)
         raise error
 
-    lane = OpenRuns(world)
+    lane = OpenRuns(agent)
     with monkeypatch.context() as patched:
-        patched.setattr(type(world.files), "put_back" if verb == "delete" else "set_aside", away)
+        patched.setattr(type(agent.files), "put_back" if verb == "delete" else "set_aside", away)
         lane.tell(run_id, CANCEL)
         wait_until(lambda: len(tried) > 1)
-        assert state_of(world, run_id) != "cancelled"
-    wait_until(lambda: state_of(world, run_id) == "cancelled" and not lane._woken)
-    assert at_rest(world, pool) == before
+        assert state_of(agent, run_id) != "cancelled"
+    wait_until(lambda: state_of(agent, run_id) == "cancelled" and not lane._woken)
+    assert at_rest(agent, pool) == before
 
 
 def test_a_delete_moves_nothing_while_the_ledger_takes_nothing(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, small_project.texts(), DELETE_C))
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, small_project.texts(), DELETE_C))
     tried = []
 
     def locked(*_: Any, **__: Any) -> None:
@@ -128,126 +128,126 @@ def test_a_delete_moves_nothing_while_the_ledger_takes_nothing(
         raise LedgerUnavailable("the ledger is locked by another program")
 
     monkeypatch.setattr(Ledger, "heartbeat", locked)
-    lane = OpenRuns(world)
+    lane = OpenRuns(agent)
     lane.drive(run_id)
     wait_until(lambda: bool(tried))
-    assert world.files.aside == {} and "c__v1" in pool.tables  # type: ignore[attr-defined]  # Scripted.
+    assert agent.files.aside == {} and "c__v1" in pool.tables  # type: ignore[attr-defined]  # Scripted.
     lane.tell(run_id, CANCEL)
-    wait_until(lambda: state_of(world, run_id) == "cancelled")
+    wait_until(lambda: state_of(agent, run_id) == "cancelled")
 
 
 @pytest.mark.parametrize("plan_is", ["readable", "missing"])
 @pytest.mark.parametrize("where", ["tombstone", "before tombstone running", "evidence unpoint"])
 def test_a_delete_that_is_cancelled_after_a_kill_goes_back(
-    where: str, plan_is: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    where: str, plan_is: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    before = at_rest(world, pool)
-    run_id = submit(world, plan(world, small_project.texts(), DELETE_C))
+    deploy(agent, pool, small_project.texts())
+    before = at_rest(agent, pool)
+    run_id = submit(agent, plan(agent, small_project.texts(), DELETE_C))
     with monkeypatch.context() as patched:
         if where == "tombstone":
             patched.setattr(Ledger, where, dies)
-        killed(world, run_id, where)
+        killed(agent, run_id, where)
     assert "c" not in pool.views
     if plan_is == "missing":
         monkeypatch.setattr(Ledger, "plan", lambda *_: None)
-    lane = OpenRuns(world)
+    lane = OpenRuns(agent)
     lane.tell(run_id, CANCEL)
-    wait_until(lambda: state_of(world, run_id) == "cancelled" and not lane._woken)
-    assert at_rest(world, pool) == before
+    wait_until(lambda: state_of(agent, run_id) == "cancelled" and not lane._woken)
+    assert at_rest(agent, pool) == before
 
 
 @pytest.mark.parametrize("where", ["files", "catalog"])
 def test_an_undelete_that_is_cancelled_after_a_kill_leaves_all_in_the_trash(
-    where: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    where: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    assert drive(world, submit(world, plan(world, small_project.texts(), DELETE_C))) == "done"
-    before = at_rest(world, pool)
-    run_id = submit(world, plan(world, small_project.texts(), PlanRequest(verb="undelete", tables=(T("c"),))))
+    deploy(agent, pool, small_project.texts())
+    assert drive(agent, submit(agent, plan(agent, small_project.texts(), DELETE_C))) == "done"
+    before = at_rest(agent, pool)
+    run_id = submit(agent, plan(agent, small_project.texts(), PlanRequest(verb="undelete", tables=(T("c"),))))
     with monkeypatch.context() as patched:
         if where == "files":
             patched.setattr("pipelines.agent.runs.trash_moves.register_again", dies)
         else:
             patched.setattr(Ledger, "restore", dies)
-        killed(world, run_id)
-    assert at_rest(world, pool) != before
-    assert drive(world, run_id, CANCEL) == "cancelled"
-    assert at_rest(world, pool) == before
+        killed(agent, run_id)
+    assert at_rest(agent, pool) != before
+    assert drive(agent, run_id, CANCEL) == "cancelled"
+    assert at_rest(agent, pool) == before
 
 
 @pytest.mark.parametrize("at", [1, 2])
 def test_a_cancelled_undelete_of_a_clone_leaves_what_it_is_a_clone_of_in_the_trash(
-    at: int, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    at: int, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    deploy(world, pool, UPPER, REBUILD)
-    world.ledger.update_deployment(T("a"), 2, clone_of=1)
+    deploy(agent, pool, small_project.texts())
+    deploy(agent, pool, UPPER, REBUILD)
+    agent.ledger.update_deployment(T("a"), 2, clone_of=1)
     every = PlanRequest(verb="delete", tables=(T("a"), T("b"), T("c")))
-    assert drive(world, submit(world, plan(world, UPPER, every))) == "done"
-    before, again = at_rest(world, pool), trash_moves.register_again
-    run_id = submit(world, plan(world, UPPER, PlanRequest(verb="undelete", tables=(T("a"),))))
+    assert drive(agent, submit(agent, plan(agent, UPPER, every))) == "done"
+    before, again = at_rest(agent, pool), trash_moves.register_again
+    run_id = submit(agent, plan(agent, UPPER, PlanRequest(verb="undelete", tables=(T("a"),))))
 
-    def refused(world: AgentContext, pool: Any, deployment: Deployment) -> None:
+    def refused(agent: AgentContext, pool: Any, deployment: Deployment) -> None:
         if (deployment.table, deployment.version) == ("a", at):
             raise EngineRefused("the metastore refuses it")
-        again(world, pool, deployment)
+        again(agent, pool, deployment)
 
     with monkeypatch.context() as patched:
         patched.setattr(trash_moves, "register_again", refused)
-        assert drive(world, run_id) == "failed"
-    assert at_rest(world, pool) != before
-    assert drive(world, run_id, CANCEL) == "cancelled"
-    assert at_rest(world, pool) == before
+        assert drive(agent, run_id) == "failed"
+    assert at_rest(agent, pool) != before
+    assert drive(agent, run_id, CANCEL) == "cancelled"
+    assert at_rest(agent, pool) == before
 
 
 def test_a_swap_that_is_cancelled_before_the_ledger_has_it_is_not_recorded_as_serving(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, REBUILD))
-    killed(world, run_id, "swap commit")
-    assert drive(world, run_id, CANCEL) == "cancelled"
-    found = read_record(world.layout.data, SERVING_FILE)
-    assert found is not None and (found.row, found.count) == ({"a": 1, "b": 1, "c": 1}, world.ledger.facts().served)
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
+    killed(agent, run_id, "swap commit")
+    assert drive(agent, run_id, CANCEL) == "cancelled"
+    found = read_record(agent.layout.data, SERVING_FILE)
+    assert found is not None and (found.row, found.count) == ({"a": 1, "b": 1, "c": 1}, agent.ledger.facts().served)
     assert pool.views == SERVING
 
 
 def test_what_serves_after_a_cancel_is_recorded_later_where_the_data_folder_takes_nothing(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    records = RegistryRecords(world)
-    run_id = submit(world, plan(world, UPPER, REBUILD))
-    killed(world, run_id, "before swap running")
+    deploy(agent, pool, small_project.texts())
+    records = RegistryRecords(agent)
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
+    killed(agent, run_id, "before swap running")
     records.round()
-    killed(world, run_id, "swap commit")
+    killed(agent, run_id, "swap commit")
 
     def full(*_: Any) -> None:
         raise TryAgain("no space left on the device")
 
     with monkeypatch.context() as patched:
         patched.setattr(cancelled_runs, "serve", full)
-        assert drive(world, run_id, CANCEL) == "cancelled"
-    assert serving(world) == {"a": 2, "b": 2, "c": 2} and pool.views == SERVING
+        assert drive(agent, run_id, CANCEL) == "cancelled"
+    assert serving(agent) == {"a": 2, "b": 2, "c": 2} and pool.views == SERVING
     with monkeypatch.context() as patched, pytest.raises(TryAgain):
         patched.setattr(registry_records, "write_record", full)
         records.round()
     records.round()
-    assert serving(world) == {"a": 1, "b": 1, "c": 1}
+    assert serving(agent) == {"a": 1, "b": 1, "c": 1}
 
 
-def serving(world: AgentContext) -> dict[str, Any]:
-    found = read_record(world.layout.data, SERVING_FILE)
+def serving(agent: AgentContext) -> dict[str, Any]:
+    found = read_record(agent.layout.data, SERVING_FILE)
     assert found is not None
     return dict(found.row)
 
 
 def test_a_swap_whose_record_fails_for_longer_than_a_pool_is_waited_for_is_recorded_once_the_ledger_is_back(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, REBUILD))
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
     locked, heartbeat, activate = [True], Ledger.heartbeat, Ledger.activate
 
     def back(ledger: Ledger, at: float) -> None:
@@ -261,94 +261,94 @@ def test_a_swap_whose_record_fails_for_longer_than_a_pool_is_waited_for_is_recor
 
     monkeypatch.setattr(Ledger, "heartbeat", back)
     monkeypatch.setattr(Ledger, "activate", refused)
-    assert drive(replace(world, monotonic=partial(next, count(0.0, 500.0))), run_id) == "done"
-    assert {d.table: d.version for d in world.ledger.deployments() if d.active and d.version} == dict.fromkeys("abc", 2)
+    assert drive(replace(agent, monotonic=partial(next, count(0.0, 500.0))), run_id) == "done"
+    assert {d.table: d.version for d in agent.ledger.deployments() if d.active and d.version} == dict.fromkeys("abc", 2)
     assert pool.views == {"a": "a__v2", "b": "b__v2", "c": "c__v2"}
 
 
 def test_a_swap_that_is_paused_before_the_ledger_has_it_leaves_pointers_and_record_as_they_were(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, REBUILD))
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
 
     def refused(*_: Any, **__: Any) -> None:
         raise LedgerUnavailable("the ledger is locked by another program")
 
     with monkeypatch.context() as patched:
         patched.setattr(Ledger, "activate", refused)
-        lane = OpenRuns(at(world, "swap commit", lambda: lane.tell(run_id, OperatorControl("pause"))))
+        lane = OpenRuns(at(agent, "swap commit", lambda: lane.tell(run_id, OperatorControl("pause"))))
         lane.drive(run_id)
-        wait_until(lambda: state_of(world, run_id) == "paused")
-        assert step_of(world, run_id, "swap").state == "waits"
-    found = read_record(world.layout.data, SERVING_FILE)
+        wait_until(lambda: state_of(agent, run_id) == "paused")
+        assert step_of(agent, run_id, "swap").state == "waits"
+    found = read_record(agent.layout.data, SERVING_FILE)
     assert pool.views == SERVING and found is not None and found.row == {"a": 1, "b": 1, "c": 1}
     lane.tell(run_id, OperatorControl("resume"))
-    wait_until(lambda: state_of(world, run_id) == "done")
+    wait_until(lambda: state_of(agent, run_id) == "done")
     assert pool.views == {"a": "a__v2", "b": "b__v2", "c": "c__v2"}
 
 
-def rolled_back_half(world: AgentContext, pool: Any) -> str:
+def rolled_back_half(agent: AgentContext, pool: Any) -> str:
     """Rebuild, begin to roll back until the former versions run, and die."""
-    deploy(world, pool, small_project.texts())
-    deploy(world, pool, UPPER, REBUILD)
-    run_id = submit(world, plan(world, UPPER, PlanRequest(verb="rollback", tables=(T("a"),))))
-    killed(world, run_id, "before swap running")
+    deploy(agent, pool, small_project.texts())
+    deploy(agent, pool, UPPER, REBUILD)
+    run_id = submit(agent, plan(agent, UPPER, PlanRequest(verb="rollback", tables=(T("a"),))))
+    killed(agent, run_id, "before swap running")
     assert {"a@v1", "b@v1", "c@v1"} <= pool.running.keys()
     return run_id
 
 
-def read_by_another(world: AgentContext, pool: Any, parent: str) -> None:
+def read_by_another(agent: AgentContext, pool: Any, parent: str) -> None:
     """Deploy a statement of another product that reads a former version."""
-    c = world.ledger.deployment(T("c"), 1)
+    c = agent.ledger.deployment(T("c"), 1)
     assert c is not None
     reads = (Binding(T(parent), 1, True),)
     late = replace(c, table=T("late"), active=True, wanted="running", bindings=reads, checkpoint="/c/late__v1")
-    world.ledger.put_deployment(late)
+    agent.ledger.put_deployment(late)
     pool.running["late@v1"] = pool.running["c@v1"]
 
 
-def test_a_cancelled_rollback_stops_what_it_has_resumed(world: AgentContext, pool: Any) -> None:
-    run_id = rolled_back_half(world, pool)
-    assert drive(world, run_id, CANCEL) == "cancelled"
+def test_a_cancelled_rollback_stops_what_it_has_resumed(agent: AgentContext, pool: Any) -> None:
+    run_id = rolled_back_half(agent, pool)
+    assert drive(agent, run_id, CANCEL) == "cancelled"
     assert sorted(pool.running) == ["a@v2", "b@v2", "c@v2"]
 
 
 def test_a_cancelled_rollback_leaves_a_version_that_another_statement_has_begun_to_read(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    run_id = rolled_back_half(world, pool)
-    read_by_another(world, pool, "a")
-    assert drive(world, run_id, CANCEL) == "cancelled"
+    run_id = rolled_back_half(agent, pool)
+    read_by_another(agent, pool, "a")
+    assert drive(agent, run_id, CANCEL) == "cancelled"
     assert sorted(pool.running) == ["a@v1", "a@v2", "b@v2", "c@v2", "late@v1"]
-    kept = world.ledger.deployment(T("a"), 1)
+    kept = agent.ledger.deployment(T("a"), 1)
     assert kept is not None and kept.wanted == "running"
-    stop_soaked(world)
-    assert state_wanted(world, "a", 1) == "running", "it is still read"
-    late = world.ledger.deployment(T("late"), 1)
+    stop_soaked(agent)
+    assert state_wanted(agent, "a", 1) == "running", "it is still read"
+    late = agent.ledger.deployment(T("late"), 1)
     assert late is not None
-    world.ledger.put_deployment(replace(late, active=False, wanted="stopped"))
-    stop_soaked(world)
-    assert state_wanted(world, "a", 1) == "stopped"
+    agent.ledger.put_deployment(replace(late, active=False, wanted="stopped"))
+    stop_soaked(agent)
+    assert state_wanted(agent, "a", 1) == "stopped"
 
 
-def state_wanted(world: AgentContext, table: str, version: int) -> str:
-    found = world.ledger.deployment(T(table), version)
+def state_wanted(agent: AgentContext, table: str, version: int) -> str:
+    found = agent.ledger.deployment(T(table), version)
     assert found is not None
     return found.wanted
 
 
-def test_a_run_whose_plan_cannot_be_read_puts_back_what_its_swap_has_moved(world: AgentContext, pool: Any) -> None:
-    run_id, lane = unreadable(world, pool, "missing")
-    row = world.ledger.run(run_id)
+def test_a_run_whose_plan_cannot_be_read_puts_back_what_its_swap_has_moved(agent: AgentContext, pool: Any) -> None:
+    run_id, lane = unreadable(agent, pool, "missing")
+    row = agent.ledger.run(run_id)
     assert row is not None
     for step in row.steps:
         if step.do in ("catch_up", "validate"):
-            world.ledger.put_step(run_id, replace(step, state="done", tries=1))
+            agent.ledger.put_step(run_id, replace(step, state="done", tries=1))
         elif step.do == "swap":
-            world.ledger.put_step(run_id, replace(step, state="running", tries=1))
+            agent.ledger.put_step(run_id, replace(step, state="running", tries=1))
     pool.tables.update({f"{table}__v2": "" for table in "abc"})
     pool.views.update(a="a__v2", b="b__v2")
     lane.tell(run_id, CANCEL)
-    wait_until(lambda: state_of(world, run_id) == "cancelled" and not lane._woken)
+    wait_until(lambda: state_of(agent, run_id) == "cancelled" and not lane._woken)
     assert pool.views == SERVING

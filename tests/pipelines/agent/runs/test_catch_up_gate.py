@@ -29,7 +29,7 @@ def version(
 
 
 @dataclass
-class World:
+class FakeAgent:
     """A ledger with what was measured last, and two clocks; the wall clock can be set."""
 
     wall: float = 1_800_000_000.0
@@ -44,7 +44,7 @@ class World:
         self.gate = CatchUpGate(opened_at=self.passed)
 
     @property
-    def ledger(self) -> "World":
+    def ledger(self) -> "FakeAgent":
         return self
 
     def clock(self) -> float:
@@ -84,8 +84,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    made = World()
+def agent() -> FakeAgent:
+    made = FakeAgent()
     assert made.look() == GateReading(False, "waiting for the first measurement")
     return made
 
@@ -93,77 +93,77 @@ def world() -> World:
 BEHIND = {"lag_files": 40, "lag_rows": 90_000, "behind_s": 900.0}
 
 
-def test_it_opens_with_as_many_good_measurements_in_a_row(world: World) -> None:
-    assert world.looks(POLLS - 1) == GateReading(False, f"lag 0 files, {POLLS - 1} of {POLLS} checks within the limit")
-    assert world.looks(1) == GateReading(True, "caught up: lag 0 files")
+def test_it_opens_with_as_many_good_measurements_in_a_row(agent: FakeAgent) -> None:
+    assert agent.looks(POLLS - 1) == GateReading(False, f"lag 0 files, {POLLS - 1} of {POLLS} checks within the limit")
+    assert agent.looks(1) == GateReading(True, "caught up: lag 0 files")
 
 
-def test_a_gate_that_opens_says_the_watermark(world: World) -> None:
-    found = world.looks(POLLS, watermark="2026-01-01T00:00:00Z")
+def test_a_gate_that_opens_says_the_watermark(agent: FakeAgent) -> None:
+    found = agent.looks(POLLS, watermark="2026-01-01T00:00:00Z")
     assert found == GateReading(True, "caught up: lag 0 files, watermark 2026-01-01T00:00:00Z")
 
 
-def test_a_lag_is_told_with_the_limit_that_it_is_judged_by(world: World) -> None:
+def test_a_lag_is_told_with_the_limit_that_it_is_judged_by(agent: FakeAgent) -> None:
     late = {"lag_files": 4, "lag_rows": 1_676, "rows_total": 1_000_000}
-    assert world.looks(1, **late, behind_s=90.0).note.startswith(
+    assert agent.looks(1, **late, behind_s=90.0).note.startswith(
         "lag 1,676 rows, 90 s behind, limit 100 rows or 25 s, 0"
     )
-    world.measure(1, lag_files=9, lag_rows=4_546)
-    assert world.looks(POLLS, **late, behind_s=90.0).note == (
+    agent.measure(1, lag_files=9, lag_rows=4_546)
+    assert agent.looks(POLLS, **late, behind_s=90.0).note == (
         "caught up: lag 1,676 rows, 90 s behind, limit 5,000 rows or 25 s"
     )
-    assert world.looks(1, lag_files=4, behind_s=90.0).note.startswith("lag 4 files, 90 s behind, limit 25 s, 0 of 3")
-    closed = CatchUpGate.why_closed(world, world.green)  # type: ignore[arg-type]  # As `World.look`.
+    assert agent.looks(1, lag_files=4, behind_s=90.0).note.startswith("lag 4 files, 90 s behind, limit 25 s, 0 of 3")
+    closed = CatchUpGate.why_closed(agent, agent.green)  # type: ignore[arg-type]  # As `FakeAgent.look`.
     assert closed == "lag 4 files, 90 s behind, limit 25 s"
 
 
-def test_a_limit_of_no_rows_is_not_told_beside_that_of_age(world: World) -> None:
+def test_a_limit_of_no_rows_is_not_told_beside_that_of_age(agent: FakeAgent) -> None:
     small = {"lag_files": 4, "lag_rows": 7, "rows_total": 90, "behind_s": 30.0}
-    assert world.looks(1, **small).note.startswith("lag 7 rows, 30 s behind, limit 25 s, 0 of 3")
+    assert agent.looks(1, **small).note.startswith("lag 7 rows, 30 s behind, limit 25 s, 0 of 3")
 
 
-def test_before_the_first_batch_it_is_that_which_is_waited_for_and_no_limit(world: World) -> None:
-    found = world.looks(1, batch=None, lag_files=4, lag_rows=40, behind_s=9.0)
+def test_before_the_first_batch_it_is_that_which_is_waited_for_and_no_limit(agent: FakeAgent) -> None:
+    found = agent.looks(1, batch=None, lag_files=4, lag_rows=40, behind_s=9.0)
     assert found.note == f"lag 40 rows, 9 s behind, before its first batch, 0 of {POLLS} checks within the limit"
 
 
-def test_one_measurement_counts_once_however_often_it_is_looked_at(world: World) -> None:
-    world.looks(1)
+def test_one_measurement_counts_once_however_often_it_is_looked_at(agent: FakeAgent) -> None:
+    agent.looks(1)
     for _ in range(10):
-        world.wait(1)
-        assert not world.look().open
-    assert world.gate.good == 1
+        agent.wait(1)
+        assert not agent.look().open
+    assert agent.gate.good == 1
 
 
 def test_what_was_measured_before_it_opened_does_not_count() -> None:
-    world = World()
-    world.measure()
+    agent = FakeAgent()
+    agent.measure()
     for _ in range(5):
-        assert not world.look().open
-        world.wait(1)
-    assert world.gate.good == 0
-    assert world.looks(POLLS).open
+        assert not agent.look().open
+        agent.wait(1)
+    assert agent.gate.good == 0
+    assert agent.looks(POLLS).open
 
 
-def test_a_bad_measurement_begins_the_count_again(world: World) -> None:
-    world.looks(POLLS - 1)
-    assert not world.looks(1, **BEHIND).open
-    assert not world.looks(POLLS - 1).open
-    assert world.looks(1).open
+def test_a_bad_measurement_begins_the_count_again(agent: FakeAgent) -> None:
+    agent.looks(POLLS - 1)
+    assert not agent.looks(1, **BEHIND).open
+    assert not agent.looks(POLLS - 1).open
+    assert agent.looks(1).open
 
 
 @pytest.mark.parametrize("state", [State.STARTING, State.DEGRADED, State.STOPPED, State.UNKNOWN])
-def test_only_what_runs_has_caught_up(state: State, world: World) -> None:
-    world.looks(POLLS - 1)
-    world.green = replace(world.green, state=state)
-    assert not world.looks(POLLS).open
-    world.green = replace(world.green, state=State.RUNNING)
-    assert not world.looks(POLLS - 1).open
-    assert world.looks(1).open
+def test_only_what_runs_has_caught_up(state: State, agent: FakeAgent) -> None:
+    agent.looks(POLLS - 1)
+    agent.green = replace(agent.green, state=state)
+    assert not agent.looks(POLLS).open
+    agent.green = replace(agent.green, state=State.RUNNING)
+    assert not agent.looks(POLLS - 1).open
+    assert agent.looks(1).open
 
 
 def within(**figures: Any) -> bool:
-    made = World()
+    made = FakeAgent()
     theirs = figures.pop("theirs", None)
     trigger = figures.pop("trigger", "5 seconds")
     made.green = version(2, trigger=trigger)
@@ -201,7 +201,7 @@ def test_what_counts_as_caught_up(figures: dict[str, Any], caught_up: bool) -> N
 
 
 def test_a_version_that_serves_itself_has_not_caught_up_because_it_lags_as_it_does() -> None:
-    made = World(green=version(2, active=True), blue=None)
+    made = FakeAgent(green=version(2, active=True), blue=None)
     made.look()
     assert not made.looks(POLLS, **BEHIND).open
     assert made.looks(POLLS).open
@@ -210,11 +210,11 @@ def test_a_version_that_serves_itself_has_not_caught_up_because_it_lags_as_it_do
 @pytest.mark.parametrize(
     "figures", [{"lag_files": 1, "lag_rows": 1, "rows_total": 1_000_000}, {"lag_files": 1, "behind_s": 0.0}]
 )
-def test_what_is_joined_as_it_is_must_hold_everything(figures: dict[str, Any], world: World) -> None:
-    world.gate = CatchUpGate(opened_at=world.passed, whole=True)
-    world.look()
-    assert not world.looks(POLLS + 2, **figures).open
-    assert world.looks(POLLS, lag_files=0).open
+def test_what_is_joined_as_it_is_must_hold_everything(figures: dict[str, Any], agent: FakeAgent) -> None:
+    agent.gate = CatchUpGate(opened_at=agent.passed, whole=True)
+    agent.look()
+    assert not agent.looks(POLLS + 2, **figures).open
+    assert agent.looks(POLLS, lag_files=0).open
 
 
 @pytest.mark.parametrize(
@@ -229,52 +229,52 @@ def test_what_is_joined_as_it_is_must_hold_everything(figures: dict[str, Any], w
     ],
 )
 def test_rows_that_the_watermark_drops_fail_it_unless_the_serving_version_drops_some_too(
-    mine: int | None, theirs: dict[str, Any] | None, lost: bool, world: World
+    mine: int | None, theirs: dict[str, Any] | None, lost: bool, agent: FakeAgent
 ) -> None:
     if theirs is not None:
-        world.measure(1, **theirs)
-    reading = world.looks(1, dropped_by_watermark=mine)
+        agent.measure(1, **theirs)
+    reading = agent.looks(1, dropped_by_watermark=mine)
     assert (reading.failed, "dropped rows" in reading.note) == (lost, lost)
 
 
-def test_dropped_rows_fail_a_version_that_nothing_serves_beside(world: World) -> None:
-    world.blue = None
-    assert world.looks(1, dropped_by_watermark=1).failed
-    assert not world.looks(1, dropped_by_watermark=0).failed
+def test_dropped_rows_fail_a_version_that_nothing_serves_beside(agent: FakeAgent) -> None:
+    agent.blue = None
+    assert agent.looks(1, dropped_by_watermark=1).failed
+    assert not agent.looks(1, dropped_by_watermark=0).failed
 
 
-def test_dropped_rows_fail_it_also_once_it_has_caught_up(world: World) -> None:
-    world.looks(POLLS - 1)
-    assert world.looks(1, dropped_by_watermark=1).failed
+def test_dropped_rows_fail_it_also_once_it_has_caught_up(agent: FakeAgent) -> None:
+    agent.looks(POLLS - 1)
+    assert agent.looks(1, dropped_by_watermark=1).failed
 
 
-def test_a_version_that_failed_fails_it_with_its_error(world: World) -> None:
-    world.looks(1)
-    world.green = replace(world.green, state=State.FAILED, error_class="CAST_INVALID_INPUT", error="the value 'two'")
-    assert world.look() == GateReading(False, "failed: CAST_INVALID_INPUT the value 'two'", failed=True)
+def test_a_version_that_failed_fails_it_with_its_error(agent: FakeAgent) -> None:
+    agent.looks(1)
+    agent.green = replace(agent.green, state=State.FAILED, error_class="CAST_INVALID_INPUT", error="the value 'two'")
+    assert agent.look() == GateReading(False, "failed: CAST_INVALID_INPUT the value 'two'", failed=True)
 
 
-def test_input_without_a_batch_fails_it_in_the_end(world: World) -> None:
-    world.looks(1, **BEHIND)
-    world.wait(SILENT_S - 5)
-    assert not world.looks(1, **BEHIND).failed
-    reading = world.looks(1, **BEHIND)
+def test_input_without_a_batch_fails_it_in_the_end(agent: FakeAgent) -> None:
+    agent.looks(1, **BEHIND)
+    agent.wait(SILENT_S - 5)
+    assert not agent.looks(1, **BEHIND).failed
+    reading = agent.looks(1, **BEHIND)
     assert reading == GateReading(False, f"no batch for {SILENT_S:.0f} s with lag 90,000 rows waiting", failed=True)
 
 
-def test_each_batch_begins_the_wait_again(world: World) -> None:
+def test_each_batch_begins_the_wait_again(agent: FakeAgent) -> None:
     for batch in range(20):
-        world.wait(SILENT_S - 10)
-        assert not world.looks(1, **BEHIND, batch=batch).failed
-    world.wait(SILENT_S)
-    assert world.looks(1, **BEHIND, batch=19).failed
+        agent.wait(SILENT_S - 10)
+        assert not agent.looks(1, **BEHIND, batch=batch).failed
+    agent.wait(SILENT_S)
+    assert agent.looks(1, **BEHIND, batch=19).failed
 
 
-def test_silence_without_input_is_no_failure(world: World) -> None:
+def test_silence_without_input_is_no_failure(agent: FakeAgent) -> None:
     for figures in ({"lag_files": 0}, {"batch": None, "lag_files": 0, "sources": ({"rows": None},)}):
-        world.looks(1, **figures)
-        world.wait(10 * SILENT_S)
-        assert not world.looks(1, **figures).failed
+        agent.looks(1, **figures)
+        agent.wait(10 * SILENT_S)
+        assert not agent.looks(1, **figures).failed
 
 
 UNMEASURED = GateReading(
@@ -283,172 +283,172 @@ UNMEASURED = GateReading(
 
 
 def test_a_version_that_is_never_measured_fails_it_in_the_end_whatever_the_clock_says() -> None:
-    world = World()
+    agent = FakeAgent()
     for jump in (86400.0, -86400.0):
-        world.wall += jump
-        world.wait(UNKNOWN_S / 2)
-        assert not world.look().failed
-    world.wait(1)
-    assert world.look() == UNMEASURED
+        agent.wall += jump
+        agent.wait(UNKNOWN_S / 2)
+        assert not agent.look().failed
+    agent.wait(1)
+    assert agent.look() == UNMEASURED
 
 
-def test_a_lag_that_stays_unknown_fails_it_also_while_batches_are_committed(world: World) -> None:
-    world.looks(1, **BEHIND)
-    known_at = world.passed
+def test_a_lag_that_stays_unknown_fails_it_also_while_batches_are_committed(agent: FakeAgent) -> None:
+    agent.looks(1, **BEHIND)
+    known_at = agent.passed
     for batch in range(200):
-        reading = world.looks(1, lag_files=None, batch=batch)
+        reading = agent.looks(1, lag_files=None, batch=batch)
         if reading.failed:
             break
         assert reading.note.startswith("lag unknown")
     assert reading == UNMEASURED
-    assert UNKNOWN_S < world.passed - known_at <= UNKNOWN_S + 5
+    assert UNKNOWN_S < agent.passed - known_at <= UNKNOWN_S + 5
 
 
-def test_a_lag_that_is_known_in_between_begins_the_wait_again(world: World) -> None:
+def test_a_lag_that_is_known_in_between_begins_the_wait_again(agent: FakeAgent) -> None:
     for batch in range(4):
-        world.wait(UNKNOWN_S - 10)
-        assert not world.looks(1, **BEHIND, batch=batch).failed
-        assert not world.looks(1, lag_files=None, batch=batch).failed
+        agent.wait(UNKNOWN_S - 10)
+        assert not agent.looks(1, **BEHIND, batch=batch).failed
+        assert not agent.looks(1, lag_files=None, batch=batch).failed
 
 
 def test_a_gate_that_is_opened_again_waits_the_whole_time_for_a_measurement() -> None:
-    world = World()
-    world.wait(UNKNOWN_S)
-    world.gate = CatchUpGate(opened_at=world.passed)
-    world.wait(UNKNOWN_S)
-    assert not world.look().failed
-    world.wait(1)
-    assert world.look() == UNMEASURED
+    agent = FakeAgent()
+    agent.wait(UNKNOWN_S)
+    agent.gate = CatchUpGate(opened_at=agent.passed)
+    agent.wait(UNKNOWN_S)
+    assert not agent.look().failed
+    agent.wait(1)
+    assert agent.look() == UNMEASURED
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0, 1e7, -1e7])
-def test_a_clock_that_is_set_fails_nothing_and_opens_nothing(jump: float, world: World) -> None:
-    world.looks(1, **BEHIND)
-    world.wall += jump
-    assert not world.look().failed
-    assert not world.looks(5, **BEHIND).failed
-    assert world.gate.good == 0
+def test_a_clock_that_is_set_fails_nothing_and_opens_nothing(jump: float, agent: FakeAgent) -> None:
+    agent.looks(1, **BEHIND)
+    agent.wall += jump
+    assert not agent.look().failed
+    assert not agent.looks(5, **BEHIND).failed
+    assert agent.gate.good == 0
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
 @pytest.mark.parametrize("after", [0, 1, POLLS - 1])
-def test_a_clock_that_is_set_does_not_delay_it(after: int, jump: float, world: World) -> None:
+def test_a_clock_that_is_set_does_not_delay_it(after: int, jump: float, agent: FakeAgent) -> None:
     if after:
-        world.looks(after)
-    world.wall += jump
-    assert not world.look().open
-    assert world.looks(POLLS - after).open
+        agent.looks(after)
+    agent.wall += jump
+    assert not agent.look().open
+    assert agent.looks(POLLS - after).open
 
 
-def test_silence_lasts_as_long_as_it_did_whatever_the_clock_says(world: World) -> None:
-    world.looks(1, **BEHIND)
+def test_silence_lasts_as_long_as_it_did_whatever_the_clock_says(agent: FakeAgent) -> None:
+    agent.looks(1, **BEHIND)
     for jump in (-86400.0, 86400.0, -86400.0):
-        world.wall += jump
-        world.wait(SILENT_S / 3 + 5)
-        reading = world.look()
+        agent.wall += jump
+        agent.wait(SILENT_S / 3 + 5)
+        reading = agent.look()
     assert reading.failed
 
 
-def test_a_ledger_that_cannot_be_read_takes_nothing_of_the_count(world: World) -> None:
-    world.looks(POLLS - 1)
-    world.locked = True
+def test_a_ledger_that_cannot_be_read_takes_nothing_of_the_count(agent: FakeAgent) -> None:
+    agent.looks(POLLS - 1)
+    agent.locked = True
     with pytest.raises(LedgerUnavailable):
-        world.look()
-    world.locked = False
-    assert world.looks(1).open
+        agent.look()
+    agent.locked = False
+    assert agent.looks(1).open
 
 
-def test_a_gate_that_is_opened_again_counts_anew(world: World) -> None:
+def test_a_gate_that_is_opened_again_counts_anew(agent: FakeAgent) -> None:
     """As after a restart of the agent: what the old gate had counted and timed is gone with it."""
-    world.looks(POLLS - 1)
-    world.gate = CatchUpGate(opened_at=world.passed)
-    assert not world.look().open
-    assert not world.looks(POLLS - 1).open
-    assert world.looks(1).open
+    agent.looks(POLLS - 1)
+    agent.gate = CatchUpGate(opened_at=agent.passed)
+    assert not agent.look().open
+    assert not agent.looks(POLLS - 1).open
+    assert agent.looks(1).open
 
 
-def test_a_gate_that_is_opened_again_waits_the_whole_time_for_a_batch(world: World) -> None:
-    world.looks(1, **BEHIND)
-    world.wait(SILENT_S - 10)
-    world.gate = CatchUpGate(opened_at=world.passed)
-    world.look()
-    world.wait(SILENT_S - 10)
-    assert not world.looks(1, **BEHIND).failed
-    world.wait(20)
-    assert world.looks(1, **BEHIND).failed
+def test_a_gate_that_is_opened_again_waits_the_whole_time_for_a_batch(agent: FakeAgent) -> None:
+    agent.looks(1, **BEHIND)
+    agent.wait(SILENT_S - 10)
+    agent.gate = CatchUpGate(opened_at=agent.passed)
+    agent.look()
+    agent.wait(SILENT_S - 10)
+    assert not agent.looks(1, **BEHIND).failed
+    agent.wait(20)
+    assert agent.looks(1, **BEHIND).failed
 
 
-def test_a_version_that_was_restarted_goes_on_from_its_batch(world: World) -> None:
-    world.looks(2)
-    world.green = replace(world.green, state=State.STARTING)
-    assert not world.looks(1, batch=7).open
-    world.green = replace(world.green, state=State.RUNNING)
-    assert not world.looks(POLLS - 1, batch=8).open
-    assert world.looks(1, batch=9).open
+def test_a_version_that_was_restarted_goes_on_from_its_batch(agent: FakeAgent) -> None:
+    agent.looks(2)
+    agent.green = replace(agent.green, state=State.STARTING)
+    assert not agent.looks(1, batch=7).open
+    agent.green = replace(agent.green, state=State.RUNNING)
+    assert not agent.looks(POLLS - 1, batch=8).open
+    assert agent.looks(1, batch=9).open
 
 
-def test_it_judges_its_own_version_alone(world: World) -> None:
+def test_it_judges_its_own_version_alone(agent: FakeAgent) -> None:
     for _ in range(POLLS):
-        world.wait(5)
-        world.measure(1)
-        assert world.look().note == "waiting for the first measurement"
+        agent.wait(5)
+        agent.measure(1)
+        assert agent.look().note == "waiting for the first measurement"
 
 
 GONE = {"lag_files": 0, "lag_rows": None, "sources": ({"table": "raw_orders", "rows": None, "missing": True},)}
 
 
-def test_a_source_that_is_gone_is_never_caught_up_and_fails_it_in_the_end(world: World) -> None:
-    reading = world.looks(POLLS + 2, **GONE)
+def test_a_source_that_is_gone_is_never_caught_up_and_fails_it_in_the_end(agent: FakeAgent) -> None:
+    reading = agent.looks(POLLS + 2, **GONE)
     assert reading == GateReading(False, "its source raw_orders is not there")
-    world.wait(UNKNOWN_S)
+    agent.wait(UNKNOWN_S)
     summary = f"its source raw_orders has not been there for {UNKNOWN_S:.0f} s; put it back, or plan again"
-    assert world.looks(1, **GONE) == GateReading(False, summary, failed=True)
+    assert agent.looks(1, **GONE) == GateReading(False, summary, failed=True)
 
 
-def test_a_source_that_comes_back_begins_the_wait_again(world: World) -> None:
+def test_a_source_that_comes_back_begins_the_wait_again(agent: FakeAgent) -> None:
     for _ in range(3):
-        world.wait(UNKNOWN_S - 20)
-        assert not world.looks(1, **GONE).failed
-        assert not world.looks(1).failed
-    assert world.looks(POLLS).open
+        agent.wait(UNKNOWN_S - 20)
+        assert not agent.looks(1, **GONE).failed
+        assert not agent.looks(1).failed
+    assert agent.looks(POLLS).open
 
 
-def test_a_source_that_is_gone_keeps_a_pointer_where_it_is(world: World) -> None:
-    world.measure(**GONE)
-    closed = CatchUpGate.why_closed(world, world.green)  # type: ignore[arg-type]  # What a gate needs of the context.
+def test_a_source_that_is_gone_keeps_a_pointer_where_it_is(agent: FakeAgent) -> None:
+    agent.measure(**GONE)
+    closed = CatchUpGate.why_closed(agent, agent.green)  # type: ignore[arg-type]  # What a gate needs of the context.
     assert closed == "its source raw_orders is not there"
 
 
-def test_a_version_that_stays_stopped_fails_it_in_the_end(world: World) -> None:
-    world.looks(1)
-    world.green = replace(world.green, state=State.STOPPED)
-    assert not world.looks(1).failed
-    world.wait(SILENT_S)
-    assert world.looks(1) == GateReading(False, f"it has been stopped for {SILENT_S:.0f} s", failed=True)
+def test_a_version_that_stays_stopped_fails_it_in_the_end(agent: FakeAgent) -> None:
+    agent.looks(1)
+    agent.green = replace(agent.green, state=State.STOPPED)
+    assert not agent.looks(1).failed
+    agent.wait(SILENT_S)
+    assert agent.looks(1) == GateReading(False, f"it has been stopped for {SILENT_S:.0f} s", failed=True)
 
 
-def test_a_version_that_is_wanted_stopped_or_deleted_fails_it_at_once(world: World) -> None:
+def test_a_version_that_is_wanted_stopped_or_deleted_fails_it_at_once(agent: FakeAgent) -> None:
     for green, why in (
-        (replace(world.green, wanted="stopped"), "it is wanted stopped"),
-        (replace(world.green, drop_after=1.0), "it was deleted"),
+        (replace(agent.green, wanted="stopped"), "it is wanted stopped"),
+        (replace(agent.green, drop_after=1.0), "it was deleted"),
     ):
-        world.green = green
-        assert world.look() == GateReading(False, why, failed=True)
+        agent.green = green
+        assert agent.look() == GateReading(False, why, failed=True)
 
 
-def test_a_lag_that_does_not_fall_fails_it_in_the_end(world: World) -> None:
-    reading = world.looks(1, **BEHIND)
+def test_a_lag_that_does_not_fall_fails_it_in_the_end(agent: FakeAgent) -> None:
+    reading = agent.looks(1, **BEHIND)
     for batch in range(int(FALLING_S / 605) + 1):
-        world.wait(600)
+        agent.wait(600)
         assert not reading.failed
-        reading = world.looks(1, **(BEHIND | {"lag_rows": 90_000 + batch % 3, "batch": batch}))
+        reading = agent.looks(1, **(BEHIND | {"lag_rows": 90_000 + batch % 3, "batch": batch}))
     assert reading == GateReading(False, "its lag has not fallen below 90,000 rows for 6 hours", failed=True)
 
 
-def test_a_lag_that_falls_slowly_is_waited_for(world: World) -> None:
+def test_a_lag_that_falls_slowly_is_waited_for(agent: FakeAgent) -> None:
     for batch in range(200):
-        world.wait(600)
-        assert not world.looks(1, **(BEHIND | {"lag_rows": 90_000 - batch, "batch": batch})).failed
+        agent.wait(600)
+        assert not agent.looks(1, **(BEHIND | {"lag_rows": 90_000 - batch, "batch": batch})).failed
 
 
 def test_what_a_plan_joins_as_it_is_and_all_that_fills_it_must_be_whole() -> None:
@@ -459,6 +459,6 @@ def test_what_a_plan_joins_as_it_is_and_all_that_fills_it_must_be_whole() -> Non
 
 def test_rows_that_wait_without_an_age_open_no_gate() -> None:
     """Files from before a clock that was set back have an age of 0 s."""
-    world = World()
-    world.look()
-    assert not world.looks(POLLS + 1, lag_files=400, lag_rows=1_000_000, rows_total=5_000_000, behind_s=0.0).open
+    agent = FakeAgent()
+    agent.look()
+    assert not agent.looks(POLLS + 1, lag_files=400, lag_rows=1_000_000, rows_total=5_000_000, behind_s=0.0).open

@@ -45,19 +45,19 @@ def open_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def deployed(world: AgentContext, pool: Any) -> AgentContext:
-    files: Any = world.files
+def deployed(agent: AgentContext, pool: Any) -> AgentContext:
+    files: Any = agent.files
     files.logged = True
     for name in ("a", "b", "c"):
         for version in (1, 2, 3):
-            files.ids[world.layout.table_folder(T(name), version)] = f"id of {name}__v{version}"
-            files.ids[f"{world.layout.table_folder(T(name), version)}/_before"] = f"id before {name}__v{version}"
-    applied(world, pool, FILES, PlanRequest(everything=True, children="all"))
-    return world
+            files.ids[agent.layout.table_folder(T(name), version)] = f"id of {name}__v{version}"
+            files.ids[f"{agent.layout.table_folder(T(name), version)}/_before"] = f"id before {name}__v{version}"
+    applied(agent, pool, FILES, PlanRequest(everything=True, children="all"))
+    return agent
 
 
-def notes(world: AgentContext, run: str, do: str) -> list[str]:
-    return [step.note for step in world.ledger.run(run).steps if step.do == do]  # type: ignore[union-attr]
+def notes(agent: AgentContext, run: str, do: str) -> list[str]:
+    return [step.note for step in agent.ledger.run(run).steps if step.do == do]  # type: ignore[union-attr]
 
 
 def test_a_fork_is_a_clone_as_of_the_batch_that_it_goes_on_after(deployed: AgentContext, pool: Any) -> None:
@@ -133,9 +133,9 @@ def test_a_log_that_no_longer_tells_the_batch_ends_the_run_and_the_old_version_s
     assert pool.views["c"] == "c__v1"
 
 
-def retired(world: AgentContext) -> Plan:
+def retired(agent: AgentContext) -> Plan:
     """Plan a retirement, also one that is refused."""
-    seen = observe(world.ledger.deployments(include_deleted=True), taken=world.ledger.taken_versions())
+    seen = observe(agent.ledger.deployments(include_deleted=True), taken=agent.ledger.taken_versions())
     return make_plan(small_project.project(FILTERED), "dev", seen, PlanRequest(verb="retire", tables=(T("c"),)))
 
 

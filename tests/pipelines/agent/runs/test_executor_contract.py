@@ -58,106 +58,106 @@ class Simulation:
     """`tests.support.simulated_agent`."""
 
     def __init__(self) -> None:
-        self.world = Simulated()
+        self.agent = Simulated()
 
     def plan(self, files: dict[str, str], request: PlanRequest) -> Plan:
-        return make_plan(small_project.project(files), "dev", self.world.observed(), request)
+        return make_plan(small_project.project(files), "dev", self.agent.observed(), request)
 
     def apply(self, plan: Plan, *words: OperatorControl) -> str:
-        state = Agent(self.world, plan, plan.hash).apply(*words)
-        self.world.settle()
-        self.world.going = frozenset()
+        state = Agent(self.agent, plan, plan.hash).apply(*words)
+        self.agent.settle()
+        self.agent.going = frozenset()
         return state.value
 
     def perform(self, plan: Plan, step: Step) -> RunEvidence:
-        self.world.settle()
-        self.world.going = frozenset(n.table for n in plan.nodes if n.action == "delete")
-        return Agent(self.world, plan, plan.hash).perform(step)
+        self.agent.settle()
+        self.agent.going = frozenset(n.table for n in plan.nodes if n.action == "delete")
+        return Agent(self.agent, plan, plan.hash).perform(step)
 
     def abort(self, plan: Plan, *versions: tuple[str, int]) -> None:
-        Agent(self.world, plan, plan.hash).abort(versions)
+        Agent(self.agent, plan, plan.hash).abort(versions)
 
     def steps(self, plan: Plan) -> list[str]:
-        return [found.state.value for _, found in sorted(self.world.journal[plan.hash].items())]
+        return [found.state.value for _, found in sorted(self.agent.journal[plan.hash].items())]
 
     def update(self, table: str, version: int, **known: Any) -> None:
-        self.world.update((T(table), version), **known)
+        self.agent.update((T(table), version), **known)
 
     def stop_by_operator(self, table: str) -> None:
-        self.world.stop_by_operator(T(table))
+        self.agent.stop_by_operator(T(table))
 
     def end_query(self, table: str, version: int) -> None:
-        self.world.queries.pop((T(table), version))
+        self.agent.queries.pop((T(table), version))
 
     def lose_checkpoint(self, table: str, version: int) -> None:
-        del self.world.checkpoints[T(table), version]
+        del self.agent.checkpoints[T(table), version]
 
     def picture(self) -> Picture:
         return {
-            "running": sorted(f"{table}@v{version}" for table, version in self.world.queries),
+            "running": sorted(f"{table}@v{version}" for table, version in self.agent.queries),
             "tables": sorted(
-                f"{table}__v{version}" if version else str(table) for table, version in self.world.catalog
+                f"{table}__v{version}" if version else str(table) for table, version in self.agent.catalog
             ),
-            "views": {str(table): f"{table}__v{version}" for table, version in self.world.pointers.items()},
-            "checkpoints": sorted(f"{table}__v{version}" for table, version in self.world.checkpoints),
-            "registry": registry(self.world.ledger.values()),
+            "views": {str(table): f"{table}__v{version}" for table, version in self.agent.pointers.items()},
+            "checkpoints": sorted(f"{table}__v{version}" for table, version in self.agent.checkpoints),
+            "registry": registry(self.agent.ledger.values()),
         }
 
 
 class Real:
     """The executor and its lane over `ScriptedPool`, `ScriptedFiles` and a ledger."""
 
-    def __init__(self, world: AgentContext, pool: Any) -> None:
+    def __init__(self, agent: AgentContext, pool: Any) -> None:
         # Nobody here reports a first batch: the proof of a restart ends after some looks.
-        self.world, self.pool = replace(world, monotonic=partial(next, count(0.0, 50.0))), pool
+        self.agent, self.pool = replace(agent, monotonic=partial(next, count(0.0, 50.0))), pool
         self.runs: dict[str, str] = {}
-        ids: dict[str, str] = world.files.ids  # type: ignore[attr-defined]  # A double's.
-        ids[world.layout.table_folder(T("a"), 1)] = "id-a"
+        ids: dict[str, str] = agent.files.ids  # type: ignore[attr-defined]  # A double's.
+        ids[agent.layout.table_folder(T("a"), 1)] = "id-a"
 
     def plan(self, files: dict[str, str], request: PlanRequest) -> Plan:
-        return lane.plan(self.world, files, request)
+        return lane.plan(self.agent, files, request)
 
     def apply(self, plan: Plan, *words: OperatorControl) -> str:
         if plan.hash not in self.runs:
-            self.runs[plan.hash] = lane.submit(self.world, plan)
-        state = lane.drive(self.world, self.runs[plan.hash], *words)
-        lane.settle(self.world, self.pool)
+            self.runs[plan.hash] = lane.submit(self.agent, plan)
+        state = lane.drive(self.agent, self.runs[plan.hash], *words)
+        lane.settle(self.agent, self.pool)
         return state
 
     def perform(self, plan: Plan, step: Step) -> RunEvidence:
         if plan.hash not in self.runs:
             # Without steps it holds no lease: a script performs the steps of several plans.
-            ledger, run_id = self.world.ledger, f"run-{plan.hash[:6]}"
-            serial = self.world.locks.start()
+            ledger, run_id = self.agent.ledger, f"run-{plan.hash[:6]}"
+            serial = self.agent.locks.start()
             create_run(ledger, run_row(plan.hash, id=run_id, serial=serial))
             self.runs[plan.hash] = run_id
-        lane.settle(self.world, self.pool)
-        return StepExecutor(self.world, plan, self.runs[plan.hash]).perform(step)
+        lane.settle(self.agent, self.pool)
+        return StepExecutor(self.agent, plan, self.runs[plan.hash]).perform(step)
 
     def abort(self, plan: Plan, *versions: tuple[str, int]) -> None:
-        abort(self.world, "run", give_up(self.world, versions, since=self.world.ledger.newest_serial()))
+        abort(self.agent, "run", give_up(self.agent, versions, since=self.agent.ledger.newest_serial()))
 
     def steps(self, plan: Plan) -> list[str]:
-        row = self.world.ledger.run(self.runs[plan.hash])
+        row = self.agent.ledger.run(self.runs[plan.hash])
         assert row is not None
         return [step.state for step in sorted(row.steps, key=lambda step: step.n)]
 
     def update(self, table: str, version: int, **known: Any) -> None:
-        self.world.ledger.update_deployment(T(table), version, **known)
+        self.agent.ledger.update_deployment(T(table), version, **known)
 
     def stop_by_operator(self, table: str) -> None:
-        StatementControl(self.world, EmergencyJournal(Path(self.world.folder, "e"))).stop((T(table),), 0.0, by="alice")
+        StatementControl(self.agent, EmergencyJournal(Path(self.agent.folder, "e"))).stop((T(table),), 0.0, by="alice")
 
     def end_query(self, table: str, version: int) -> None:
         del self.pool.running[f"{table}@v{version}"]
 
     def lose_checkpoint(self, table: str, version: int) -> None:
-        found = self.world.ledger.deployment(T(table), version)
+        found = self.agent.ledger.deployment(T(table), version)
         assert found is not None
-        del self.world.files.folders[found.checkpoint]  # type: ignore[attr-defined]  # Scripted.
+        del self.agent.files.folders[found.checkpoint]  # type: ignore[attr-defined]  # Scripted.
 
     def picture(self) -> Picture:
-        folders = map(Path, self.world.files.folders)  # type: ignore[attr-defined]  # Scripted.
+        folders = map(Path, self.agent.files.folders)  # type: ignore[attr-defined]  # Scripted.
         return {
             "running": sorted(self.pool.running),
             "tables": sorted(self.pool.tables),
@@ -165,7 +165,7 @@ class Real:
             "checkpoints": sorted(
                 folder.name.partition(".")[0] for folder in folders if folder.parent.name == "checkpoints"
             ),
-            "registry": registry(self.world.ledger.deployments(include_deleted=True)),
+            "registry": registry(self.agent.ledger.deployments(include_deleted=True)),
         }
 
 
@@ -497,13 +497,13 @@ SCRIPTS: dict[str, Script] = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_simulation_and_executor_do_the_same(
-    name: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    name: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(run_driver, "POLL_S", 0.001)
-    monkeypatch.setattr(world.files, "identity", lambda folder, format: f"id of {folder}")
-    simulated, real = SCRIPTS[name](Simulation()), SCRIPTS[name](Real(world, pool))
+    monkeypatch.setattr(agent.files, "identity", lambda folder, format: f"id of {folder}")
+    simulated, real = SCRIPTS[name](Simulation()), SCRIPTS[name](Real(agent, pool))
     for number, (one, other) in enumerate(zip(simulated, real, strict=True)):
         assert one == other, number
 

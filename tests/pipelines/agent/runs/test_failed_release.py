@@ -24,61 +24,61 @@ REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
 Fails = Callable[[AgentContext, Any, pytest.MonkeyPatch], object]
 
 
-def refused(world: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
+def refused(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
     pool.refuse["b@v2"] = EngineRefused("no such column: knd", error_class="UNRESOLVED_COLUMN")
 
 
-def failing(world: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
+def failing(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
     """Its first batch fails."""
     pool.pending.add("b@v2")
     waits = lane.RunDriver._wait
 
     def fail(driver: lane.RunDriver) -> None:
-        world.ledger.update_deployment(T("b"), 2, state="failed", error_class="DIVIDE_BY_ZERO", error="by zero")
+        agent.ledger.update_deployment(T("b"), 2, state="failed", error_class="DIVIDE_BY_ZERO", error="by zero")
         waits(driver)
 
     patch.setattr(lane.RunDriver, "_wait", fail)
 
 
-def losing(world: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
+def losing(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lane.OpenGate, "look", lambda *_: GateReading(False, "lost rows", failed=True))
 
 
-def behind(world: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
+def behind(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lane.OpenGate, "look", lambda *_: GateReading(False, "lag 7 rows"))
 
 
-def behind_at_the_swap(world: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
+def behind_at_the_swap(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lane.OpenGate, "why_closed", staticmethod(lambda *_: "lag 7 rows"))
 
 
 @pytest.mark.parametrize("fails", [refused, failing, losing, behind, behind_at_the_swap])
 def test_what_serves_is_as_it_was_and_the_change_is_still_to_be_deployed(
-    fails: Fails, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    fails: Fails, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane.deploy(world, pool, small_project.texts())
+    lane.deploy(agent, pool, small_project.texts())
     changed = small_project.texts(a=UPPER)
-    before, made = picture(world, pool), lane.plan(world, changed, REBUILD)
-    hours = replace(world, monotonic=partial(next, count(0.0, 3600.0)))
+    before, made = picture(agent, pool), lane.plan(agent, changed, REBUILD)
+    hours = replace(agent, monotonic=partial(next, count(0.0, 3600.0)))
     run_id = lane.submit(hours, made)
     with monkeypatch.context() as patch:
         fails(hours, pool, patch)
         assert lane.drive(hours, run_id) == "failed"
-        assert picture(world, pool) == before
+        assert picture(agent, pool) == before
     assert lane.drive(hours, run_id, OperatorControl("cancel")) == "cancelled"
-    assert picture(world, pool) == before and len(pool.running) == 3
-    again = lane.plan(world, changed, PlanRequest(tables=(T("a"),), children="all"))
+    assert picture(agent, pool) == before and len(pool.running) == 3
+    again = lane.plan(agent, changed, PlanRequest(tables=(T("a"),), children="all"))
     (node,) = (node for node in again.nodes if node.table == "a")
     assert node.action != "keep", "the old text is what is deployed"
 
 
-def picture(world: AgentContext, pool: Any) -> dict[str, Any]:
+def picture(agent: AgentContext, pool: Any) -> dict[str, Any]:
     """All that a release may not change before its swap."""
-    serving = [d for d in world.ledger.deployments() if d.active]
+    serving = [d for d in agent.ledger.deployments() if d.active]
     return {
         "views": dict(pool.views),
         "stops": [name for name in pool.stops if name.endswith("@v1")],
         "starts": [name for name in pool.starts if name.endswith("@v1")],
-        "served": world.ledger.facts().served,
+        "served": agent.ledger.facts().served,
         "deployed": [(d.table, d.version, d.revision, d.compiled, d.wanted, d.state, d.served_by) for d in serving],
     }

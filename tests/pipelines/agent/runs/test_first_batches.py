@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import stop_by_operator, wait_until
+from agent_scenarios import stop_by_operator, wait_until
 
 from core.model.names import TableName
 from core.model.states import State
@@ -25,65 +25,65 @@ from tests.pipelines.agent.runs.test_run_driver import (
 A = TableName("a")
 
 
-def begun(world: AgentContext) -> str:
-    return submit(world, plan(world, small_project.texts(), EVERYTHING))
+def begun(agent: AgentContext) -> str:
+    return submit(agent, plan(agent, small_project.texts(), EVERYTHING))
 
 
-def start_of(world: AgentContext, run_id: str, table: str = "a") -> StepRow:
-    row = world.ledger.run(run_id)
+def start_of(agent: AgentContext, run_id: str, table: str = "a") -> StepRow:
+    row = agent.ledger.run(run_id)
     assert row is not None
     return next(step for step in row.steps if (step.do, step.table) == ("start", table))
 
 
 def test_a_start_is_pending_until_its_first_batch_while_its_readers_start_as_well(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
     pool.pending.add("a@v1")
-    run_id = begun(world)
-    OpenRuns(world).drive(run_id)
-    wait_until(lambda: start_of(world, run_id, "b").state == "done")
-    found = start_of(world, run_id)
+    run_id = begun(agent)
+    OpenRuns(agent).drive(run_id)
+    wait_until(lambda: start_of(agent, run_id, "b").state == "done")
+    found = start_of(agent, run_id)
     assert (found.state, found.note) == ("gate", "started, first batch pending")
-    assert pool.views["a"] == "a__v1" and [run.id for run in world.ledger.open_runs()] == [run_id]
+    assert pool.views["a"] == "a__v1" and [run.id for run in agent.ledger.open_runs()] == [run_id]
     pool.pending.clear()
-    wait_until(lambda: not world.ledger.open_runs())
-    assert start_of(world, run_id).state == "done"
+    wait_until(lambda: not agent.ledger.open_runs())
+    assert start_of(agent, run_id).state == "done"
 
 
 def test_a_first_batch_that_fails_fails_the_run(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool.pending.add("a@v1")
     waits = RunDriver._wait
 
     def fails(driver: RunDriver) -> None:
-        world.ledger.update_deployment(A, 1, state=State.FAILED, error_class="CAST_INVALID_INPUT", error="'x' is none")
+        agent.ledger.update_deployment(A, 1, state=State.FAILED, error_class="CAST_INVALID_INPUT", error="'x' is none")
         waits(driver)
 
     monkeypatch.setattr(RunDriver, "_wait", fails)
-    run_id = begun(world)
-    assert drive(world, run_id) == "failed"
-    assert start_of(world, run_id).note == "CAST_INVALID_INPUT: 'x' is none"
+    run_id = begun(agent)
+    assert drive(agent, run_id) == "failed"
+    assert start_of(agent, run_id).note == "CAST_INVALID_INPUT: 'x' is none"
 
 
 def test_a_first_batch_that_never_ends_ends_the_run_after_the_hours_of_the_environment(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
     pool.pending.add("a@v1")
-    world = replace(world, monotonic=partial(next, count(0.0, 3600.0)))
-    run_id = begun(world)
-    assert drive(world, run_id) == "failed"
-    assert start_of(world, run_id).note == (
+    agent = replace(agent, monotonic=partial(next, count(0.0, 3600.0)))
+    run_id = begun(agent)
+    assert drive(agent, run_id) == "failed"
+    assert start_of(agent, run_id).note == (
         "started, first batch pending; its gate was not open after 24 hours; headgate runs retry waits again"
     )
 
 
-def test_a_stop_by_an_operator_ends_the_wait(world: AgentContext, pool: Any) -> None:
+def test_a_stop_by_an_operator_ends_the_wait(agent: AgentContext, pool: Any) -> None:
     pool.pending.add("a@v1")
-    run_id = begun(world)
-    OpenRuns(world).drive(run_id)
-    wait_until(lambda: start_of(world, run_id).state == "gate")
-    stop_by_operator(world, pool, "a").join()
-    wait_until(lambda: not world.ledger.open_runs())
-    assert start_of(world, run_id).state == "failed"
-    assert "was stopped by" in start_of(world, run_id).note
+    run_id = begun(agent)
+    OpenRuns(agent).drive(run_id)
+    wait_until(lambda: start_of(agent, run_id).state == "gate")
+    stop_by_operator(agent, pool, "a").join()
+    wait_until(lambda: not agent.ledger.open_runs())
+    assert start_of(agent, run_id).state == "failed"
+    assert "was stopped by" in start_of(agent, run_id).note

@@ -31,12 +31,12 @@ def open_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_driver, "POLL_S", 0.001)
 
 
-def applied(world: AgentContext, pool: Any, files: dict[str, str], request: PlanRequest) -> tuple[Plan, str]:
+def applied(agent: AgentContext, pool: Any, files: dict[str, str], request: PlanRequest) -> tuple[Plan, str]:
     """Plan, submit and drive a request; returns the plan and the run."""
-    plan = lane.plan(world, files, request)
-    run = lane.submit(world, plan)
-    assert lane.drive(world, run) == "done", [step.note for step in world.ledger.run(run).steps]  # type: ignore[union-attr]
-    lane.settle(world, pool)
+    plan = lane.plan(agent, files, request)
+    run = lane.submit(agent, plan)
+    assert lane.drive(agent, run) == "done", [step.note for step in agent.ledger.run(run).steps]  # type: ignore[union-attr]
+    lane.settle(agent, pool)
     return plan, run
 
 
@@ -44,16 +44,16 @@ def chosen(strategy: str, at: str = "", nonce: str = "") -> PlanRequest:
     return PlanRequest(tables=(T("c"),), choices=(StrategyChoice(T("c"), strategy, at),), nonce=nonce)
 
 
-def of(world: AgentContext, version: int) -> Deployment:
-    found = world.ledger.deployment(T("c"), version)
+def of(agent: AgentContext, version: int) -> Deployment:
+    found = agent.ledger.deployment(T("c"), version)
     assert found is not None
     return found
 
 
 @pytest.fixture
-def deployed(world: AgentContext, pool: Any) -> AgentContext:
-    applied(world, pool, FILES, PlanRequest(everything=True, children="all"))
-    return world
+def deployed(agent: AgentContext, pool: Any) -> AgentContext:
+    applied(agent, pool, FILES, PlanRequest(everything=True, children="all"))
+    return agent
 
 
 @pytest.mark.parametrize(

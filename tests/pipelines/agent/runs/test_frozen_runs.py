@@ -20,20 +20,20 @@ REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
 UPPER = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
 
 
-def freeze(world: AgentContext, on: bool) -> None:
+def freeze(agent: AgentContext, on: bool) -> None:
     rules = Policy(freeze=("1970-01-01 - 2100-01-01",) if on else ())
-    world.layout = replace(world.layout, environment=replace(world.layout.environment, policy=rules))
+    agent.layout = replace(agent.layout, environment=replace(agent.layout.environment, policy=rules))
 
 
 @pytest.fixture
-def deployed(world: AgentContext, pool: Any, fast_gates: None) -> AgentContext:  # noqa: F811  # The fixture.
+def deployed(agent: AgentContext, pool: Any, fast_gates: None) -> AgentContext:  # noqa: F811  # The fixture.
     """A world in which everything serves."""
-    assert lane.deploy(world, pool, small_project.texts()) == "done"
-    return world
+    assert lane.deploy(agent, pool, small_project.texts()) == "done"
+    return agent
 
 
 def frozen_for(
-    world: AgentContext,
+    agent: AgentContext,
     run_id: str,
     do: str,
     hours: int,
@@ -41,12 +41,12 @@ def frozen_for(
     then: Callable[[Any], object],
 ) -> None:
     """Freeze the world, let an hour pass at each look at a step that waits, and have something happen `then`."""
-    freeze(world, on=True)
-    waits, passed, clock = run_driver.RunDriver._wait, [0], world.monotonic
-    world.monotonic = lambda: clock() + 3600.0 * passed[0]
+    freeze(agent, on=True)
+    waits, passed, clock = run_driver.RunDriver._wait, [0], agent.monotonic
+    agent.monotonic = lambda: clock() + 3600.0 * passed[0]
 
     def wait(driver: Any) -> None:
-        if steps_of(world, run_id)[do][0] == "gate":
+        if steps_of(agent, run_id)[do][0] == "gate":
             passed[0] += 1
             if passed[0] == hours:
                 then(driver)
@@ -55,8 +55,8 @@ def frozen_for(
     monkeypatch.setattr(run_driver.RunDriver, "_wait", wait)
 
 
-def steps_of(world: AgentContext, run_id: str) -> dict[str, tuple[str, str]]:
-    row = world.ledger.run(run_id)
+def steps_of(agent: AgentContext, run_id: str) -> dict[str, tuple[str, str]]:
+    row = agent.ledger.run(run_id)
     assert row is not None
     return {step.do: (step.state, step.note) for step in row.steps}
 

@@ -52,15 +52,15 @@ class Closed:
 
 
 @pytest.fixture
-def world(world: AgentContext) -> AgentContext:
+def agent(agent: AgentContext) -> AgentContext:
     """A world in which half an hour passes between two looks at the clock."""
-    return replace(world, monotonic=partial(next, count(0.0, 1800.0)))
+    return replace(agent, monotonic=partial(next, count(0.0, 1800.0)))
 
 
-def rebuild(world: AgentContext, pool: Any, closed: Closed, monkeypatch: pytest.MonkeyPatch, gate: str) -> str:
+def rebuild(agent: AgentContext, pool: Any, closed: Closed, monkeypatch: pytest.MonkeyPatch, gate: str) -> str:
     """Begin a rebuild whose gate stays closed; returns the run once it has ended."""
-    deploy(world, pool, small_project.texts())
-    made = plan(world, small_project.texts(a=UPPER), PlanRequest(tables=(A,), rebuild=True, children="all"))
+    deploy(agent, pool, small_project.texts())
+    made = plan(agent, small_project.texts(a=UPPER), PlanRequest(tables=(A,), rebuild=True, children="all"))
     what = staticmethod(closed.still) if gate == "why_closed" else closed.look
     monkeypatch.setattr(OpenGate, gate, what)
     perform = StepExecutor.perform
@@ -68,17 +68,17 @@ def rebuild(world: AgentContext, pool: Any, closed: Closed, monkeypatch: pytest.
     def prompt(executor: StepExecutor, step: Step) -> RunEvidence:
         """Have what has started commit its first batch before hours have passed: nothing is swapped without one."""
         found = perform(executor, step)
-        settle(world, pool)
+        settle(agent, pool)
         return found
 
     monkeypatch.setattr(StepExecutor, "perform", prompt)
-    run_id = submit(world, made)
-    drive(world, run_id)
+    run_id = submit(agent, made)
+    drive(agent, run_id)
     return run_id
 
 
-def failure(world: AgentContext, run_id: str, do: str) -> str:
-    row = world.ledger.run(run_id)
+def failure(agent: AgentContext, run_id: str, do: str) -> str:
+    row = agent.ledger.run(run_id)
     assert row is not None and row.state == "failed", row
     return next(step.note for step in row.steps if step.do == do and step.state == "failed")
 
@@ -88,27 +88,27 @@ def failure(world: AgentContext, run_id: str, do: str) -> str:
     [("look", "catch_up", "lag 7 rows"), ("why_closed", "swap", "c@v2 is behind again: lag 7 rows")],
 )
 def test_a_gate_that_never_opens_ends_and_says_what_to_do(
-    gate: str, do: str, waits: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    gate: str, do: str, waits: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = Closed(lambda: "lag 7 rows")
-    run_id = rebuild(world, pool, closed, monkeypatch, gate)
-    assert failure(world, run_id, do) == f"{waits}; {ENDED}"
+    run_id = rebuild(agent, pool, closed, monkeypatch, gate)
+    assert failure(agent, run_id, do) == f"{waits}; {ENDED}"
     assert pool.views["a"] == "a__v1", "no pointer has moved"
 
 
 @pytest.mark.parametrize("error", [PoolUnreachable("the pool is silent"), LedgerUnavailable("the ledger is locked")])
 def test_a_gate_that_nobody_can_look_at_ends_too(
-    error: Exception, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    error: Exception, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreachable() -> str:
         raise error
 
-    run_id = rebuild(world, pool, Closed(unreachable), monkeypatch, "look")
-    assert failure(world, run_id, "catch_up") == f"{error}; {ENDED}"
+    run_id = rebuild(agent, pool, Closed(unreachable), monkeypatch, "look")
+    assert failure(agent, run_id, "catch_up") == f"{error}; {ENDED}"
 
 
 def test_a_swap_whose_wait_ends_while_the_pool_is_silent_leaves_no_pointer_moved(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     swap, cut_off = conftest._Tables.swap, []
 
@@ -124,21 +124,21 @@ def test_a_swap_whose_wait_ends_while_the_pool_is_silent_leaves_no_pointer_moved
         {"a": "a__v1", "b": "b__v1", "c": "c__v1"},
         Closed(lambda: "" if closed.looks > 3 else "lag 7 rows"),
     )
-    run_id = rebuild(world, pool, closed, monkeypatch, "why_closed")
-    assert failure(world, run_id, "swap") == f"no answer within 30 s; {ENDED}"
+    run_id = rebuild(agent, pool, closed, monkeypatch, "why_closed")
+    assert failure(agent, run_id, "swap") == f"no answer within 30 s; {ENDED}"
     assert cut_off[-1] != before == pool.views
 
 
-def test_a_retry_waits_the_whole_time_again(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retry_waits_the_whole_time_again(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = Closed(lambda: "lag 7 rows")
-    run_id = rebuild(world, pool, closed, monkeypatch, "look")
+    run_id = rebuild(agent, pool, closed, monkeypatch, "look")
     before = closed.looks
-    world.ledger.put_run_state(run_id, "failed")
-    assert drive(world, run_id, OperatorControl("retry")) == "failed"
+    agent.ledger.put_run_state(run_id, "failed")
+    assert drive(agent, run_id, OperatorControl("retry")) == "failed"
     assert closed.looks - before >= before, "as many hours as the first time"
 
 
-def test_the_environment_says_how_long(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.layout = replace(world.layout, environment=replace(world.layout.environment, gate_ends_h=100.0))
-    run_id = rebuild(world, pool, Closed(lambda: "lag 7 rows"), monkeypatch, "look")
-    assert "after 100 hours" in failure(world, run_id, "catch_up")
+def test_the_environment_says_how_long(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent.layout = replace(agent.layout, environment=replace(agent.layout.environment, gate_ends_h=100.0))
+    run_id = rebuild(agent, pool, Closed(lambda: "lag 7 rows"), monkeypatch, "look")
+    assert "after 100 hours" in failure(agent, run_id, "catch_up")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import stop_by_operator, wait_until
+from agent_scenarios import stop_by_operator, wait_until
 
 from core.model.errors import Busy, EngineRefused
 from core.model.names import TableName
@@ -50,71 +50,71 @@ class ActAt:
             self.act()
 
 
-def at(world: AgentContext, where: str, act: Callable[[], object]) -> AgentContext:
-    return replace(world, faults=ActAt(where, act))  # type: ignore[arg-type]  # Acts instead of dying.
+def at(agent: AgentContext, where: str, act: Callable[[], object]) -> AgentContext:
+    return replace(agent, faults=ActAt(where, act))  # type: ignore[arg-type]  # Acts instead of dying.
 
 
-def tell(world: AgentContext, run_id: str, act: str) -> None:
+def tell(agent: AgentContext, run_id: str, act: str) -> None:
     """Have a word accepted, and nobody told of it."""
-    world.ledger.tell_run(run_id, OperatorControl(act, by="bob"), at=1.0)
+    agent.ledger.tell_run(run_id, OperatorControl(act, by="bob"), at=1.0)
 
 
-def step_of(world: AgentContext, run_id: str, do: str) -> StepRow:
-    row = world.ledger.run(run_id)
+def step_of(agent: AgentContext, run_id: str, do: str) -> StepRow:
+    row = agent.ledger.run(run_id)
     assert row is not None
     return next(step for step in row.steps if step.do == do)
 
 
-def state_of(world: AgentContext, run_id: str) -> str:
-    row = world.ledger.run(run_id)
+def state_of(agent: AgentContext, run_id: str) -> str:
+    row = agent.ledger.run(run_id)
     assert row is not None
     return row.state
 
 
-def ends_told(world: AgentContext, run_id: str) -> tuple[int, int]:
+def ends_told(agent: AgentContext, run_id: str) -> tuple[int, int]:
     """How often events and audit say that a run has ended."""
-    events = [e for e in world.ledger.events() if e.kind == "run" and e.summary.startswith(f"run {run_id} ")]
-    audited = [e for e in world.ledger.audits() if (e.action, e.subject) == ("run", run_id)]
+    events = [e for e in agent.ledger.events() if e.kind == "run" and e.summary.startswith(f"run {run_id} ")]
+    audited = [e for e in agent.ledger.audits() if (e.action, e.subject) == ("run", run_id)]
     return len(events), len(audited)
 
 
-def test_a_pause_holds_while_a_swap_waits_for_the_pool(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, REBUILD))
-    lane = OpenRuns(at(world, "after swap running", lambda: setattr(pool, "reachable", False)))
+def test_a_pause_holds_while_a_swap_waits_for_the_pool(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
+    lane = OpenRuns(at(agent, "after swap running", lambda: setattr(pool, "reachable", False)))
     lane.drive(run_id)
     wait_until(lambda: not pool.reachable)
     lane.tell(run_id, OperatorControl("pause"))
-    wait_until(lambda: state_of(world, run_id) == "paused", 10)
-    assert step_of(world, run_id, "swap").state == "waits"
+    wait_until(lambda: state_of(agent, run_id) == "paused", 10)
+    assert step_of(agent, run_id, "swap").state == "waits"
     pool.reachable = True
     lane.tell(run_id, OperatorControl("pause"))
-    wait_until(lambda: not world.ledger.run_words(run_id))
+    wait_until(lambda: not agent.ledger.run_words(run_id))
     assert pool.views == SERVING
     lane.tell(run_id, OperatorControl("resume"))
-    wait_until(lambda: state_of(world, run_id) == "done")
+    wait_until(lambda: state_of(agent, run_id) == "done")
     assert pool.views == {"a": "a__v2", "b": "b__v2", "c": "c__v2"}
 
 
 @pytest.mark.parametrize("where", ["before swap running", "after swap running"])
 def test_a_word_that_comes_while_the_ledger_is_written_is_heard_before_the_effect(
-    where: str, world: AgentContext, pool: Any
+    where: str, agent: AgentContext, pool: Any
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, REBUILD))
-    row = world.ledger.run(run_id)
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
+    row = agent.ledger.run(run_id)
     assert row is not None
-    RunDriver(at(world, where, lambda: tell(world, run_id, "cancel")), row, threading.Event()).drive()
-    assert (state_of(world, run_id), pool.views) == ("cancelled", SERVING)
+    RunDriver(at(agent, where, lambda: tell(agent, run_id, "cancel")), row, threading.Event()).drive()
+    assert (state_of(agent, run_id), pool.views) == ("cancelled", SERVING)
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
 
 def test_words_that_come_while_a_run_looks_at_its_gates_keep_their_order(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
-    lane = OpenRuns(world)
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
+    lane = OpenRuns(agent)
 
     def told(gate: OpenGate, *given: Any) -> GateReading:
         gate.looks += 1
@@ -124,38 +124,38 @@ def test_words_that_come_while_a_run_looks_at_its_gates_keep_their_order(
 
     monkeypatch.setattr(OpenGate, "look", told)
     lane.drive(run_id)
-    wait_until(lambda: state_of(world, run_id) == "done", 10)
+    wait_until(lambda: state_of(agent, run_id) == "done", 10)
 
 
 def test_a_paused_run_starts_no_version_whose_stop_was_ended(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
-    lane, opens = OpenRuns(world), threading.Event()
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
+    lane, opens = OpenRuns(agent), threading.Event()
     monkeypatch.setattr(OpenGate, "look", lambda gate, *given: GateReading(opens.is_set(), "lag 3"))
     lane.drive(run_id)
-    wait_until(lambda: step_of(world, run_id, "catch_up").note == "lag 3", 10)
+    wait_until(lambda: step_of(agent, run_id, "catch_up").note == "lag 3", 10)
     lane.tell(run_id, OperatorControl("pause"))
-    wait_until(lambda: state_of(world, run_id) == "paused", 10)
+    wait_until(lambda: state_of(agent, run_id) == "paused", 10)
     # An operator has stopped the table, and started what serves again.
     pool.running.pop("c@v2")
-    world.ledger.update_deployment(TableName("c"), 2, wanted="stopped", state="stopped")
-    wait_until(lambda: step_of(world, run_id, "catch_up").note == "c@v2 is stopped: it starts once the run is resumed")
+    agent.ledger.update_deployment(TableName("c"), 2, wanted="stopped", state="stopped")
+    wait_until(lambda: step_of(agent, run_id, "catch_up").note == "c@v2 is stopped: it starts once the run is resumed")
     assert "c@v2" not in pool.running
     lane.tell(run_id, OperatorControl("resume"))
     wait_until(lambda: "c@v2" in pool.running, 10)
     opens.set()
-    wait_until(lambda: state_of(world, run_id) == "done", 10)
+    wait_until(lambda: state_of(agent, run_id) == "done", 10)
 
 
 def test_a_cancel_waits_for_a_version_that_somebody_holds_and_ends_as_any_other(
-    world: AgentContext, pool: Any, caplog: pytest.LogCaptureFixture
+    agent: AgentContext, pool: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
     lane, busy = (
-        OpenRuns(at(world, "before swap running", lambda: tell(world, run_id, "cancel"))),
+        OpenRuns(at(agent, "before swap running", lambda: tell(agent, run_id, "cancel"))),
         [Busy("c@v2 is held")],
     )
 
@@ -168,17 +168,17 @@ def test_a_cancel_waits_for_a_version_that_somebody_holds_and_ends_as_any_other(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_driver, "give_up", given_up)
         lane.drive(run_id)
-        wait_until(lambda: state_of(world, run_id) == "cancelled", 10)
+        wait_until(lambda: state_of(agent, run_id) == "cancelled", 10)
     assert not busy and pool.views == SERVING
     assert "cannot be executed" not in caplog.text
 
 
 def test_the_end_of_a_cancelled_run_is_told_although_what_it_has_given_up_cannot_be_stopped_now(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, REBUILD))
-    of, errors = type(world.locks), [Busy("c@v2 is held")]
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
+    of, errors = type(agent.locks), [Busy("c@v2 is held")]
     works = of.holding
 
     def once(*given: Any, **more: Any) -> Any:
@@ -187,66 +187,66 @@ def test_the_end_of_a_cancelled_run_is_told_although_what_it_has_given_up_cannot
         return works(*given, **more)
 
     def cancel() -> None:
-        tell(world, run_id, "cancel")
+        tell(agent, run_id, "cancel")
         faults.at, faults.act = "after swap cancelled", lambda: monkeypatch.setattr(of, "holding", once)
 
     faults = ActAt("before swap running", cancel)
-    lane = OpenRuns(replace(world, faults=faults))  # type: ignore[arg-type]  # Acts instead of dying.
+    lane = OpenRuns(replace(agent, faults=faults))  # type: ignore[arg-type]  # Acts instead of dying.
     lane.drive(run_id)
     wait_until(lambda: not lane._woken)
-    assert (state_of(world, run_id), pool.views, errors) == ("cancelled", SERVING, [])
-    assert ends_told(world, run_id) == (1, 1)
-    assert {d.wanted for d in world.ledger.deployments() if d.version == 2} == {"stopped"}
+    assert (state_of(agent, run_id), pool.views, errors) == ("cancelled", SERVING, [])
+    assert ends_told(agent, run_id) == (1, 1)
+    assert {d.wanted for d in agent.ledger.deployments() if d.version == 2} == {"stopped"}
 
 
 @pytest.mark.parametrize("word", ["pause", "resume"])
-def test_a_word_that_changes_nothing_tells_no_end_again(word: str, world: AgentContext, pool: Any) -> None:
+def test_a_word_that_changes_nothing_tells_no_end_again(word: str, agent: AgentContext, pool: Any) -> None:
     pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
-    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
-    assert drive(at(world, "before start failed", lambda: tell(world, run_id, word)), run_id) == "failed"
-    assert drive(world, run_id) == "failed"
-    assert ends_told(world, run_id) == (1, 1) and not world.ledger.run_words(run_id)
-    assert drive(world, run_id, OperatorControl("retry")) == "failed"
-    assert ends_told(world, run_id) == (2, 2)
+    run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
+    assert drive(at(agent, "before start failed", lambda: tell(agent, run_id, word)), run_id) == "failed"
+    assert drive(agent, run_id) == "failed"
+    assert ends_told(agent, run_id) == (1, 1) and not agent.ledger.run_words(run_id)
+    assert drive(agent, run_id, OperatorControl("retry")) == "failed"
+    assert ends_told(agent, run_id) == (2, 2)
 
 
-def test_a_word_to_a_run_that_cannot_be_read_tells_its_end_once(world: AgentContext, pool: Any) -> None:
-    run_id, lane = unreadable(world, pool, "missing")
-    before = ends_told(world, run_id)
+def test_a_word_to_a_run_that_cannot_be_read_tells_its_end_once(agent: AgentContext, pool: Any) -> None:
+    run_id, lane = unreadable(agent, pool, "missing")
+    before = ends_told(agent, run_id)
     lane.resume_open()
     wait_until(lambda: not lane._woken)
     lane.wake(run_id)
     wait_until(lambda: not lane._woken)
-    assert ends_told(world, run_id) == (before[0] + 1, before[1] + 1)
+    assert ends_told(agent, run_id) == (before[0] + 1, before[1] + 1)
 
 
 @pytest.mark.parametrize("state", ["done", "cancelled"])
 def test_a_cancel_of_a_run_that_cannot_be_read_changes_no_end_that_came_before(
-    state: str, world: AgentContext, pool: Any
+    state: str, agent: AgentContext, pool: Any
 ) -> None:
-    run_id, lane = unreadable(world, pool, "missing")
-    tell(world, run_id, "cancel")
-    assert world.ledger.advance_run(run_id, was="running", state=state, ended_at=5.0, steps=())
-    before = world.ledger.run(run_id)
+    run_id, lane = unreadable(agent, pool, "missing")
+    tell(agent, run_id, "cancel")
+    assert agent.ledger.advance_run(run_id, was="running", state=state, ended_at=5.0, steps=())
+    before = agent.ledger.run(run_id)
     lane.resume_open()
     wait_until(lambda: not lane._woken)
-    assert world.ledger.run(run_id) == before and not world.ledger.run_words(run_id)
+    assert agent.ledger.run(run_id) == before and not agent.ledger.run_words(run_id)
     assert {"a@v2", "b@v2", "c@v2"} <= set(pool.running)
 
 
-def test_a_pause_during_the_last_step_does_not_fail_a_run_that_has_finished(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    made = plan(world, UPPER, PlanRequest(tables=(TableName("a"),), rebuild=True))
-    run_id = submit(world, made)
-    row = world.ledger.run(run_id)
+def test_a_pause_during_the_last_step_does_not_fail_a_run_that_has_finished(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    made = plan(agent, UPPER, PlanRequest(tables=(TableName("a"),), rebuild=True))
+    run_id = submit(agent, made)
+    row = agent.ledger.run(run_id)
     assert row is not None
-    paused = at(world, f"evidence {row.steps[-1].do}", lambda: tell(world, run_id, "pause"))
+    paused = at(agent, f"evidence {row.steps[-1].do}", lambda: tell(agent, run_id, "pause"))
     RunDriver(paused, row, threading.Event()).drive()
-    assert state_of(world, run_id) == "done"
+    assert state_of(agent, run_id) == "done"
 
 
 def test_a_word_that_meets_a_bug_of_ours_takes_a_run_up_once(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met = []
 
@@ -254,17 +254,17 @@ def test_a_word_that_meets_a_bug_of_ours_takes_a_run_up_once(
         met.append(True)
         raise KeyError("nothing")
 
-    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
     monkeypatch.setattr(run_driver, "advance_run", broken)
     monkeypatch.setattr(run_driver, "end_unreadable", broken)
-    lane = OpenRuns(world)
+    lane = OpenRuns(agent)
     lane.tell(run_id, OperatorControl("pause"))
     wait_until(lambda: len(met) > 1 and not lane._woken)
     assert len(met) == 2
 
 
 def test_a_run_that_meets_a_bug_of_ours_is_taken_up_again_by_a_new_word_and_by_no_round(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met = []
 
@@ -272,8 +272,8 @@ def test_a_run_that_meets_a_bug_of_ours_is_taken_up_again_by_a_new_word_and_by_n
         met.append(True)
         raise KeyError("nothing")
 
-    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
-    lane = OpenRuns(world)
+    run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
+    lane = OpenRuns(agent)
     with monkeypatch.context() as patch:
         patch.setattr(run_driver, "RunDriver", broken)
         patch.setattr(run_driver, "end_unreadable", broken)
@@ -283,14 +283,14 @@ def test_a_run_that_meets_a_bug_of_ours_is_taken_up_again_by_a_new_word_and_by_n
         assert len(met) == 2
     lane.tell(run_id, OperatorControl("resume"))
     wait_until(lambda: not lane._woken)
-    assert state_of(world, run_id) == "done"
+    assert state_of(agent, run_id) == "done"
 
 
 def test_a_word_that_comes_while_a_run_meets_a_bug_of_ours_takes_it_up_again(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
-    lane, drivers = OpenRuns(world), [None, RunDriver]
+    run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
+    lane, drivers = OpenRuns(agent), [None, RunDriver]
 
     def tell_and_break(*_: Any) -> None:
         lane.tell(run_id, OperatorControl("cancel"))
@@ -300,15 +300,15 @@ def test_a_word_that_comes_while_a_run_meets_a_bug_of_ours_takes_it_up_again(
     monkeypatch.setattr(run_driver, "end_unreadable", tell_and_break)
     lane.drive(run_id)
     wait_until(lambda: not lane._woken)
-    assert (state_of(world, run_id), drivers) == ("cancelled", [])
+    assert (state_of(agent, run_id), drivers) == ("cancelled", [])
 
 
-def test_the_first_pointer_to_a_version_that_was_stopped_does_not_move(world: AgentContext, pool: Any) -> None:
-    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
-    stopping = at(world, "after swap running", lambda: stop_by_operator(world, pool, "a").join())
+def test_the_first_pointer_to_a_version_that_was_stopped_does_not_move(agent: AgentContext, pool: Any) -> None:
+    run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
+    stopping = at(agent, "after swap running", lambda: stop_by_operator(agent, pool, "a").join())
     assert drive(stopping, run_id) == "failed"
-    assert step_of(world, run_id, "swap").note.startswith("no pointer has moved: a was stopped by bob at ")
+    assert step_of(agent, run_id, "swap").note.startswith("no pointer has moved: a was stopped by bob at ")
     assert "a" not in pool.views and "a@v1" not in pool.running
-    world.ledger.retry_run(run_id, serial=world.locks.start())
-    assert drive(world, run_id, OperatorControl("retry")) == "done"
+    agent.ledger.retry_run(run_id, serial=agent.locks.start())
+    assert drive(agent, run_id, OperatorControl("retry")) == "done"
     assert pool.views == SERVING and sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]

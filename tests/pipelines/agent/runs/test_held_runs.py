@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import wait_until
+from agent_scenarios import wait_until
 
 from core.model.errors import ConfirmationNeeded, Refused
 from core.model.names import TableName as T
@@ -34,183 +34,183 @@ CALLER = Caller(1, os.getuid(), None)
 
 
 @pytest.fixture(autouse=True)
-def prompt(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def prompt(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(run_driver, "POLL_S", 0.001)
-    lane.deploy(world, pool, small_project.texts())
+    lane.deploy(agent, pool, small_project.texts())
     yield
     # A run that is held at the end of its test would be driven on during the next ones.
-    world.stopping.set()
+    agent.stopping.set()
 
 
-def begun(world: AgentContext, files: dict[str, str] | None = None) -> tuple[Plan, str, OpenRuns]:
+def begun(agent: AgentContext, files: dict[str, str] | None = None) -> tuple[Plan, str, OpenRuns]:
     """Have a rebuild of everything driven until it is held."""
-    made = lane.plan(world, files or soaking(A_REBUILD[0]), HELD)
-    run_id = lane.submit(world, made)
-    driven = OpenRuns(world)
+    made = lane.plan(agent, files or soaking(A_REBUILD[0]), HELD)
+    run_id = lane.submit(agent, made)
+    driven = OpenRuns(agent)
     driven.drive(run_id)
-    wait_until(lambda: hold_of(world, run_id) == "gate")
+    wait_until(lambda: hold_of(agent, run_id) == "gate")
     return made, run_id, driven
 
 
-def check_word(world: AgentContext, caller: Caller, row: RunRow, confirm: str) -> None:
-    refuse_word(world, PolicyEnforcement(world), caller, row, OperatorControl("swap"))
-    check_swap(world, row, confirm)
+def check_word(agent: AgentContext, caller: Caller, row: RunRow, confirm: str) -> None:
+    refuse_word(agent, PolicyEnforcement(agent), caller, row, OperatorControl("swap"))
+    check_swap(agent, row, confirm)
 
 
-def row_of(world: AgentContext, run_id: str) -> RunRow:
-    found = world.ledger.run(run_id)
+def row_of(agent: AgentContext, run_id: str) -> RunRow:
+    found = agent.ledger.run(run_id)
     assert found is not None
     return found
 
 
-def hold_of(world: AgentContext, run_id: str) -> str:
-    return next(step.state for step in row_of(world, run_id).steps if step.do == "hold")
+def hold_of(agent: AgentContext, run_id: str) -> str:
+    return next(step.state for step in row_of(agent, run_id).steps if step.do == "hold")
 
 
-def ended(world: AgentContext, run_id: str) -> str:
-    wait_until(lambda: row_of(world, run_id).ended_at is not None)
-    return row_of(world, run_id).state
+def ended(agent: AgentContext, run_id: str) -> str:
+    wait_until(lambda: row_of(agent, run_id).ended_at is not None)
+    return row_of(agent, run_id).state
 
 
-def released(world: AgentContext, made: Plan, run_id: str) -> Release:
-    with LedgerReader(world.ledger.path) as reader:
-        found = release_of_run(reader, row_of(world, run_id), made, world.clock())
+def released(agent: AgentContext, made: Plan, run_id: str) -> Release:
+    with LedgerReader(agent.ledger.path) as reader:
+        found = release_of_run(reader, row_of(agent, run_id), made, agent.clock())
     assert found is not None
     return found
 
 
-def test_nothing_is_swapped_before_the_word_and_everything_after_it(world: AgentContext, pool: Any) -> None:
-    world.layout = replace(world.layout, environment=replace(world.layout.environment, soak_min=30))
-    made, run_id, driven = begun(world)
+def test_nothing_is_swapped_before_the_word_and_everything_after_it(agent: AgentContext, pool: Any) -> None:
+    agent.layout = replace(agent.layout, environment=replace(agent.layout.environment, soak_min=30))
+    made, run_id, driven = begun(agent)
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and len(pool.running) == 6
-    held = released(world, made, run_id)
+    held = released(agent, made, run_id)
     assert held.state is ReleaseState.HELD and held.note == f"waits for the word: headgate release swap {run_id}"
     assert [(pair.table, pair.serves, pair.new.runs) for pair in held.pairs] == [(name, 1, True) for name in "abc"]
     ends = f"nothing is swapped yet; headgate runs cancel {run_id} ends it"
     assert (held.rollback, held.blocked) == ("", ends)
     driven.tell(run_id, OperatorControl("swap", by="bob"))
-    assert ended(world, run_id) == "done"
+    assert ended(agent, run_id) == "done"
     assert set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
-    (step,) = [step for step in row_of(world, run_id).steps if step.do == "hold"]
+    (step,) = [step for step in row_of(agent, run_id).steps if step.do == "hold"]
     assert (step.state, step.note) == ("done", "the word to swap was given by bob")
-    lane.settle(world, pool)
-    after = released(world, made, run_id)
+    lane.settle(agent, pool)
+    after = released(agent, made, run_id)
     assert after.state is ReleaseState.OBSERVING and after.rollback == f"headgate rollback {run_id}"
-    with LedgerReader(world.ledger.path) as reader:
-        assert [one.run for one in open_releases(reader, world.clock())] == [run_id]
+    with LedgerReader(agent.ledger.path) as reader:
+        assert [one.run for one in open_releases(reader, agent.clock())] == [run_id]
 
 
 def test_a_new_version_that_a_start_of_what_serves_has_left_stopped_is_not_said_to_be_held(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    _, run_id, driven = begun(world)
+    _, run_id, driven = begun(agent)
     # As a stop of the table and a start of what serves leave it.
-    world.ledger.update_deployment(T("a"), 2, wanted="stopped", state="stopped")
-    assert ended(world, run_id) == "failed"
-    note = next(step.note for step in row_of(world, run_id).steps if step.do == "hold")
+    agent.ledger.update_deployment(T("a"), 2, wanted="stopped", state="stopped")
+    assert ended(agent, run_id) == "failed"
+    note = next(step.note for step in row_of(agent, run_id).steps if step.do == "hold")
     retry = f"headgate runs retry {run_id} starts it again"
     assert note == f"a@v2 is stopped, and would not be swapped in; {retry}"
-    world.ledger.retry_run(run_id, serial=world.locks.start())
+    agent.ledger.retry_run(run_id, serial=agent.locks.start())
     driven.tell(run_id, OperatorControl("retry"))
-    wait_until(lambda: hold_of(world, run_id) == "gate")
-    found = world.ledger.deployment(T("a"), 2)
+    wait_until(lambda: hold_of(agent, run_id) == "gate")
+    found = agent.ledger.deployment(T("a"), 2)
     assert found is not None and found.wanted == "running"
 
 
-def test_a_cancel_while_it_is_held_leaves_what_serves_alone(world: AgentContext, pool: Any) -> None:
-    made, run_id, driven = begun(world)
+def test_a_cancel_while_it_is_held_leaves_what_serves_alone(agent: AgentContext, pool: Any) -> None:
+    made, run_id, driven = begun(agent)
     driven.tell(run_id, OperatorControl("cancel"))
-    assert ended(world, run_id) == "cancelled"
+    assert ended(agent, run_id) == "cancelled"
     wait_until(lambda: sorted(pool.running) == ["a@v1", "b@v1", "c@v1"])
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
-    assert released(world, made, run_id).state is ReleaseState.ABORTED
+    assert released(agent, made, run_id).state is ReleaseState.ABORTED
 
 
-def test_a_version_that_fails_while_it_is_held_ends_the_hold(world: AgentContext, pool: Any) -> None:
-    made, run_id, _ = begun(world)
-    world.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
-    assert ended(world, run_id) == "failed"
-    found = released(world, made, run_id)
+def test_a_version_that_fails_while_it_is_held_ends_the_hold(agent: AgentContext, pool: Any) -> None:
+    made, run_id, _ = begun(agent)
+    agent.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
+    assert ended(agent, run_id) == "failed"
+    found = released(agent, made, run_id)
     assert found.state is ReleaseState.NEEDS_YOU and found.note == "b@v2 failed while it was held: OOM no memory"
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
 
 
 def test_a_word_to_swap_that_comes_while_its_hold_fails_is_told_as_not_carried_out(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, look = lane.submit(world, lane.plan(world, A_REBUILD[0], HELD)), pointer_steps.look_at_held
+    run_id, look = lane.submit(agent, lane.plan(agent, A_REBUILD[0], HELD)), pointer_steps.look_at_held
 
     def look_and_be_told(*given: Any) -> Any:
-        world.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
+        agent.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
         found = look(*given)
         monkeypatch.setattr(pointer_steps, "look_at_held", look)
-        assert hold_of(world, run_id) == "gate"
-        world.ledger.tell_run(run_id, OperatorControl("swap", by="bob"), at=1.0)
+        assert hold_of(agent, run_id) == "gate"
+        agent.ledger.tell_run(run_id, OperatorControl("swap", by="bob"), at=1.0)
         return found
 
     monkeypatch.setattr(pointer_steps, "look_at_held", look_and_be_told)
-    assert lane.drive(world, run_id) == "failed"
-    (told,) = (e for e in world.ledger.events() if e.summary.startswith("the word to swap"))
+    assert lane.drive(agent, run_id) == "failed"
+    (told,) = (e for e in agent.ledger.events() if e.summary.startswith("the word to swap"))
     assert told.summary == f"the word to swap run {run_id} was not carried out: nothing was held any more"
     assert told.detail == "asked for by bob" and set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
 
 
-def test_a_hold_has_an_end_and_a_retry_waits_again(world: AgentContext) -> None:
+def test_a_hold_has_an_end_and_a_retry_waits_again(agent: AgentContext) -> None:
     passed = [0.0]
-    world.monotonic = lambda: passed[0]
-    _, run_id, driven = begun(world)
+    agent.monotonic = lambda: passed[0]
+    _, run_id, driven = begun(agent)
 
     def failed_much_later() -> bool:
         passed[0] += 24 * 3600 + 1.0
-        return row_of(world, run_id).state == "failed"
+        return row_of(agent, run_id).state == "failed"
 
     # Counted from the first look at the hold, which may be yet to come.
     wait_until(failed_much_later)
-    (step,) = [step for step in row_of(world, run_id).steps if step.state == "failed"]
+    (step,) = [step for step in row_of(agent, run_id).steps if step.state == "failed"]
     assert step.note.endswith("nobody has given it after 24 hours; headgate runs retry waits again")
-    world.ledger.put_run_state(run_id, "running")
+    agent.ledger.put_run_state(run_id, "running")
     driven.tell(run_id, OperatorControl("retry"))
-    wait_until(lambda: hold_of(world, run_id) == "gate")
+    wait_until(lambda: hold_of(agent, run_id) == "gate")
     driven.tell(run_id, OperatorControl("swap", by="bob"))
-    assert ended(world, run_id) == "done"
+    assert ended(agent, run_id) == "done"
 
 
-def test_a_hold_is_not_skipped_and_a_word_before_it_is_not_kept(world: AgentContext, pool: Any) -> None:
-    made = lane.plan(world, A_REBUILD[0], HELD)
-    run_id = lane.submit(world, made)
-    driven = OpenRuns(world)
+def test_a_hold_is_not_skipped_and_a_word_before_it_is_not_kept(agent: AgentContext, pool: Any) -> None:
+    made = lane.plan(agent, A_REBUILD[0], HELD)
+    run_id = lane.submit(agent, made)
+    driven = OpenRuns(agent)
     driven.tell(run_id, OperatorControl("swap", by="bob"))
-    wait_until(lambda: hold_of(world, run_id) == "gate")
+    wait_until(lambda: hold_of(agent, run_id) == "gate")
     number = next(step.n for step in made.steps if step.do == "hold")
     driven.tell(run_id, OperatorControl("skip", number))
     driven.tell(run_id, OperatorControl("pause"))
-    wait_until(lambda: row_of(world, run_id).state == "paused")
-    assert hold_of(world, run_id) == "gate" and set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
+    wait_until(lambda: row_of(agent, run_id).state == "paused")
+    assert hold_of(agent, run_id) == "gate" and set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
     driven.tell(run_id, OperatorControl("cancel"))
-    assert ended(world, run_id) == "cancelled"
+    assert ended(agent, run_id) == "cancelled"
 
 
-def test_the_word_needs_a_held_run_its_text_and_no_freeze(world: AgentContext) -> None:
-    _, run_id, driven = begun(world)
-    row, text = row_of(world, run_id), f"dev {run_id[:4]}"
-    check_word(world, CALLER, row, text)
+def test_the_word_needs_a_held_run_its_text_and_no_freeze(agent: AgentContext) -> None:
+    _, run_id, driven = begun(agent)
+    row, text = row_of(agent, run_id), f"dev {run_id[:4]}"
+    check_word(agent, CALLER, row, text)
     with pytest.raises(ConfirmationNeeded, match=text):
-        check_word(world, CALLER, row, "yes")
-    thawed = world.layout
-    frozen = replace(world.layout.environment, policy=Policy(freeze=("1970-01-01 - 2100-01-01",)))
-    world.layout = replace(world.layout, environment=frozen)
+        check_word(agent, CALLER, row, "yes")
+    thawed = agent.layout
+    frozen = replace(agent.layout.environment, policy=Policy(freeze=("1970-01-01 - 2100-01-01",)))
+    agent.layout = replace(agent.layout, environment=frozen)
     with pytest.raises(Refused, match="would move a pointer"):
-        check_word(world, CALLER, row, text)
-    world.layout = thawed
+        check_word(agent, CALLER, row, text)
+    agent.layout = thawed
     waiting = replace(row, steps=tuple(replace(s, state="waits") if s.do == "hold" else s for s in row.steps))
     with pytest.raises(Refused, match="have not caught up, or are not compared yet"):
-        check_word(world, CALLER, waiting, text)
+        check_word(agent, CALLER, waiting, text)
     driven.tell(run_id, OperatorControl("cancel"))
-    ended(world, run_id)
+    ended(agent, run_id)
     with pytest.raises(Refused, match="does not wait for a word"):
-        check_word(world, CALLER, row_of(world, run_id), text)
+        check_word(agent, CALLER, row_of(agent, run_id), text)
 
 
 @pytest.mark.parametrize(
@@ -218,46 +218,46 @@ def test_the_word_needs_a_held_run_its_text_and_no_freeze(world: AgentContext) -
     [(0, CALLER.person, False), (1, CALLER.person, True), (1, None, True), (1, CALLER.person + 1, False)],
 )
 def test_what_needed_an_approval_is_let_go_by_another_login(
-    approvals: int, author: int | None, refused: bool, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+    approvals: int, author: int | None, refused: bool, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, run_id, driven = begun(world)
-    plan = world.ledger.plan(made.hash)
+    made, run_id, driven = begun(agent)
+    plan = agent.ledger.plan(made.hash)
     assert plan is not None
     body = json.dumps(json.loads(plan.body) | {"approvals": approvals})
     asked = replace(plan, body=body, author=CALLER.name, author_uid=author)
-    monkeypatch.setattr(world.ledger, "plan", lambda found: asked)
+    monkeypatch.setattr(agent.ledger, "plan", lambda found: asked)
     with pytest.raises(Refused, match="its plan needed an approval") if refused else nullcontext():
-        check_word(world, CALLER, row_of(world, run_id), f"dev {run_id[:4]}")
+        check_word(agent, CALLER, row_of(agent, run_id), f"dev {run_id[:4]}")
     monkeypatch.undo()
     driven.tell(run_id, OperatorControl("cancel"))
-    ended(world, run_id)
+    ended(agent, run_id)
 
 
-def test_a_word_that_comes_before_a_new_agent_has_taken_the_run_up_is_heard(world: AgentContext, pool: Any) -> None:
-    _, run_id, driven = begun(world)
-    world.stopping.set()
+def test_a_word_that_comes_before_a_new_agent_has_taken_the_run_up_is_heard(agent: AgentContext, pool: Any) -> None:
+    _, run_id, driven = begun(agent)
+    agent.stopping.set()
     wait_until(lambda: not driven._woken)
-    world.stopping.clear()
-    check_word(world, CALLER, row_of(world, run_id), f"dev {run_id[:4]}")
-    OpenRuns(world).tell(run_id, OperatorControl("swap", by="bob"))
-    assert ended(world, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
+    agent.stopping.clear()
+    check_word(agent, CALLER, row_of(agent, run_id), f"dev {run_id[:4]}")
+    OpenRuns(agent).tell(run_id, OperatorControl("swap", by="bob"))
+    assert ended(agent, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
 
 
-def test_a_new_agent_holds_again_and_after_the_word_goes_on_without_another(world: AgentContext, pool: Any) -> None:
-    _, run_id, driven = begun(world)
+def test_a_new_agent_holds_again_and_after_the_word_goes_on_without_another(agent: AgentContext, pool: Any) -> None:
+    _, run_id, driven = begun(agent)
     starts = list(pool.starts)
-    world.stopping.set()
+    agent.stopping.set()
     wait_until(lambda: not driven._woken)
-    world.stopping.clear()
-    again = OpenRuns(world)
+    agent.stopping.clear()
+    again = OpenRuns(agent)
     again.resume_open()
     wait_until(lambda: run_id in again._woken)
-    assert hold_of(world, run_id) == "gate"
+    assert hold_of(agent, run_id) == "gate"
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and pool.starts == starts
     again.tell(run_id, OperatorControl("swap", by="bob"))
-    wait_until(lambda: hold_of(world, run_id) == "done")
-    world.stopping.set()
+    wait_until(lambda: hold_of(agent, run_id) == "done")
+    agent.stopping.set()
     wait_until(lambda: not again._woken)
-    world.stopping.clear()
-    OpenRuns(world).resume_open()
-    assert ended(world, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
+    agent.stopping.clear()
+    OpenRuns(agent).resume_open()
+    assert ended(agent, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane, stop_by_operator
+from agent_scenarios import fast_lane, stop_by_operator
 
 from core.model.names import TableName as T
 from core.plan.model import Plan
@@ -51,13 +51,13 @@ class Watched(lane.KillAt):
 class Trial:
     """A world with a release or a rollback that is submitted."""
 
-    world: AgentContext
+    agent: AgentContext
     pool: Any
     made: Plan
     run_id: str = ""
 
     def __post_init__(self) -> None:
-        self.run_id = lane.submit(self.world, self.made)
+        self.run_id = lane.submit(self.agent, self.made)
         versions = {(str(node.table), node.from_version, node.version) for node in self.made.nodes if node.from_version}
         self.before = {table: f"{table}__v{old}" for table, old, _ in versions}
         self.after = {table: f"{table}__v{new}" for table, _, new in versions}
@@ -67,42 +67,42 @@ class Trial:
         watched = Watched(at, held=lambda: self.tell(WORD))
         for word in words:
             self.tell(word)
-        row = self.world.ledger.run(self.run_id)
+        row = self.agent.ledger.run(self.run_id)
         assert row is not None
         if CANCEL not in words and any((step.do, step.state) == ("hold", "gate") for step in row.steps):
             self.tell(WORD)
-        killable = replace(self.world, faults=watched)  # type: ignore[arg-type]  # Counts and kills.
+        killable = replace(self.agent, faults=watched)  # type: ignore[arg-type]  # Counts and kills.
         try:
             RunDriver(killable, row, threading.Event()).drive()
         except lane.Killed:
             return "killed", watched.labels
-        lane.settle(self.world, self.pool)
+        lane.settle(self.agent, self.pool)
         return self.state(), watched.labels
 
     def state(self) -> str:
-        row = self.world.ledger.run(self.run_id)
+        row = self.agent.ledger.run(self.run_id)
         assert row is not None
         return row.state
 
     def tell(self, word: OperatorControl) -> None:
-        self.world.ledger.tell_run(self.run_id, word, at=1.0)
+        self.agent.ledger.tell_run(self.run_id, word, at=1.0)
 
     def release(self) -> ReleaseState:
-        row = self.world.ledger.run(self.run_id)
+        row = self.agent.ledger.run(self.run_id)
         assert row is not None
-        with LedgerReader(self.world.ledger.path) as reader:
-            found = release_of_run(reader, row, self.made, self.world.clock())
+        with LedgerReader(self.agent.ledger.path) as reader:
+            found = release_of_run(reader, row, self.made, self.agent.clock())
         assert found is not None
         return found.state
 
     def wanted(self) -> set[str]:
-        every = self.world.ledger.deployments()
+        every = self.agent.ledger.deployments()
         wanted = {f"{d.table}@v{d.version}" for d in every if d.wanted == "running" and not d.external}
         return {name for name in wanted if not name.startswith("d@")}
 
     def serving(self) -> dict[str, str]:
         """Return what serves of the released tables; every pointer leads to what serves."""
-        every = self.world.ledger.deployments()
+        every = self.agent.ledger.deployments()
         served = {str(d.table): f"{d.table}__v{d.version}" for d in every if d.active and not d.external}
         assert self.pool.views == served
         return {table: version for table, version in served.items() if table != "d"}
@@ -131,13 +131,13 @@ def third(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-def begun(kind: str, world: AgentContext, pool: Any, tmp_path: Path) -> Begun:
-    lane.deploy(world, pool, FILES)
-    made = lane.plan(world, EDITED, HELD)
+def begun(kind: str, agent: AgentContext, pool: Any, tmp_path: Path) -> Begun:
+    lane.deploy(agent, pool, FILES)
+    made = lane.plan(agent, EDITED, HELD)
     if kind == "rollback":
-        assert Trial(world, pool, made).drive()[0] == "done"
-        made = lane.plan(world, EDITED, ROLLBACK)
-    kept = lane.KeptWorld(world, tmp_path / "kept")
+        assert Trial(agent, pool, made).drive()[0] == "done"
+        made = lane.plan(agent, EDITED, ROLLBACK)
+    kept = lane.KeptAgent(agent, tmp_path / "kept")
 
     def make(name: str) -> Trial:
         fresh = kept.again(tmp_path / name)
@@ -174,7 +174,7 @@ def test_a_cancel_after_a_kill_at_any_point_leaves_what_served_or_what_was_swapp
             assert (state, trial.release()) == ("cancelled", ReleaseState.ABORTED), where
             assert trial.serving() == trial.before, where
             assert trial.running() == trial.wanted() == names(trial.before), where
-        trial.world.ledger.close()
+        trial.agent.ledger.close()
 
 
 def test_a_stop_after_a_kill_at_any_point_is_met_and_a_retry_ends_the_run(begun: Begun, points: range) -> None:
@@ -183,34 +183,34 @@ def test_a_stop_after_a_kill_at_any_point_is_met_and_a_retry_ends_the_run(begun:
         trial = begun(str(at))
         _, labels = trial.drive(at=at)
         where = (at, labels[-1])
-        stop_by_operator(trial.world, trial.pool, "b").join()
+        stop_by_operator(trial.agent, trial.pool, "b").join()
         state, _ = trial.drive()
         ends.add(state)
         if state == "failed":
             assert trial.serving() == trial.before, where
             assert not any(name.startswith("b@") for name in trial.running()), where
             assert trial.release() is ReleaseState.NEEDS_YOU, where
-            trial.world.ledger.retry_run(trial.run_id, serial=trial.world.locks.start())
+            trial.agent.ledger.retry_run(trial.run_id, serial=trial.agent.locks.start())
             state, _ = trial.drive(RETRY)
         assert (state, trial.serving(), trial.release()) == ("done", trial.after, ReleaseState.DONE), where
-        trial.world.ledger.close()
+        trial.agent.ledger.close()
     assert ends == {"done", "failed"}
 
 
 def restarts_one(trial: Trial) -> None:
     """Restart a statement of the release."""
-    fast_lane(trial.world).restart((T("b"),), time.monotonic(), by="bob")
+    fast_lane(trial.agent).restart((T("b"),), time.monotonic(), by="bob")
 
 
 def releases_beside(trial: Trial) -> None:
     request = PlanRequest(tables=(T("d"),), rebuild=True)
-    assert Trial(trial.world, trial.pool, lane.plan(trial.world, EDITED, request)).drive()[0] == "done"
+    assert Trial(trial.agent, trial.pool, lane.plan(trial.agent, EDITED, request)).drive()[0] == "done"
     assert trial.pool.views["d"] == "d__v2" and "d@v1" not in trial.pool.running
 
 
 def deletes_beside(trial: Trial) -> None:
     request = PlanRequest(verb="delete", tables=(T("d"),))
-    assert Trial(trial.world, trial.pool, lane.plan(trial.world, EDITED, request)).drive()[0] == "done"
+    assert Trial(trial.agent, trial.pool, lane.plan(trial.agent, EDITED, request)).drive()[0] == "done"
     assert "d" not in trial.pool.views and not any(name.startswith("d@") for name in trial.pool.running)
 
 
@@ -226,7 +226,7 @@ def test_others_at_work_after_a_kill_at_any_point_neither_meet_the_run_nor_keep_
         state, _ = trial.drive()
         assert (state, trial.serving(), trial.release()) == ("done", trial.after, ReleaseState.DONE), where
         assert trial.running() == trial.wanted() == names(trial.after), where
-        trial.world.ledger.close()
+        trial.agent.ledger.close()
 
 
 def test_a_second_kill_some_points_after_the_first_changes_nothing(begun: Begun, points: range) -> None:
@@ -238,7 +238,7 @@ def test_a_second_kill_some_points_after_the_first_changes_nothing(begun: Begun,
         if state == "killed":
             state, _ = trial.drive()
         assert (state, trial.release()) == ("done", ReleaseState.DONE), at
-        found = lane.picture(trial.world, trial.pool)
+        found = lane.picture(trial.agent, trial.pool)
         expected = expected or found
         assert found == expected, at
-        trial.world.ledger.close()
+        trial.agent.ledger.close()

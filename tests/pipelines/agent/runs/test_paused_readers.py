@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import held_elsewhere
+from agent_scenarios import held_elsewhere
 
 from core.model.errors import Busy, EngineRefused
 from core.model.names import TableName as T
@@ -39,11 +39,11 @@ WIDER = on_delta("kind STRING, more INT")
 
 
 @pytest.fixture
-def deployed(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> AgentContext:
-    monkeypatch.setattr(type(world.files), "identity", lambda *_: "id-1")
-    assert lane.deploy(world, pool, on_delta()) == "done"
+def deployed(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> AgentContext:
+    monkeypatch.setattr(type(agent.files), "identity", lambda *_: "id-1")
+    assert lane.deploy(agent, pool, on_delta()) == "done"
     pool.starts.clear()
-    return world
+    return agent
 
 
 @dataclass
@@ -118,9 +118,9 @@ def test_a_reader_outside_of_the_plan_goes_on_with_its_own_text(deployed: AgentC
     assert lost is not None and lost.restarts == 1
 
 
-def reconcile(world: AgentContext, pool: Any) -> None:
-    reconciler = Reconciler(world, EmergencyJournal(Path(world.folder, "emergency.jsonl")))
-    before = BeforeRound.of(world)
+def reconcile(agent: AgentContext, pool: Any) -> None:
+    reconciler = Reconciler(agent, EmergencyJournal(Path(agent.folder, "emergency.jsonl")))
+    before = BeforeRound.of(agent)
     reconciler.round(before, pool.connection().queries.active(), ())
 
 

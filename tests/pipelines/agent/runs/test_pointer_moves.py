@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane, stop_by_operator, wait_until
+from agent_scenarios import fast_lane, stop_by_operator, wait_until
 
 from core.model.actions import Action, StepKind
 from core.model.errors import EngineRefused, LedgerUnavailable
@@ -67,68 +67,68 @@ def refuse(monkeypatch: pytest.MonkeyPatch, how_often: dict[str, int]) -> None:
     monkeypatch.setattr(conftest._Tables, "point", point)
 
 
-def begun(world: AgentContext, pool: Any) -> str:
+def begun(agent: AgentContext, pool: Any) -> str:
     """Deploy a, b and c, and submit a release of all three."""
-    lane.deploy(world, pool, small_project.texts())
-    return lane.submit(world, lane.plan(world, small_project.texts(a=UPPER), REBUILD))
+    lane.deploy(agent, pool, small_project.texts())
+    return lane.submit(agent, lane.plan(agent, small_project.texts(a=UPPER), REBUILD))
 
 
-def said(world: AgentContext, run_id: str) -> str:
-    row = world.ledger.run(run_id)
+def said(agent: AgentContext, run_id: str) -> str:
+    row = agent.ledger.run(run_id)
     assert row is not None
     return next(step.note for step in row.steps if step.do == "swap")
 
 
-def serving(world: AgentContext) -> dict[str, str]:
-    return {str(d.table): f"{d.table}__v{d.version}" for d in world.ledger.deployments() if d.active and not d.external}
+def serving(agent: AgentContext) -> dict[str, str]:
+    return {str(d.table): f"{d.table}__v{d.version}" for d in agent.ledger.deployments() if d.active and not d.external}
 
 
-def test_one_refusal_is_tried_again(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_id = begun(world, pool)
+def test_one_refusal_is_tried_again(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = begun(agent, pool)
     refuse(monkeypatch, {"b__v2": 1})
-    assert lane.drive(world, run_id) == "done"
-    assert pool.views == AFTER == serving(world)
+    assert lane.drive(agent, run_id) == "done"
+    assert pool.views == AFTER == serving(agent)
 
 
 @pytest.mark.parametrize("target", ["a__v2", "b__v2", "c__v2"])
 def test_a_pointer_that_is_refused_twice_takes_all_back(
-    target: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    target: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = begun(world, pool)
+    run_id = begun(agent, pool)
     refuse(monkeypatch, {target: 2})
-    assert lane.drive(world, run_id) == "failed"
-    assert pool.views == BEFORE == serving(world)
+    assert lane.drive(agent, run_id) == "failed"
+    assert pool.views == BEFORE == serving(agent)
     view = target.split("__")[0]
-    assert said(world, run_id) == f"METASTORE: {view} was refused 2 times: the metastore says no; no pointer has moved"
-    assert lane.drive(world, run_id, OperatorControl("retry")) == "done"
-    assert pool.views == AFTER == serving(world)
+    assert said(agent, run_id) == f"METASTORE: {view} was refused 2 times: the metastore says no; no pointer has moved"
+    assert lane.drive(agent, run_id, OperatorControl("retry")) == "done"
+    assert pool.views == AFTER == serving(agent)
 
 
 def test_what_could_not_be_moved_back_is_said_and_a_retry_moves_all(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = begun(world, pool)
+    run_id = begun(agent, pool)
     refuse(monkeypatch, {"a__v2": 2, "c__v1": 1})
-    assert lane.drive(world, run_id) == "failed"
-    assert "some pointers have moved and could not be moved back" in said(world, run_id)
-    assert lane.drive(world, run_id, OperatorControl("retry")) == "done"
-    assert pool.views == AFTER == serving(world)
+    assert lane.drive(agent, run_id) == "failed"
+    assert "some pointers have moved and could not be moved back" in said(agent, run_id)
+    assert lane.drive(agent, run_id, OperatorControl("retry")) == "done"
+    assert pool.views == AFTER == serving(agent)
 
 
 def test_a_first_pointer_that_was_made_is_dropped_again(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(monkeypatch, {"a__v1": 2})
-    run_id = lane.submit(world, lane.plan(world, small_project.texts(), lane.EVERYTHING))
-    assert lane.drive(world, run_id) == "failed"
+    run_id = lane.submit(agent, lane.plan(agent, small_project.texts(), lane.EVERYTHING))
+    assert lane.drive(agent, run_id) == "failed"
     assert "a" not in pool.views
 
 
 def test_a_kill_at_any_point_of_the_way_back_leaves_all_pointers_or_none(
-    tmp_path: Path, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = begun(world, pool)
-    kept = lane.KeptWorld(world, tmp_path / "kept")
+    run_id = begun(agent, pool)
+    kept = lane.KeptAgent(agent, tmp_path / "kept")
 
     def one(at: int, folder: str, refusals: int) -> tuple[list[str], str]:
         fresh, faults = kept.again(tmp_path / folder), Labelled(at)
@@ -154,20 +154,20 @@ def test_a_kill_at_any_point_of_the_way_back_leaves_all_pointers_or_none(
 
 @pytest.mark.parametrize("fails", ["pool", "ledger"])
 def test_a_cancel_puts_pointers_back_that_a_swap_has_moved(
-    fails: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    fails: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = begun(world, pool)
+    run_id = begun(agent, pool)
     with monkeypatch.context() as patch:
         patch.setattr(run_driver, "POOL_WAIT_S", 0.0)
         if fails == "pool":
             patch.setattr(conftest._Tables, "swap", cut_off(conftest._Tables.swap))
         else:
-            patch.setattr(type(world.ledger), "activate", locked)
-        assert lane.drive(world, run_id) == "failed"
+            patch.setattr(type(agent.ledger), "activate", locked)
+        assert lane.drive(agent, run_id) == "failed"
     # A pool that is away is asked again by the cancel; with one that is there a swap that fails leaves nothing moved.
-    assert (pool.views == BEFORE) is (fails == "ledger") and serving(world) == BEFORE
-    assert lane.drive(world, run_id, OperatorControl("cancel")) == "cancelled"
-    assert pool.views == BEFORE == serving(world)
+    assert (pool.views == BEFORE) is (fails == "ledger") and serving(agent) == BEFORE
+    assert lane.drive(agent, run_id, OperatorControl("cancel")) == "cancelled"
+    assert pool.views == BEFORE == serving(agent)
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
 
@@ -186,26 +186,26 @@ def locked(*_: object, **__: object) -> None:
 
 
 def test_a_swap_that_was_cut_off_and_does_not_go_on_leaves_no_pointer_moved(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = begun(world, pool)
+    run_id = begun(agent, pool)
     with pytest.raises(lane.Killed):
-        lane.drive(replace(world, faults=KilledAt("swap b")), run_id)  # type: ignore[arg-type]  # Kills.
+        lane.drive(replace(agent, faults=KilledAt("swap b")), run_id)  # type: ignore[arg-type]  # Kills.
     assert pool.views == {**BEFORE, "c": "c__v2"}
-    stop_by_operator(world, pool, "b").join()
-    assert lane.drive(world, run_id) == "failed"
-    assert said(world, run_id).startswith("no pointer has moved: b was stopped by bob at ")
-    assert pool.views == BEFORE == serving(world)
-    assert newer_serving(world) is None
-    world.ledger.retry_run(run_id, serial=world.locks.start())
-    assert lane.drive(world, run_id, OperatorControl("retry")) == "done"
-    assert pool.views == AFTER == serving(world)
+    stop_by_operator(agent, pool, "b").join()
+    assert lane.drive(agent, run_id) == "failed"
+    assert said(agent, run_id).startswith("no pointer has moved: b was stopped by bob at ")
+    assert pool.views == BEFORE == serving(agent)
+    assert newer_serving(agent) is None
+    agent.ledger.retry_run(run_id, serial=agent.locks.start())
+    assert lane.drive(agent, run_id, OperatorControl("retry")) == "done"
+    assert pool.views == AFTER == serving(agent)
 
 
 def test_pointers_that_a_silent_pool_has_left_moved_go_back_while_a_version_is_behind(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, behind = begun(world, pool), iter(["", "", "", "lag 7 rows"])
+    run_id, behind = begun(agent, pool), iter(["", "", "", "lag 7 rows"])
     seen: list[dict[str, str]] = []
 
     def why_closed(*_: object) -> str:
@@ -215,42 +215,42 @@ def test_pointers_that_a_silent_pool_has_left_moved_go_back_while_a_version_is_b
     real = conftest._Tables.swap
     monkeypatch.setattr(lane.OpenGate, "why_closed", staticmethod(why_closed))
     monkeypatch.setattr(conftest._Tables, "swap", cut_off_once(real))
-    assert lane.drive(world, run_id) == "done"
+    assert lane.drive(agent, run_id) == "done"
     assert seen[3] == {**BEFORE, "c": "c__v2"} and seen[4] == BEFORE
-    assert pool.views == AFTER == serving(world)
+    assert pool.views == AFTER == serving(agent)
 
 
 def test_a_cancel_after_a_kill_does_not_call_aborted_what_the_ledger_has_swapped(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    run_id = begun(world, pool)
-    swap = next(step.n for step in row_of(world, run_id).steps if step.do == "swap")
+    run_id = begun(agent, pool)
+    swap = next(step.n for step in row_of(agent, run_id).steps if step.do == "swap")
     with pytest.raises(lane.Killed):
-        lane.drive(replace(world, faults=KilledAt(f"evidence {swap} swap")), run_id)  # type: ignore[arg-type]  # Kills.
-    assert lane.drive(world, run_id, OperatorControl("cancel")) == "cancelled"
-    assert [step.state for step in row_of(world, run_id).steps if step.do == "swap"] == ["done"]
-    assert pool.views == AFTER == serving(world)
+        lane.drive(replace(agent, faults=KilledAt(f"evidence {swap} swap")), run_id)  # type: ignore[arg-type]  # Kills.
+    assert lane.drive(agent, run_id, OperatorControl("cancel")) == "cancelled"
+    assert [step.state for step in row_of(agent, run_id).steps if step.do == "swap"] == ["done"]
+    assert pool.views == AFTER == serving(agent)
     assert {"a@v2", "b@v2", "c@v2"} <= {*pool.running}
     words = "a@v1, b@v1, c@v1 run on, and nothing ends them: headgate stop a@v1 b@v1 c@v1 stops them"
-    (over,) = (event for event in world.ledger.events() if event.summary == f"run {run_id} cancelled")
+    (over,) = (event for event in agent.ledger.events() if event.summary == f"run {run_id} cancelled")
     assert over.detail == words
-    with LedgerReader(world.ledger.path) as reader:
-        (found,) = releases(reader, (row_of(world, run_id),), world.clock())
+    with LedgerReader(agent.ledger.path) as reader:
+        (found,) = releases(reader, (row_of(agent, run_id),), agent.clock())
         assert (found.state, found.note) == (ReleaseState.DONE, words)
-        assert verdict(found, world.clock()) == f"Its run was cancelled after the swap: {words}."
-        fast_lane(world).stop(("a@v1", "b@v1", "c@v1"), time.monotonic(), by="bob")
-        (found,) = releases(reader, (row_of(world, run_id),), world.clock())
+        assert verdict(found, agent.clock()) == f"Its run was cancelled after the swap: {words}."
+        fast_lane(agent).stop(("a@v1", "b@v1", "c@v1"), time.monotonic(), by="bob")
+        (found,) = releases(reader, (row_of(agent, run_id),), agent.clock())
         assert (found.state, found.note) == (ReleaseState.DONE, "") and not found.is_open
 
 
 def read_locked_after_the_swap(
-    world: AgentContext, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]
+    agent: AgentContext, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]
 ) -> None:
     """Have the ledger be locked once, by `then`, right after it has recorded a swap."""
     first, passed_over = [True], pointer_steps.passed_over
 
     def once(*given: Any) -> str:
-        if serving(world) == AFTER and first and first.pop():
+        if serving(agent) == AFTER and first and first.pop():
             then()
             locked()
         return passed_over(*given)
@@ -259,52 +259,52 @@ def read_locked_after_the_swap(
 
 
 def test_a_swap_that_the_ledger_has_is_done_although_one_of_its_versions_has_failed_since(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = begun(world, pool)
-    failed = partial(world.ledger.update_deployment, T("b"), 2, state="failed", error="x", error_class="X")
-    read_locked_after_the_swap(world, monkeypatch, failed)
-    lane.drive(world, run_id)
-    assert said(world, run_id) == "c → c__v2, b → b__v2, a → a__v2"
-    assert pool.views == AFTER == serving(world)
+    run_id = begun(agent, pool)
+    failed = partial(agent.ledger.update_deployment, T("b"), 2, state="failed", error="x", error_class="X")
+    read_locked_after_the_swap(agent, monkeypatch, failed)
+    lane.drive(agent, run_id)
+    assert said(agent, run_id) == "c → c__v2, b → b__v2, a → a__v2"
+    assert pool.views == AFTER == serving(agent)
 
 
 @pytest.mark.parametrize("word", ["cancel", "pause"])
 def test_a_word_that_is_heard_before_a_swap_is_tried_again_takes_it_for_done_where_the_ledger_has_it(
-    word: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    word: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = begun(world, pool)
-    tell = partial(world.ledger.tell_run, run_id, OperatorControl(word, by="ana"), at=1.0)
-    read_locked_after_the_swap(world, monkeypatch, tell)
-    runs = run_driver.OpenRuns(world)
+    run_id = begun(agent, pool)
+    tell = partial(agent.ledger.tell_run, run_id, OperatorControl(word, by="ana"), at=1.0)
+    read_locked_after_the_swap(agent, monkeypatch, tell)
+    runs = run_driver.OpenRuns(agent)
     runs.drive(run_id)
-    wait_until(lambda: row_of(world, run_id).state == {"cancel": "cancelled", "pause": "paused"}[word], 10)
-    assert [step.state for step in row_of(world, run_id).steps if step.do == "swap"] == ["done"]
-    assert pool.views == AFTER == serving(world)
+    wait_until(lambda: row_of(agent, run_id).state == {"cancel": "cancelled", "pause": "paused"}[word], 10)
+    assert [step.state for step in row_of(agent, run_id).steps if step.do == "swap"] == ["done"]
+    assert pool.views == AFTER == serving(agent)
     if word == "cancel":
-        (over,) = (event for event in world.ledger.events() if event.summary == f"run {run_id} cancelled")
+        (over,) = (event for event in agent.ledger.events() if event.summary == f"run {run_id} cancelled")
         assert over.detail.startswith("a@v1, b@v1, c@v1 run on")
-    world.stopping.set()
+    agent.stopping.set()
     wait_until(lambda: not runs._woken, 10)
 
 
 def test_a_cancel_takes_a_swap_for_done_that_the_ledger_has_and_whose_poll_could_not_say_so(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, behind = begun(world, pool), iter(["lag 7 rows"])
+    run_id, behind = begun(agent, pool), iter(["lag 7 rows"])
     monkeypatch.setattr(lane.OpenGate, "why_closed", staticmethod(lambda *_: next(behind, "")))
-    tell = partial(world.ledger.tell_run, run_id, OperatorControl("cancel", by="ana"), at=1.0)
-    read_locked_after_the_swap(world, monkeypatch, tell)
-    assert lane.drive(world, run_id) == "cancelled"
-    assert [step.state for step in row_of(world, run_id).steps if step.do == "swap"] == ["done"]
-    assert pool.views == AFTER == serving(world)
+    tell = partial(agent.ledger.tell_run, run_id, OperatorControl("cancel", by="ana"), at=1.0)
+    read_locked_after_the_swap(agent, monkeypatch, tell)
+    assert lane.drive(agent, run_id) == "cancelled"
+    assert [step.state for step in row_of(agent, run_id).steps if step.do == "swap"] == ["done"]
+    assert pool.views == AFTER == serving(agent)
 
 
 @pytest.mark.parametrize("polled", [False, True])
 def test_a_swap_that_meets_a_bug_of_ours_leaves_no_pointer_moved(
-    polled: bool, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    polled: bool, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, behind = begun(world, pool), iter(["lag 7 rows"] if polled else [])
+    run_id, behind = begun(agent, pool), iter(["lag 7 rows"] if polled else [])
     seen: list[dict[str, str]] = []
 
     def broken(*_: object) -> int:
@@ -313,9 +313,9 @@ def test_a_swap_that_meets_a_bug_of_ours_leaves_no_pointer_moved(
 
     monkeypatch.setattr(lane.OpenGate, "why_closed", staticmethod(lambda *_: next(behind, "")))
     monkeypatch.setattr(pointer_steps, "_served", broken)
-    assert lane.drive(world, run_id) == "failed"
-    assert said(world, run_id).startswith("the agent failed unexpectedly on this step (KeyError)")
-    assert seen == [AFTER] and pool.views == BEFORE == serving(world)
+    assert lane.drive(agent, run_id) == "failed"
+    assert said(agent, run_id).startswith("the agent failed unexpectedly on this step (KeyError)")
+    assert seen == [AFTER] and pool.views == BEFORE == serving(agent)
 
 
 @dataclass
@@ -329,8 +329,8 @@ class KilledAt:
             raise lane.Killed(label)
 
 
-def row_of(world: AgentContext, run_id: str) -> RunRow:
-    found = world.ledger.run(run_id)
+def row_of(agent: AgentContext, run_id: str) -> RunRow:
+    found = agent.ledger.run(run_id)
     assert found is not None
     return found
 

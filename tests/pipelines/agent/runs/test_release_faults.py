@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import stop_by_operator, wait_until
+from agent_scenarios import stop_by_operator, wait_until
 
 from core.model.errors import TryAgain, UsageError
 from core.model.names import TableName as T
@@ -35,16 +35,16 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_driver, "POLL_S", 0.001)
 
 
-def retried(world: AgentContext, run_id: str) -> str:
+def retried(agent: AgentContext, run_id: str) -> str:
     """Carry out `runs retry` as the command handler begins it."""
-    world.ledger.retry_run(run_id, serial=world.locks.start())
-    return lane.drive(world, run_id, OperatorControl("retry"))
+    agent.ledger.retry_run(run_id, serial=agent.locks.start())
+    return lane.drive(agent, run_id, OperatorControl("retry"))
 
 
 def test_a_full_disk_at_the_record_of_what_serves_leaves_no_pointer_moved(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = begun(world, pool)
+    run_id = begun(agent, pool)
     real = data_folder_records.write_json
 
     def full(path: Path, value: Any) -> None:
@@ -54,115 +54,115 @@ def test_a_full_disk_at_the_record_of_what_serves_leaves_no_pointer_moved(
 
     with monkeypatch.context() as patch:
         patch.setattr(data_folder_records, "write_json", full)
-        assert lane.drive(world, run_id) == "failed"
-    assert pool.views == BEFORE == serving(world)
-    assert "no pointer has moved" in said(world, run_id)
-    assert lane.drive(world, run_id, OperatorControl("retry")) == "done"
-    assert pool.views == serving(world) != BEFORE
+        assert lane.drive(agent, run_id) == "failed"
+    assert pool.views == BEFORE == serving(agent)
+    assert "no pointer has moved" in said(agent, run_id)
+    assert lane.drive(agent, run_id, OperatorControl("retry")) == "done"
+    assert pool.views == serving(agent) != BEFORE
 
 
 def test_pointers_that_a_silent_pool_kept_from_going_back_go_back_when_it_answers(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run_id = begun(world, pool)
+    run_id = begun(agent, pool)
     with monkeypatch.context() as patch:
         patch.setattr(run_driver, "POOL_WAIT_S", 0.0)
         patch.setattr(conftest._Tables, "swap", cut_off(conftest._Tables.swap))
-        assert lane.drive(world, run_id) == "failed"
+        assert lane.drive(agent, run_id) == "failed"
     pool.reachable = False
-    assert lane.drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    assert lane.drive(agent, run_id, OperatorControl("cancel")) == "cancelled"
     pool.reachable = True
-    reconciler = Reconciler(world, EmergencyJournal(tmp_path / "e.jsonl"))
+    reconciler = Reconciler(agent, EmergencyJournal(tmp_path / "e.jsonl"))
     for _ in range(3):
-        reconciler.round(BeforeRound.of(world), pool.connection().queries.active(), ())
+        reconciler.round(BeforeRound.of(agent), pool.connection().queries.active(), ())
         reconciler.catalog._register_at = 0.0
-    assert pool.views == BEFORE == serving(world)
+    assert pool.views == BEFORE == serving(agent)
 
 
 def test_a_version_that_failed_after_it_was_started_is_started_again_by_a_retry(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, real, gate = begun(world, pool), lane.OpenGate.look, CatchUpGate(0.0)
+    run_id, real, gate = begun(agent, pool), lane.OpenGate.look, CatchUpGate(0.0)
     fails = ["b"]
 
-    def look(asked: Any, world: AgentContext, deployment: Any) -> GateReading:
-        started = [step.state for step in row_of(world, run_id).steps if (step.do, step.table) == ("start", "b")]
+    def look(asked: Any, agent: AgentContext, deployment: Any) -> GateReading:
+        started = [step.state for step in row_of(agent, run_id).steps if (step.do, step.table) == ("start", "b")]
         if started != ["done"]:
             return GateReading(False, "not yet")
         if deployment.table in fails:
             fails.clear()
             pool.running.pop("b@v2")
-            world.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
-        now = world.ledger.deployment(deployment.table, deployment.version)
+            agent.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
+        now = agent.ledger.deployment(deployment.table, deployment.version)
         assert now is not None
-        why = gate._hopeless(now, world.monotonic())
-        return GateReading(False, why, failed=True) if why else real(asked, world, now)
+        why = gate._hopeless(now, agent.monotonic())
+        return GateReading(False, why, failed=True) if why else real(asked, agent, now)
 
     monkeypatch.setattr(lane.OpenGate, "look", look)
-    assert lane.drive(world, run_id) == "failed"
-    assert lane.drive(world, run_id, OperatorControl("retry")) == "done" and "b@v2" in pool.running
+    assert lane.drive(agent, run_id) == "failed"
+    assert lane.drive(agent, run_id, OperatorControl("retry")) == "done" and "b@v2" in pool.running
 
 
 def test_a_failed_release_does_not_swap_over_a_newer_one(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id = begun(world, pool)
+    run_id = begun(agent, pool)
     with monkeypatch.context() as patch:
         patch.setattr(lane.OpenGate, "look", lambda *_: GateReading(False, "lost rows", failed=True))
-        assert lane.drive(world, run_id) == "failed"
+        assert lane.drive(agent, run_id) == "failed"
     other = small_project.texts(a="SELECT id, lower(kind) AS kind FROM STREAM landed")
-    assert lane.drive(world, lane.submit(world, lane.plan(world, other, REBUILD))) == "done"
+    assert lane.drive(agent, lane.submit(agent, lane.plan(agent, other, REBUILD))) == "done"
     newer = dict(pool.views)
-    assert retried(world, run_id) == "failed" and "@v3 serves since" in said(world, run_id)
-    assert pool.views == newer == serving(world)
+    assert retried(agent, run_id) == "failed" and "@v3 serves since" in said(agent, run_id)
+    assert pool.views == newer == serving(agent)
 
 
 def test_what_has_caught_up_a_day_ago_is_measured_again_before_the_swap(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane.deploy(world, pool, small_project.texts())
-    _, run_id, driven = held(world)
+    lane.deploy(agent, pool, small_project.texts())
+    _, run_id, driven = held(agent)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", CatchUpGate)
 
     def measured(ago_s: float) -> None:
-        at = world.clock() - ago_s
-        world.ledger.put_measurements([Measurement(T(name), 2, at, batch=7, lag_files=0, lag_rows=0) for name in "abc"])
+        at = agent.clock() - ago_s
+        agent.ledger.put_measurements([Measurement(T(name), 2, at, batch=7, lag_files=0, lag_rows=0) for name in "abc"])
 
     measured(86_400)
-    lane.settle(world, pool)
+    lane.settle(agent, pool)
     driven.tell(run_id, OperatorControl("swap", by="bob"))
-    wait_until(lambda: hold_of(world, run_id) == "done" and "measured" in swap_note(world, run_id))
+    wait_until(lambda: hold_of(agent, run_id) == "done" and "measured" in swap_note(agent, run_id))
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
     measured(0)
-    assert ended(world, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
+    assert ended(agent, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
 
 
-def swap_note(world: AgentContext, run_id: str) -> str:
-    return " ".join(step.note for step in row_of(world, run_id).steps if step.do == "swap")
+def swap_note(agent: AgentContext, run_id: str) -> str:
+    return " ".join(step.note for step in row_of(agent, run_id).steps if step.do == "swap")
 
 
 @pytest.mark.parametrize("words", ["swap cancel", "cancel swap", "pause swap cancel", "swap swap"])
 def test_words_of_two_operators_at_once_leave_pointers_as_the_ledger_has_them(
-    words: str, world: AgentContext, pool: Any
+    words: str, agent: AgentContext, pool: Any
 ) -> None:
-    lane.deploy(world, pool, small_project.texts())
-    _, run_id, driven = held(world)
+    lane.deploy(agent, pool, small_project.texts())
+    _, run_id, driven = held(agent)
     for word in words.split():
         # Nothing is heard after a cancel.
         with suppress(UsageError):
-            world.ledger.tell_run(run_id, OperatorControl(word, by="bob"), at=1.0)
+            agent.ledger.tell_run(run_id, OperatorControl(word, by="bob"), at=1.0)
     driven.wake(run_id)
-    assert ended(world, run_id) == ("cancelled" if "cancel" in words else "done")
+    assert ended(agent, run_id) == ("cancelled" if "cancel" in words else "done")
     # What was replaced soaks.
     wait_until(lambda: len(pool.running) == (3 if "cancel" in words else 6))
-    assert pool.views == serving(world)
+    assert pool.views == serving(agent)
 
 
-def test_an_operators_stop_of_what_serves_fails_the_hold_and_moves_no_pointer(world: AgentContext, pool: Any) -> None:
-    lane.deploy(world, pool, small_project.texts())
-    _, run_id, _ = held(world)
-    stop_by_operator(world, pool, "b").join(10)
-    assert ended(world, run_id) == "failed"
+def test_an_operators_stop_of_what_serves_fails_the_hold_and_moves_no_pointer(agent: AgentContext, pool: Any) -> None:
+    lane.deploy(agent, pool, small_project.texts())
+    _, run_id, _ = held(agent)
+    stop_by_operator(agent, pool, "b").join(10)
+    assert ended(agent, run_id) == "failed"
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and "b@v1" not in pool.running
 
 
@@ -175,13 +175,13 @@ CHECKS = {
 
 @pytest.mark.parametrize("name", list(CHECKS))
 def test_a_check_that_cannot_be_read_or_writes_blocks_and_is_never_sent(
-    name: str, world: AgentContext, pool: Any
+    name: str, agent: AgentContext, pool: Any
 ) -> None:
-    lane.deploy(world, pool, small_project.texts())
-    new = world.ledger.deployment(T("a"), 1)
+    lane.deploy(agent, pool, small_project.texts())
+    new = agent.ledger.deployment(T("a"), 1)
     assert new is not None
     texts = replace(new.texts, yml=f"checks: [{{name: {name}, sql: '{CHECKS[name]}'}}]\n")
-    comparison = VersionComparison(world)
+    comparison = VersionComparison(agent)
     with comparison.turn():
         found = comparison.check(replace(new, texts=texts), 1, {T("a"): "a__v1"})
     assert [(each.check, each.verdict) for each in found] == [(f"check {name}", "failed")]
@@ -189,9 +189,9 @@ def test_a_check_that_cannot_be_read_or_writes_blocks_and_is_never_sent(
 
 
 def test_a_check_that_does_not_end_is_named_and_keeps_what_was_compared(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane.deploy(world, pool, small_project.texts())
+    lane.deploy(agent, pool, small_project.texts())
     real = conftest._Tables.read_files
 
     def read(tables: Any, sql: str, *more: Any) -> Any:
@@ -202,8 +202,8 @@ def test_a_check_that_does_not_end_is_named_and_keeps_what_was_compared(
     monkeypatch.setattr(conftest._Tables, "read_files", read)
     yml = "checks: [{name: endless, sql: 'SELECT * FROM a WHERE id < 0'}]\n"
     files = small_project.texts(a=UPPER) | {"pipelines/facts/p/a/a.yml": yml}
-    run_id = lane.submit(world, lane.plan(world, files, replace(REBUILD, children="none")))
-    assert lane.drive(world, run_id) == "failed"
-    note = next(step.note for step in row_of(world, run_id).steps if step.do == "validate")
+    run_id = lane.submit(agent, lane.plan(agent, files, replace(REBUILD, children="none")))
+    assert lane.drive(agent, run_id) == "failed"
+    note = next(step.note for step in row_of(agent, run_id).steps if step.do == "validate")
     assert note.startswith("check endless: the query did not end within 285 s")
-    assert {found.check: found.verdict for found in world.ledger.check_results(run_id)}["differences"] == "ok"
+    assert {found.check: found.verdict for found in agent.ledger.check_results(run_id)}["differences"] == "ok"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane, wait_until
+from agent_scenarios import fast_lane, wait_until
 
 from core.model.errors import Busy, LedgerUnavailable
 from core.model.names import TableName, query_name
@@ -30,16 +30,16 @@ from tests.pipelines.agent.runs.test_run_driver import (
 SERVING = dict.fromkeys(("a@v1", "b@v1", "c@v1"), "running")
 
 
-def cancelled(world: AgentContext, run_id: str) -> None:
+def cancelled(agent: AgentContext, run_id: str) -> None:
     """Drive a run until it is cancelled, and everything is done about it."""
-    lane = OpenRuns(world)
+    lane = OpenRuns(agent)
     lane.drive(run_id)
     wait_until(lambda: not lane._woken)
-    assert state_of(world, run_id) == "cancelled"
+    assert state_of(agent, run_id) == "cancelled"
 
 
-def wanted(world: AgentContext) -> dict[str, str]:
-    return {query_name(d.table, d.version): str(d.wanted) for d in world.ledger.deployments() if not d.external}
+def wanted(agent: AgentContext) -> dict[str, str]:
+    return {query_name(d.table, d.version): str(d.wanted) for d in agent.ledger.deployments() if not d.external}
 
 
 class HeldTwice:
@@ -60,101 +60,101 @@ class HeldTwice:
 
 
 def test_a_cancel_that_is_tried_again_leaves_running_what_an_operator_has_started_after_it(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, REBUILD))
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
     started: list[str] = []
 
     def start() -> None:
         if not started:
-            assert wanted(world)["c@v2"] == "stopped"
-            started.extend(each.outcome for each in fast_lane(world).start(("c@v2",), time.monotonic(), by="ana"))
+            assert wanted(agent)["c@v2"] == "stopped"
+            started.extend(each.outcome for each in fast_lane(agent).start(("c@v2",), time.monotonic(), by="ana"))
 
     held = HeldTwice(monkeypatch, start)
-    cancelled(at(world, "before swap running", lambda: tell(world, run_id, "cancel")), run_id)
+    cancelled(at(agent, "before swap running", lambda: tell(agent, run_id, "cancel")), run_id)
     assert (started, held.left) == (["started, first batch pending"], 0)
     # a@v2 runs on as well, because c@v2 reads it.
     assert sorted(pool.running) == sorted([*SERVING, "a@v2", "c@v2"])
-    assert wanted(world) == {**SERVING, "a@v2": "running", "b@v2": "stopped", "c@v2": "running"}
+    assert wanted(agent) == {**SERVING, "a@v2": "running", "b@v2": "stopped", "c@v2": "running"}
 
 
-def test_a_cancel_stops_what_an_operator_had_started_before_it(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, REBUILD))
+def test_a_cancel_stops_what_an_operator_had_started_before_it(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
 
     def start_then_cancel() -> None:
-        fast_lane(world).restart(("c@v2",), time.monotonic(), by="ana")
-        tell(world, run_id, "cancel")
+        fast_lane(agent).restart(("c@v2",), time.monotonic(), by="ana")
+        tell(agent, run_id, "cancel")
 
-    cancelled(at(world, "before swap running", start_then_cancel), run_id)
+    cancelled(at(agent, "before swap running", start_then_cancel), run_id)
     assert sorted(pool.running) == [*SERVING]
 
 
 def test_a_cancel_stops_what_was_started_by_a_word_that_was_accepted_before_it_and_recorded_after_it(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, REBUILD))
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
 
     def cancel_while_a_start_waits_for_its_version() -> None:
-        ana = Word(world.locks.start(), "ana", 1.0)
+        ana = Word(agent.locks.start(), "ana", 1.0)
         with monkeypatch.context() as unheard:
             unheard.setattr(OpenRuns, "wake", lambda *_: None)
-            OpenRuns(world).tell(run_id, OperatorControl("cancel", by="bob"))
-        assert world.ledger.want_running(TableName("c"), 2, ana, TableAct("a start by ana", 1.0))
+            OpenRuns(agent).tell(run_id, OperatorControl("cancel", by="bob"))
+        assert agent.ledger.want_running(TableName("c"), 2, ana, TableAct("a start by ana", 1.0))
 
-    cancelled(at(world, "before swap running", cancel_while_a_start_waits_for_its_version), run_id)
-    assert sorted(pool.running) == [*SERVING] and wanted(world)["c@v2"] == "stopped"
+    cancelled(at(agent, "before swap running", cancel_while_a_start_waits_for_its_version), run_id)
+    assert sorted(pool.running) == [*SERVING] and wanted(agent)["c@v2"] == "stopped"
 
 
 def test_a_cancel_that_is_repeated_stops_what_an_operator_has_started_between(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, REBUILD))
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
 
     def start_and_cancel_again() -> None:
-        fast_lane(world).start(("c@v2",), time.monotonic(), by="ana")
-        tell(world, run_id, "cancel")
+        fast_lane(agent).start(("c@v2",), time.monotonic(), by="ana")
+        tell(agent, run_id, "cancel")
 
     HeldTwice(monkeypatch, start_and_cancel_again)
-    cancelled(at(world, "before swap running", lambda: tell(world, run_id, "cancel")), run_id)
+    cancelled(at(agent, "before swap running", lambda: tell(agent, run_id, "cancel")), run_id)
     assert sorted(pool.running) == [*SERVING]
 
 
 def test_a_cancel_that_is_tried_again_tells_once_what_runs_on(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, REBUILD))
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
 
     def cancel() -> None:
         # What serves reads c@v2 by now.
         bound = Binding(TableName("c"), 2, streamed=True)
-        world.ledger.update_deployment(TableName("b"), 1, bindings=(bound,))
-        tell(world, run_id, "cancel")
+        agent.ledger.update_deployment(TableName("b"), 1, bindings=(bound,))
+        tell(agent, run_id, "cancel")
 
     held = HeldTwice(monkeypatch, lambda: None)
-    cancelled(at(world, "before swap running", cancel), run_id)
-    told = [event.count for event in world.ledger.events() if event.summary == "runs on after a cancel: b@v1 reads it"]
+    cancelled(at(agent, "before swap running", cancel), run_id)
+    told = [event.count for event in agent.ledger.events() if event.summary == "runs on after a cancel: b@v1 reads it"]
     assert (told, held.left) == ([1], 0)
 
 
 def test_a_cancel_of_a_run_that_cannot_be_read_leaves_running_what_was_started_after_it(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, _ = unreadable(world, pool, "missing")
-    tell(world, run_id, "cancel")
+    run_id, _ = unreadable(agent, pool, "missing")
+    tell(agent, run_id, "cancel")
     undo, started = run_ends.undo_cancelled, []
 
     def start_once(*given: Any) -> None:
         if not started:
-            ana = Word(world.locks.start(), "ana", 1.0)
-            started.append(world.ledger.want_running(TableName("c"), 2, ana, TableAct("a start by ana", 1.0)))
+            ana = Word(agent.locks.start(), "ana", 1.0)
+            started.append(agent.ledger.want_running(TableName("c"), 2, ana, TableAct("a start by ana", 1.0)))
             raise LedgerUnavailable("the ledger is locked")
         undo(*given)
 
     monkeypatch.setattr(run_ends, "undo_cancelled", start_once)
-    cancelled(world, run_id)
-    assert started == [True] and wanted(world)["c@v2"] == "running"
+    cancelled(agent, run_id)
+    assert started == [True] and wanted(agent)["c@v2"] == "running"

@@ -23,96 +23,96 @@ READ = {"pipelines/facts/p/b/b.yml": "readers: [dashboard (bi-team)]\n"}
 
 
 @pytest.fixture(autouse=True)
-def prompt(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def prompt(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(pointer_steps, "CatchUpGate", lane.OpenGate)
     monkeypatch.setattr(run_driver, "POLL_S", 0.001)
-    lane.deploy(world, pool, small_project.texts() | READ)
+    lane.deploy(agent, pool, small_project.texts() | READ)
 
 
-def planned(world: AgentContext, *tables: str, files: dict[str, str] | None = None) -> Plan:
-    ledger = world.ledger
+def planned(agent: AgentContext, *tables: str, files: dict[str, str] | None = None) -> Plan:
+    ledger = agent.ledger
     seen = observe(ledger.deployments(include_deleted=True), tickets=ledger.tickets())
     request = PlanRequest(verb="retire", tables=tuple(map(T, tables)))
     return make_plan(small_project.project(files or A_REBUILD[0] | READ), "dev", seen, request)
 
 
-def executed(world: AgentContext, pool: Any, made: Plan) -> str:
+def executed(agent: AgentContext, pool: Any, made: Plan) -> str:
     assert not made.refusals, made.refusals
-    return lane.drive(world, lane.submit(world, made))
+    return lane.drive(agent, lane.submit(agent, made))
 
 
 def refusals(made: Plan) -> list[str]:
     return [refused.summary for refused in made.refusals]
 
 
-def test_a_swap_leaves_a_ticket_to_each_reader_that_stays(world: AgentContext, pool: Any) -> None:
-    world.clock = lambda: 1000.0
-    made = lane.plan(world, small_project.texts(a=UPPER) | READ, replace(REBUILD_A, children="product"))
-    run = lane.submit(world, made)
-    assert lane.drive(world, run) == "done"
-    told = [(t.reader, t.product, t.is_statement, t.old, t.new, t.owner) for t in world.ledger.tickets(run)]
+def test_a_swap_leaves_a_ticket_to_each_reader_that_stays(agent: AgentContext, pool: Any) -> None:
+    agent.clock = lambda: 1000.0
+    made = lane.plan(agent, small_project.texts(a=UPPER) | READ, replace(REBUILD_A, children="product"))
+    run = lane.submit(agent, made)
+    assert lane.drive(agent, run) == "done"
+    told = [(t.reader, t.product, t.is_statement, t.old, t.new, t.owner) for t in agent.ledger.tickets(run)]
     assert told == [
         ("c", "other", True, "a__v1", "a__v2", ""),
         ("dashboard", "", False, "b__v1", "b__v2", "bi-team"),
     ]
-    (one, _) = world.ledger.tickets(run)
+    (one, _) = agent.ledger.tickets(run)
     assert (one.cut_at, one.deadline, one.closed_at) == (1000.0, 1000.0 + 7 * DAY_S, None)
-    assert refusals(planned(world, "a", "b")) == ["a__v1 is read by c (other)", "dashboard has an open ticket on b__v1"]
-    world.ledger.close_ticket(run, "dashboard", by="ana", at=2000.0)
-    assert refusals(planned(world, "a", "b")) == ["a__v1 is read by c (other)"]
+    assert refusals(planned(agent, "a", "b")) == ["a__v1 is read by c (other)", "dashboard has an open ticket on b__v1"]
+    agent.ledger.close_ticket(run, "dashboard", by="ana", at=2000.0)
+    assert refusals(planned(agent, "a", "b")) == ["a__v1 is read by c (other)"]
     with pytest.raises(Refused, match="no open ticket of dashboard"):
-        world.ledger.close_ticket(run, "dashboard", by="ana", at=2000.0)
+        agent.ledger.close_ticket(run, "dashboard", by="ana", at=2000.0)
 
 
-def test_a_swap_that_is_done_again_leaves_a_closed_ticket_closed(world: AgentContext, pool: Any) -> None:
-    made = lane.plan(world, A_REBUILD[0] | READ, A_REBUILD[1])
-    run = lane.submit(world, made)
-    assert lane.drive(world, run) == "done"
-    world.ledger.close_ticket(run, "dashboard", by="ana", at=2000.0)
-    kept = world.ledger.tickets()
-    world.ledger.open_tickets([replace(one, closed_at=None, closed_by="") for one in kept])
-    assert world.ledger.tickets() == kept
+def test_a_swap_that_is_done_again_leaves_a_closed_ticket_closed(agent: AgentContext, pool: Any) -> None:
+    made = lane.plan(agent, A_REBUILD[0] | READ, A_REBUILD[1])
+    run = lane.submit(agent, made)
+    assert lane.drive(agent, run) == "done"
+    agent.ledger.close_ticket(run, "dashboard", by="ana", at=2000.0)
+    kept = agent.ledger.tickets()
+    agent.ledger.open_tickets([replace(one, closed_at=None, closed_by="") for one in kept])
+    assert agent.ledger.tickets() == kept
 
 
-def test_what_was_replaced_goes_into_the_trash_and_is_purged_after_its_time(world: AgentContext, pool: Any) -> None:
+def test_what_was_replaced_goes_into_the_trash_and_is_purged_after_its_time(agent: AgentContext, pool: Any) -> None:
     files = soaking(A_REBUILD[0])
-    assert lane.deploy(world, pool, files, A_REBUILD[1]) == "done"
+    assert lane.deploy(agent, pool, files, A_REBUILD[1]) == "done"
     assert len(pool.running) == 6
-    made = planned(world, "a", "b", "c", files=files)
+    made = planned(agent, "a", "b", "c", files=files)
     stops = [(step.do, step.table) for step in made.steps]
     assert stops == [("stop", "b"), ("stop", "c"), ("stop", "a"), *(("tombstone", name) for name in "bca")]
-    assert executed(world, pool, made) == "done"
+    assert executed(agent, pool, made) == "done"
     assert sorted(pool.running) == ["a@v2", "b@v2", "c@v2"] and set(pool.tables) == {
         "landed",
         "a__v2",
         "b__v2",
         "c__v2",
     }
-    gone = [d for d in world.ledger.deployments(include_deleted=True) if d.deleted]
+    gone = [d for d in agent.ledger.deployments(include_deleted=True) if d.deleted]
     assert [(d.table, d.version, d.trash != "") for d in gone] == [("a", 1, True), ("b", 1, True), ("c", 1, True)]
-    assert world.ledger.deleted_tables() == (), "the tables themselves are there"
-    again = planned(world, "a", files=files)
+    assert agent.ledger.deleted_tables() == (), "the tables themselves are there"
+    again = planned(agent, "a", files=files)
     assert refusals(again) == ["nothing that a replaced is still there"]
     back = make_plan(
-        small_project.project(files), "dev", observe(world.ledger.deployments(include_deleted=True)),
+        small_project.project(files), "dev", observe(agent.ledger.deployments(include_deleted=True)),
         PlanRequest(verb="rollback", tables=(T("a"),)),
     )  # fmt: skip
     assert refusals(back) == ["a has no earlier version that served"]
-    wall = world.clock() + 8 * DAY_S
-    uptime = world.uptime()
-    world.clock, world.uptime = (lambda: wall), (lambda: replace(uptime, seconds=uptime.seconds + 8 * DAY_S))
-    purge_trash(world)
-    assert [d.trash for d in world.ledger.deployments(include_deleted=True) if d.deleted] == ["", "", ""]
+    wall = agent.clock() + 8 * DAY_S
+    uptime = agent.uptime()
+    agent.clock, agent.uptime = (lambda: wall), (lambda: replace(uptime, seconds=uptime.seconds + 8 * DAY_S))
+    purge_trash(agent)
+    assert [d.trash for d in agent.ledger.deployments(include_deleted=True) if d.deleted] == ["", "", ""]
 
 
-def test_a_reader_that_came_after_the_plan_keeps_what_it_reads(world: AgentContext, pool: Any) -> None:
-    assert lane.deploy(world, pool, soaking(A_REBUILD[0]), A_REBUILD[1]) == "done"
-    made = planned(world, "a", "b", "c")
-    run = lane.submit(world, made)
-    found = world.ledger.deployment(T("b"), 2)
+def test_a_reader_that_came_after_the_plan_keeps_what_it_reads(agent: AgentContext, pool: Any) -> None:
+    assert lane.deploy(agent, pool, soaking(A_REBUILD[0]), A_REBUILD[1]) == "done"
+    made = planned(agent, "a", "b", "c")
+    run = lane.submit(agent, made)
+    found = agent.ledger.deployment(T("b"), 2)
     assert found is not None
-    world.ledger.update_deployment(T("b"), 2, bindings=tuple(replace(each, version=1) for each in found.bindings))
-    assert lane.drive(world, run) == "failed"
-    kept = world.ledger.deployment(T("a"), 1)
+    agent.ledger.update_deployment(T("b"), 2, bindings=tuple(replace(each, version=1) for each in found.bindings))
+    assert lane.drive(agent, run) == "failed"
+    kept = agent.ledger.deployment(T("a"), 1)
     assert kept is not None and not kept.deleted and "a@v1" in pool.running

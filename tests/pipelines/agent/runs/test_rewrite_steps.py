@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane
+from agent_scenarios import fast_lane
 
 from core.model.errors import EngineRefused, TryAgain
 from core.model.names import TableName as T
@@ -38,18 +38,18 @@ def keyed(select: str = "SELECT id, kind FROM STREAM landed") -> dict[str, str]:
 UPPER = keyed("SELECT id, upper(kind) AS kind FROM STREAM landed")
 
 
-def row(world: AgentContext) -> Deployment:
-    found = world.ledger.deployment(T("a"), 1)
+def row(agent: AgentContext) -> Deployment:
+    found = agent.ledger.deployment(T("a"), 1)
     assert found is not None
     return found
 
 
 @pytest.fixture
-def old(world: AgentContext, pool: Any) -> AgentContext:
-    ids: dict[str, str] = world.files.ids  # type: ignore[attr-defined]  # A double's.
-    ids[world.layout.table_folder(T("a"), 1)] = "id-a"
-    assert deploy(world, pool, keyed()) == "done"
-    return world
+def old(agent: AgentContext, pool: Any) -> AgentContext:
+    ids: dict[str, str] = agent.files.ids  # type: ignore[attr-defined]  # A double's.
+    ids[agent.layout.table_folder(T("a"), 1)] = "id-a"
+    assert deploy(agent, pool, keyed()) == "done"
+    return agent
 
 
 def test_the_same_table_is_written_by_the_new_text_on_a_checkpoint_that_has_read_nothing(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import stop_by_operator, wait_until
+from agent_scenarios import stop_by_operator, wait_until
 from ledger_rows import plan_row, run_row
 
 from core.model.errors import EngineRefused, LedgerUnavailable, Refused
@@ -59,14 +59,14 @@ class OpenGate:
     whole: bool = False
     looks: int = 0
 
-    def look(self, world: AgentContext, deployment: Any) -> GateReading:
+    def look(self, agent: AgentContext, deployment: Any) -> GateReading:
         self.looks += 1
         if deployment.state == State.FAILED or deployment.deleted or deployment.wanted == WantedState.STOPPED:
             return GateReading(False, f"it is {deployment.state}, wanted {deployment.wanted}", failed=True)
         return GateReading(self.looks > 1 and deployment.state == State.RUNNING, "lag 0")
 
     @staticmethod
-    def why_closed(world: AgentContext, deployment: Any) -> str:
+    def why_closed(agent: AgentContext, deployment: Any) -> str:
         return "" if deployment.state == State.RUNNING else f"it is {deployment.state}"
 
 
@@ -77,122 +77,122 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_driver, "POLL_S", 0.001)
 
 
-def plan(world: AgentContext, files: dict[str, str], request: PlanRequest) -> Plan:
-    seen = observe(world.ledger.deployments(include_deleted=True), taken=world.ledger.taken_versions())
+def plan(agent: AgentContext, files: dict[str, str], request: PlanRequest) -> Plan:
+    seen = observe(agent.ledger.deployments(include_deleted=True), taken=agent.ledger.taken_versions())
     made = make_plan(small_project.project(files), "dev", seen, request)
     assert not made.refusals, made.refusals
     return made
 
 
-def submit(world: AgentContext, made: Plan, reads: tuple[TableName, ...] = ()) -> str:
+def submit(agent: AgentContext, made: Plan, reads: tuple[TableName, ...] = ()) -> str:
     run_id = f"run-{made.hash[:6]}"
-    world.ledger.put_plan(plan_row(made))
+    agent.ledger.put_plan(plan_row(made))
     steps = tuple(StepRow(n=s.n, do=s.do.value, table=s.table, version=s.version, state="waits") for s in made.steps)
-    serial = world.locks.start()
+    serial = agent.locks.start()
     run = run_row(made.hash, id=run_id, steps=steps, continues=made.request.continues, serial=serial)
-    world.ledger.take_plan(made.hash, run, reads=reads, now=2.0)
+    agent.ledger.take_plan(made.hash, run, reads=reads, now=2.0)
     return run_id
 
 
-def drive(world: AgentContext, run_id: str, *words: OperatorControl) -> str:
+def drive(agent: AgentContext, run_id: str, *words: OperatorControl) -> str:
     for word in words:
-        world.ledger.tell_run(run_id, word, at=1.0)
-    row = world.ledger.run(run_id)
+        agent.ledger.tell_run(run_id, word, at=1.0)
+    row = agent.ledger.run(run_id)
     assert row is not None
-    RunDriver(world, row, threading.Event()).drive()
-    row = world.ledger.run(run_id)
+    RunDriver(agent, row, threading.Event()).drive()
+    row = agent.ledger.run(run_id)
     assert row is not None
     return row.state
 
 
-def settle(world: AgentContext, pool: Any) -> None:
+def settle(agent: AgentContext, pool: Any) -> None:
     """What the reconciler writes of running queries."""
-    for deployment in world.ledger.deployments():
+    for deployment in agent.ledger.deployments():
         if f"{deployment.table}@v{deployment.version}" in pool.running:
-            world.ledger.update_deployment(deployment.table, deployment.version, state="running")
+            agent.ledger.update_deployment(deployment.table, deployment.version, state="running")
 
 
-def deploy(world: AgentContext, pool: Any, files: dict[str, str], request: PlanRequest = EVERYTHING) -> str:
-    state = drive(world, submit(world, plan(world, files, request)))
-    settle(world, pool)
+def deploy(agent: AgentContext, pool: Any, files: dict[str, str], request: PlanRequest = EVERYTHING) -> str:
+    state = drive(agent, submit(agent, plan(agent, files, request)))
+    settle(agent, pool)
     return state
 
 
-def picture(world: AgentContext, pool: Any) -> dict[str, Any]:
+def picture(agent: AgentContext, pool: Any) -> dict[str, Any]:
     """All that the world shows of what was done."""
     return {
         "running": sorted(pool.running),
         "views": dict(pool.views),
         "tables": sorted(pool.tables),
-        "folders": sorted(Path(folder).name for folder in world.files.folders),  # type: ignore[attr-defined]  # Scripted.
+        "folders": sorted(Path(folder).name for folder in agent.files.folders),  # type: ignore[attr-defined]  # Scripted.
         "deployments": sorted(
-            (d.table, d.version, d.wanted, d.active, d.revision[:6]) for d in world.ledger.deployments()
+            (d.table, d.version, d.wanted, d.active, d.revision[:6]) for d in agent.ledger.deployments()
         ),
     }
 
 
-def test_a_first_deploy_starts_everything_and_points_to_it(world: AgentContext, pool: Any) -> None:
-    assert deploy(world, pool, small_project.texts()) == "done"
+def test_a_first_deploy_starts_everything_and_points_to_it(agent: AgentContext, pool: Any) -> None:
+    assert deploy(agent, pool, small_project.texts()) == "done"
     assert pool.starts == ["a@v1", "b@v1", "c@v1"]
     assert pool.views == {"a": "a__v1", "b": "b__v1", "c": "c__v1"}
-    assert plan(world, small_project.texts(), EVERYTHING).empty
+    assert plan(agent, small_project.texts(), EVERYTHING).empty
 
 
-def test_a_rebuild_stands_beside_and_keeps_what_a_left_behind_child_reads(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
+def test_a_rebuild_stands_beside_and_keeps_what_a_left_behind_child_reads(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
     changed = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
-    assert deploy(world, pool, changed, PlanRequest(tables=(TableName("a"),), rebuild=True)) == "done"
+    assert deploy(agent, pool, changed, PlanRequest(tables=(TableName("a"),), rebuild=True)) == "done"
     assert sorted(pool.running) == ["a@v1", "a@v2", "b@v2", "c@v1"]
     assert pool.views == {"a": "a__v2", "b": "b__v2", "c": "c__v1"}
 
 
-def test_a_refused_start_blocks_below_and_the_run_goes_on_after_the_fix(world: AgentContext, pool: Any) -> None:
+def test_a_refused_start_blocks_below_and_the_run_goes_on_after_the_fix(agent: AgentContext, pool: Any) -> None:
     pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
-    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
-    assert drive(world, run_id) == "failed"
-    row = world.ledger.run(run_id)
+    run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
+    assert drive(agent, run_id) == "failed"
+    row = agent.ledger.run(run_id)
     assert row is not None
     assert {s.table for s in row.steps if s.state == "blocked"} == {"a", "b", "c"}
     assert pool.running == {}
     del pool.refuse["a@v1"]
-    assert drive(world, run_id, OperatorControl("retry")) == "done"
+    assert drive(agent, run_id, OperatorControl("retry")) == "done"
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
 
-def test_a_stop_that_overtakes_a_start_wins(world: AgentContext, pool: Any) -> None:
-    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
-    real = world.files.read
+def test_a_stop_that_overtakes_a_start_wins(agent: AgentContext, pool: Any) -> None:
+    run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
+    real = agent.files.read
 
     def stopped_meanwhile(folder: str) -> Any:
-        if world.ledger.deployment(TableName("b"), 1) and folder.endswith("b__v1"):
-            stop_by_operator(world, pool, "b")
+        if agent.ledger.deployment(TableName("b"), 1) and folder.endswith("b__v1"):
+            stop_by_operator(agent, pool, "b")
         return real(folder)
 
-    world.files.read = stopped_meanwhile  # type: ignore[method-assign]  # An operator's stop at the worst moment.
-    assert drive(world, run_id) == "failed"
+    agent.files.read = stopped_meanwhile  # type: ignore[method-assign]  # An operator's stop at the worst moment.
+    assert drive(agent, run_id) == "failed"
     assert "b@v1" not in pool.running
     assert "c@v1" in pool.running
 
 
-def test_cancel_leaves_what_serves_as_it_was(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    deploy(world, pool, small_project.texts())
+def test_cancel_leaves_what_serves_as_it_was(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(agent, pool, small_project.texts())
     before = dict(pool.views)
     monkeypatch.setattr(OpenGate, "look", lambda *_: GateReading(False, "lost rows", failed=True))
     changed = small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
-    run_id = submit(world, plan(world, changed, PlanRequest(tables=(TableName("b"),), rebuild=True)))
-    assert drive(world, run_id) == "failed"
-    assert drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    run_id = submit(agent, plan(agent, changed, PlanRequest(tables=(TableName("b"),), rebuild=True)))
+    assert drive(agent, run_id) == "failed"
+    assert drive(agent, run_id, OperatorControl("cancel")) == "cancelled"
     assert (pool.views, "b@v1" in pool.running, "b@v2" in pool.running) == (before, True, False)
 
 
-def test_a_rollback_says_how_many_rows_stay_in_what_it_takes_out_of_service(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
+def test_a_rollback_says_how_many_rows_stay_in_what_it_takes_out_of_service(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
     changed = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
-    deploy(world, pool, changed, PlanRequest(tables=(TableName("a"),), rebuild=True, children="all"))
-    world.files.emitted.update(a__v2=1234, b__v2=0)  # type: ignore[attr-defined]  # Scripted.
-    run_id = submit(world, plan(world, changed, PlanRequest(verb="rollback", tables=(TableName("a"),))))
-    assert drive(world, run_id) == "done"
-    row = world.ledger.run(run_id)
+    deploy(agent, pool, changed, PlanRequest(tables=(TableName("a"),), rebuild=True, children="all"))
+    agent.files.emitted.update(a__v2=1234, b__v2=0)  # type: ignore[attr-defined]  # Scripted.
+    run_id = submit(agent, plan(agent, changed, PlanRequest(verb="rollback", tables=(TableName("a"),))))
+    assert drive(agent, run_id) == "done"
+    row = agent.ledger.run(run_id)
     assert row is not None
     assert {step.table: step.note for step in row.steps if step.do == "stop"} == {
         "a": "rows emitted by v2 since the swap stay in a__v2: 1,234",
@@ -207,122 +207,122 @@ FIXED = "SELECT id, upper(kind) AS kind FROM STREAM a"
 
 
 def go_on(
-    world: AgentContext, pool: Any, files: dict[str, str], failed: str, request: PlanRequest = EVERYTHING
+    agent: AgentContext, pool: Any, files: dict[str, str], failed: str, request: PlanRequest = EVERYTHING
 ) -> Plan:
     """Plan what goes on from a failed run, with the fix in the files, and drive it to its end."""
     pool.refuse.clear()
-    settle(world, pool)
-    made = plan(world, files, replace(request, continues=failed))
-    assert drive(world, submit(world, made)) == "done"
-    settle(world, pool)
-    after = world.ledger.run(failed)
+    settle(agent, pool)
+    made = plan(agent, files, replace(request, continues=failed))
+    assert drive(agent, submit(agent, made)) == "done"
+    settle(agent, pool)
+    after = agent.ledger.run(failed)
     assert after is not None and after.continued_by == f"run-{made.hash[:6]}"
     return made
 
 
-def test_a_fix_goes_on_with_the_versions_that_a_failed_rebuild_has_made(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
+def test_a_fix_goes_on_with_the_versions_that_a_failed_rebuild_has_made(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
     upper = "SELECT id, upper(kind) AS kind FROM STREAM landed"
     rebuild = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
     pool.refuse["b@v2"] = WRONG
-    failed = submit(world, plan(world, small_project.texts(a=upper, b=BROKEN), rebuild))
-    assert drive(world, failed) == "failed"
+    failed = submit(agent, plan(agent, small_project.texts(a=upper, b=BROKEN), rebuild))
+    assert drive(agent, failed) == "failed"
     assert {"a@v2", "c@v2"} <= set(pool.running)
     pool.starts.clear()
-    made = go_on(world, pool, small_project.texts(a=upper, b=FIXED), failed, rebuild)
+    made = go_on(agent, pool, small_project.texts(a=upper, b=FIXED), failed, rebuild)
     assert pool.starts == ["b@v3"], "what the failed run had started is used, not made again"
     assert pool.views == {"a": "a__v2", "b": "b__v3", "c": "c__v2"}
     assert sorted(pool.running) == ["a@v2", "b@v3", "c@v2"]
     assert "b__v2" not in pool.tables
     assert [step.do for step in made.steps if step.table == "a"] == ["catch_up", "validate", "stop"]
-    assert plan(world, small_project.texts(a=upper, b=FIXED), EVERYTHING).empty
+    assert plan(agent, small_project.texts(a=upper, b=FIXED), EVERYTHING).empty
 
 
 def test_a_version_that_was_stopped_meanwhile_is_started_again_on_its_checkpoint(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    deploy(world, pool, small_project.texts())
+    deploy(agent, pool, small_project.texts())
     rebuild = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
     pool.refuse["b@v2"] = WRONG
-    failed = submit(world, plan(world, small_project.texts(b=BROKEN), rebuild))
-    assert drive(world, failed) == "failed"
+    failed = submit(agent, plan(agent, small_project.texts(b=BROKEN), rebuild))
+    assert drive(agent, failed) == "failed"
     del pool.running["a@v2"]
-    world.ledger.update_deployment(TableName("a"), 2, wanted="stopped", state="stopped")
-    made = go_on(world, pool, small_project.texts(b=FIXED), failed, rebuild)
+    agent.ledger.update_deployment(TableName("a"), 2, wanted="stopped", state="stopped")
+    made = go_on(agent, pool, small_project.texts(b=FIXED), failed, rebuild)
     assert [step.do for step in made.steps if step.table == "a"][:2] == ["resume", "catch_up"]
     assert sorted(pool.running) == ["a@v2", "b@v3", "c@v2"]
 
 
-def test_a_first_start_with_wrong_sql_leaves_nothing_behind_after_the_fix(world: AgentContext, pool: Any) -> None:
+def test_a_first_start_with_wrong_sql_leaves_nothing_behind_after_the_fix(agent: AgentContext, pool: Any) -> None:
     pool.refuse["b@v1"] = WRONG
-    failed = submit(world, plan(world, small_project.texts(b=BROKEN.replace("STREAM a", "STREAM landed")), EVERYTHING))
-    assert drive(world, failed) == "failed"
-    made = go_on(world, pool, small_project.texts(b=FIXED), failed)
+    failed = submit(agent, plan(agent, small_project.texts(b=BROKEN.replace("STREAM a", "STREAM landed")), EVERYTHING))
+    assert drive(agent, failed) == "failed"
+    made = go_on(agent, pool, small_project.texts(b=FIXED), failed)
     assert {node.table: str(node.action) for node in made.nodes} == {
         "landed": "keep", "a": "keep", "b": "start", "c": "keep",
     }  # fmt: skip
     assert sorted(pool.running) == ["a@v1", "b@v2", "c@v1"]
     assert pool.views["b"] == "b__v2"
     assert "b__v1" not in pool.tables
-    assert [d.version for d in world.ledger.deployments() if d.table == "b"] == [2]
+    assert [d.version for d in agent.ledger.deployments() if d.table == "b"] == [2]
 
 
-def test_a_delete_sets_nothing_aside_that_a_new_reader_keeps_running(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, small_project.texts(), PlanRequest(verb="delete", everything=True)))
-    c = world.ledger.deployment(TableName("c"), 1)
+def test_a_delete_sets_nothing_aside_that_a_new_reader_keeps_running(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, small_project.texts(), PlanRequest(verb="delete", everything=True)))
+    c = agent.ledger.deployment(TableName("c"), 1)
     assert c is not None
-    world.ledger.put_deployment(replace(c, table=TableName("late"), active=True))
-    assert drive(world, run_id) == "failed"
+    agent.ledger.put_deployment(replace(c, table=TableName("late"), active=True))
+    assert drive(agent, run_id) == "failed"
     assert "a@v1" in pool.running and "a__v1" in pool.tables
     assert not {"b@v1", "c@v1"} & pool.running.keys()
 
 
-def test_taking_the_edit_back_sets_aside_what_the_failed_run_made(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
+def test_taking_the_edit_back_sets_aside_what_the_failed_run_made(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
     pool.refuse["b@v2"] = WRONG
-    failed = submit(world, plan(world, small_project.texts(b="SELECT id, kind FROM STREAM landed"), EVERYTHING))
-    assert drive(world, failed) == "failed"
+    failed = submit(agent, plan(agent, small_project.texts(b="SELECT id, kind FROM STREAM landed"), EVERYTHING))
+    assert drive(agent, failed) == "failed"
     before = dict(pool.views)
-    made = go_on(world, pool, small_project.texts(), failed)
+    made = go_on(agent, pool, small_project.texts(), failed)
     assert {str(step.do) for step in made.steps} == {"stop", "tombstone"}
     assert pool.views == before
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
     assert sorted(name for name in pool.tables if "v2" in name) == []
 
 
-def test_a_run_is_continued_once_and_only_after_it_failed(world: AgentContext, pool: Any) -> None:
+def test_a_run_is_continued_once_and_only_after_it_failed(agent: AgentContext, pool: Any) -> None:
     pool.refuse["b@v1"] = WRONG
-    failed = submit(world, plan(world, small_project.texts(b=BROKEN), EVERYTHING))
-    assert drive(world, failed) == "failed"
-    made = go_on(world, pool, small_project.texts(b=FIXED), failed)
-    again = plan(world, small_project.texts(b=BROKEN), replace(EVERYTHING, continues=failed))
+    failed = submit(agent, plan(agent, small_project.texts(b=BROKEN), EVERYTHING))
+    assert drive(agent, failed) == "failed"
+    made = go_on(agent, pool, small_project.texts(b=FIXED), failed)
+    again = plan(agent, small_project.texts(b=BROKEN), replace(EVERYTHING, continues=failed))
     with pytest.raises(Refused, match="was continued by run"):
-        submit(world, again)
-    other = plan(world, small_project.texts(b=BROKEN), replace(EVERYTHING, continues=f"run-{made.hash[:6]}"))
+        submit(agent, again)
+    other = plan(agent, small_project.texts(b=BROKEN), replace(EVERYTHING, continues=f"run-{made.hash[:6]}"))
     with pytest.raises(Refused, match="is done"):
-        submit(world, other)
+        submit(agent, other)
 
 
-class KeptWorld:
+class KeptAgent:
     """A scripted world as it was at one moment, to begin again from: ledger, data folder, pool and files."""
 
-    def __init__(self, world: AgentContext, folder: Path) -> None:
-        self._world, self._kept, self._facts = world, folder, world.ledger.facts()
-        self._doubles = copy.deepcopy((world.pool, world.files))
-        Path(world.layout.data).mkdir(exist_ok=True)
-        shutil.copytree(world.layout.data, folder / "data")
-        with closing(LedgerReader(world.ledger.path)) as reader:
+    def __init__(self, agent: AgentContext, folder: Path) -> None:
+        self._agent, self._kept, self._facts = agent, folder, agent.ledger.facts()
+        self._doubles = copy.deepcopy((agent.pool, agent.files))
+        Path(agent.layout.data).mkdir(exist_ok=True)
+        shutil.copytree(agent.layout.data, folder / "data")
+        with closing(LedgerReader(agent.ledger.path)) as reader:
             reader.copy_to(folder / "ledger.db")
 
     def again(self, folder: Path) -> AgentContext:
         """Begin again, with the ledger in a folder of its own, and with the data folder of the world before."""
         folder.mkdir()
         shutil.copy(self._kept / "ledger.db", folder)
-        shutil.rmtree(self._world.layout.data)
-        shutil.copytree(self._kept / "data", self._world.layout.data)
+        shutil.rmtree(self._agent.layout.data)
+        shutil.copytree(self._kept / "data", self._agent.layout.data)
         pool, files = copy.deepcopy(self._doubles)
-        return replace(self._world, ledger=create_or_open(folder / "ledger.db", self._facts), pool=pool, files=files)
+        return replace(self._agent, ledger=create_or_open(folder / "ledger.db", self._facts), pool=pool, files=files)
 
 
 CHANGED = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
@@ -334,28 +334,28 @@ SEQUENCE = (
 """A first deploy, a rebuild and a delete."""
 
 
-def is_killed(world: AgentContext, files: dict[str, str], request: PlanRequest, faults: KillAt) -> bool:
+def is_killed(agent: AgentContext, files: dict[str, str], request: PlanRequest, faults: KillAt) -> bool:
     """Perform a request to its end; after a kill a new agent takes the open run up."""
-    run_id, killed = submit(world, plan(world, files, request)), False
+    run_id, killed = submit(agent, plan(agent, files, request)), False
     try:
-        state = drive(replace(world, faults=faults), run_id)  # type: ignore[arg-type]  # Counts and kills.
+        state = drive(replace(agent, faults=faults), run_id)  # type: ignore[arg-type]  # Counts and kills.
     except Killed:
-        killed, state = True, drive(world, run_id)
+        killed, state = True, drive(agent, run_id)
     assert state == "done"
-    settle(world, world.pool)
+    settle(agent, agent.pool)
     return killed
 
 
 @pytest.mark.drill
 @pytest.mark.parametrize("third", [0, *(pytest.param(n, marks=[pytest.mark.drill, pytest.mark.long]) for n in (1, 2))])
-def test_a_kill_at_any_point_ends_in_the_same_world(third: int, tmp_path: Path, world: AgentContext, pool: Any) -> None:
+def test_a_kill_at_any_point_ends_in_the_same_world(third: int, tmp_path: Path, agent: AgentContext, pool: Any) -> None:
     """At a third of the points where the long ones are left out."""
-    kept: list[tuple[KeptWorld, int]] = []
+    kept: list[tuple[KeptAgent, int]] = []
     for number, each in enumerate(SEQUENCE):
-        before, counting = KeptWorld(world, tmp_path / f"before {number}"), KillAt()
-        is_killed(world, *each, counting)
+        before, counting = KeptAgent(agent, tmp_path / f"before {number}"), KillAt()
+        is_killed(agent, *each, counting)
         kept.append((before, counting.passed))
-    expected = picture(world, pool)
+    expected = picture(agent, pool)
     assert sum(points for _, points in kept) > 100
     for number, (before, points) in enumerate(kept):
         for point in range(1 + third, points + 1, 3):
@@ -370,74 +370,74 @@ def waits_for_ever(run: Any, step: Any) -> GatePolled:
     return GatePolled(step.n, "first batch pending")
 
 
-def start_of(world: AgentContext, run_id: str) -> StepRow:
-    row = world.ledger.run(run_id)
+def start_of(agent: AgentContext, run_id: str) -> StepRow:
+    row = agent.ledger.run(run_id)
     assert row is not None
     return next(step for step in row.steps if step.do == "start")
 
 
-def taken_up_after_a_kill(world: AgentContext, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
+def taken_up_after_a_kill(agent: AgentContext, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
     """Have an agent end while the first start of a run waits for its batch; returns run and step."""
     monkeypatch.setattr(step_executor.starting_steps, "look_for_proof", waits_for_ever)
-    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
-    before = OpenRuns(world)
+    run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
+    before = OpenRuns(agent)
     before.drive(run_id)
-    wait_until(lambda: start_of(world, run_id).state == "gate")
-    world.stopping.set()
+    wait_until(lambda: start_of(agent, run_id).state == "gate")
+    agent.stopping.set()
     wait_until(lambda: not before._woken)
-    world.stopping.clear()
-    return run_id, start_of(world, run_id).n
+    agent.stopping.clear()
+    return run_id, start_of(agent, run_id).n
 
 
 def test_a_skip_that_comes_before_a_new_agent_has_begun_the_start_again_is_carried_out(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, n = taken_up_after_a_kill(world, monkeypatch)
-    lane = OpenRuns(world)
+    run_id, n = taken_up_after_a_kill(agent, monkeypatch)
+    lane = OpenRuns(agent)
     lane.tell(run_id, OperatorControl("skip", n, "ana"))
-    wait_until(lambda: start_of(world, run_id).state == "skipped")
+    wait_until(lambda: start_of(agent, run_id).state == "skipped")
     lane.tell(run_id, OperatorControl("cancel"))
     wait_until(lambda: not lane._woken)
 
 
 def test_a_skip_that_comes_too_late_is_refused_in_words(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, n = taken_up_after_a_kill(world, monkeypatch)
+    run_id, n = taken_up_after_a_kill(agent, monkeypatch)
     pool.running.clear()
     pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
-    assert drive(world, run_id, OperatorControl("skip", n, "ana")) == "failed"
-    said = [event.summary for event in world.ledger.events() if "was not skipped" in event.summary]
-    assert said == [f"step {n} of run {run_id}, start {start_of(world, run_id).table}, was not skipped: it is failed"]
+    assert drive(agent, run_id, OperatorControl("skip", n, "ana")) == "failed"
+    said = [event.summary for event in agent.ledger.events() if "was not skipped" in event.summary]
+    assert said == [f"step {n} of run {run_id}, start {start_of(agent, run_id).table}, was not skipped: it is failed"]
 
 
-def test_the_plan_in_the_ledger_is_the_plan_that_runs(world: AgentContext) -> None:
-    made = plan(world, small_project.texts(), EVERYTHING)
-    submit(world, made)
-    row = world.ledger.plan(made.hash)
+def test_the_plan_in_the_ledger_is_the_plan_that_runs(agent: AgentContext) -> None:
+    made = plan(agent, small_project.texts(), EVERYTHING)
+    submit(agent, made)
+    row = agent.ledger.plan(made.hash)
     assert row is not None
     assert json.loads(row.body)["hash"] == made.hash
 
 
 def test_a_ledger_that_is_locked_for_a_moment_fails_no_step(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, refused = type(world.ledger).put_deployment, iter([True, True, False])
+    real, refused = type(agent.ledger).put_deployment, iter([True, True, False])
 
     def locked(ledger: Any, deployment: Any) -> None:
         if next(refused, False):
             raise LedgerUnavailable("the ledger is locked by another program")
         real(ledger, deployment)
 
-    monkeypatch.setattr(type(world.ledger), "put_deployment", locked)
-    assert deploy(world, pool, small_project.texts()) == "done"
+    monkeypatch.setattr(type(agent.ledger), "put_deployment", locked)
+    assert deploy(agent, pool, small_project.texts()) == "done"
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
 
 
 def test_a_gate_that_cannot_be_looked_at_for_a_moment_keeps_its_count(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(world, pool, small_project.texts())
+    deploy(agent, pool, small_project.texts())
     looked = OpenGate.look
 
     def locked(gate: OpenGate, *given: Any) -> GateReading:
@@ -447,59 +447,59 @@ def test_a_gate_that_cannot_be_looked_at_for_a_moment_keeps_its_count(
         return looked(gate, *given)
 
     monkeypatch.setattr(OpenGate, "look", locked)
-    assert deploy(world, pool, small_project.texts(), PlanRequest(tables=(TableName("b"),), rebuild=True)) == "done"
+    assert deploy(agent, pool, small_project.texts(), PlanRequest(tables=(TableName("b"),), rebuild=True)) == "done"
     assert pool.starts.count("b@v2") == 1
 
 
 @pytest.mark.parametrize("where", ["_perform", "poll"])
 def test_our_own_bug_fails_its_step_and_is_not_begun_for_ever(
-    where: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    where: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> Any:
         raise KeyError("nothing")
 
-    deploy(world, pool, small_project.texts())
+    deploy(agent, pool, small_project.texts())
     monkeypatch.setattr(step_executor.StepExecutor, where, fail)
-    run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("b"),), rebuild=True)))
-    assert drive(world, run_id) == "failed"
-    row = world.ledger.run(run_id)
+    run_id = submit(agent, plan(agent, small_project.texts(), PlanRequest(tables=(TableName("b"),), rebuild=True)))
+    assert drive(agent, run_id) == "failed"
+    row = agent.ledger.run(run_id)
     assert row is not None and any(
         "the agent failed unexpectedly on this step (KeyError)" in step.note for step in row.steps
     )
 
 
-def unreadable(world: AgentContext, pool: Any, plan_is: str) -> tuple[str, OpenRuns]:
+def unreadable(agent: AgentContext, pool: Any, plan_is: str) -> tuple[str, OpenRuns]:
     """Leave an open run of a rebuild at its gate, whose plan no version reads."""
-    deploy(world, pool, small_project.texts())
+    deploy(agent, pool, small_project.texts())
     request = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
     run_id = submit(
-        world, plan(world, small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed"), request)
+        agent, plan(agent, small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed"), request)
     )
-    row = world.ledger.run(run_id)
+    row = agent.ledger.run(run_id)
     assert row is not None
     for step in row.steps:
         state = "done" if step.do in ("create", "start") else "gate" if step.do == "catch_up" else "waits"
-        world.ledger.put_step(run_id, replace(step, state=state))
+        agent.ledger.put_step(run_id, replace(step, state=state))
         if step.do == "start":
-            old = world.ledger.deployment(TableName(step.table), 1)
+            old = agent.ledger.deployment(TableName(step.table), 1)
             assert old is not None
             checkpoint = f"/c/{step.table}__v2"
             new = replace(old, version=2, active=False, state="running", checkpoint=checkpoint)
-            world.ledger.put_deployment(new)
+            agent.ledger.put_deployment(new)
             pool.running[f"{step.table}@v2"] = pool.running[f"{step.table}@v1"]
-    with sqlite3.connect(world.ledger.path) as ledger:
+    with sqlite3.connect(agent.ledger.path) as ledger:
         ledger.execute({
             "missing": "UPDATE run SET plan_hash = 'gone' WHERE id = ?",
             "of another version": "UPDATE plan SET body = '{\"format\": \"headgate.plan/9\"}' WHERE run_id = ?",
             "no JSON": "UPDATE plan SET body = '{' WHERE run_id = ?",
         }[plan_is], (run_id,))  # fmt: skip
-    return run_id, OpenRuns(world)
+    return run_id, OpenRuns(agent)
 
 
-def ended(world: AgentContext, run_id: str) -> RunRow:
+def ended(agent: AgentContext, run_id: str) -> RunRow:
     """Return the row of a run once its thread has ended."""
     wait_until(lambda: not any(thread.name == f"run {run_id}" for thread in threading.enumerate()))
-    row = world.ledger.run(run_id)
+    row = agent.ledger.run(run_id)
     assert row is not None
     return row
 
@@ -509,25 +509,25 @@ PLANS = ["missing", "of another version", "no JSON"]
 
 @pytest.mark.parametrize("plan_is", PLANS)
 def test_a_run_whose_plan_cannot_be_read_ends_failed_with_its_error_and_frees_its_tables(
-    plan_is: str, world: AgentContext, pool: Any
+    plan_is: str, agent: AgentContext, pool: Any
 ) -> None:
-    run_id, lane = unreadable(world, pool, plan_is)
+    run_id, lane = unreadable(agent, pool, plan_is)
     lane.resume_open()
-    row = ended(world, run_id)
+    row = ended(agent, run_id)
     assert row.state == "failed" and row.ended_at is not None
     (failed,) = [step for step in row.steps if step.state == "failed"]
     assert failed.note.startswith("the agent cannot execute this run: ")
-    assert world.ledger.open_runs() == (), "no round takes it up again"
+    assert agent.ledger.open_runs() == (), "no round takes it up again"
     assert "a@v2" in pool.running, "nothing is stopped unasked"
 
 
 @pytest.mark.parametrize("plan_is", PLANS)
-def test_a_run_whose_plan_cannot_be_read_can_be_cancelled(plan_is: str, world: AgentContext, pool: Any) -> None:
-    run_id, lane = unreadable(world, pool, plan_is)
+def test_a_run_whose_plan_cannot_be_read_can_be_cancelled(plan_is: str, agent: AgentContext, pool: Any) -> None:
+    run_id, lane = unreadable(agent, pool, plan_is)
     lane.resume_open()
-    ended(world, run_id)
+    ended(agent, run_id)
     lane.tell(run_id, OperatorControl("cancel"))
-    row = ended(world, run_id)
+    row = ended(agent, run_id)
     assert row.state == "cancelled" and row.ended_at is not None
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"], "what serves goes on, what the run started does not"
     assert {step.state for step in row.steps} <= {"done", "cancelled"}
@@ -535,27 +535,27 @@ def test_a_run_whose_plan_cannot_be_read_can_be_cancelled(plan_is: str, world: A
 
 @pytest.mark.parametrize("word", [None, OperatorControl("cancel")])
 def test_a_run_whose_plan_cannot_be_read_has_swapped_what_the_registry_says_it_has(
-    word: OperatorControl | None, world: AgentContext, pool: Any
+    word: OperatorControl | None, agent: AgentContext, pool: Any
 ) -> None:
-    run_id, lane = unreadable(world, pool, "of another version")
-    row = world.ledger.run(run_id)
+    run_id, lane = unreadable(agent, pool, "of another version")
+    row = agent.ledger.run(run_id)
     assert row is not None
     swap = next(step for step in row.steps if step.do == "swap")
-    world.ledger.put_step(run_id, replace(swap, state="running", tries=1))
-    world.ledger.activate({TableName(name): 2 for name in "abc"}, by=run_id, at=world.clock())
+    agent.ledger.put_step(run_id, replace(swap, state="running", tries=1))
+    agent.ledger.activate({TableName(name): 2 for name in "abc"}, by=run_id, at=agent.clock())
     lane.resume_open() if word is None else lane.tell(run_id, word)
-    row = ended(world, run_id)
+    row = ended(agent, run_id)
     assert next(step for step in row.steps if step.do == "swap").state == "done"
     assert {"a@v2", "b@v2", "c@v2"} <= pool.running.keys()
 
 
 def test_a_run_that_meets_a_bug_of_ours_is_not_begun_each_second_for_ever(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> Any:
         raise IllegalTransition("step 1: done → waits")
 
-    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
     monkeypatch.setattr(run_driver, "advance_run", broken)
-    OpenRuns(world).resume_open()
-    assert ended(world, run_id).state == "failed" and world.ledger.open_runs() == ()
+    OpenRuns(agent).resume_open()
+    assert ended(agent, run_id).state == "failed" and agent.ledger.open_runs() == ()

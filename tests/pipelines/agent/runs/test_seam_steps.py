@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import fast_lane
+from agent_scenarios import fast_lane
 
 from core.model.actions import StepKind
 from core.model.errors import TryAgain
@@ -35,16 +35,16 @@ SEAM_B = PlanRequest(tables=(T("a"),), rebuild=True, choices=(StrategyChoice(T("
 
 
 @pytest.fixture
-def old(world: AgentContext, pool: Any) -> Iterator[AgentContext]:
+def old(agent: AgentContext, pool: Any) -> Iterator[AgentContext]:
     """Serve landed → a → b, c, where time passes with every look."""
     moments = count(0.0, 60.0)
-    made = replace(world, monotonic=lambda: next(moments))
+    made = replace(agent, monotonic=lambda: next(moments))
     deploy(made, pool, small_project.texts())
     yield made
 
 
-def row(world: AgentContext, table: str, version: int) -> Deployment:
-    found = world.ledger.deployment(T(table), version)
+def row(agent: AgentContext, table: str, version: int) -> Deployment:
+    found = agent.ledger.deployment(T(table), version)
     assert found is not None
     return found
 
@@ -55,9 +55,9 @@ def reads(*consumed: str, held: dict[str, tuple[int, int]] | None = None) -> Bat
     return BatchHistory(batches, {f"{n + 1}:w": (n, n) for n in batches} if held is None else held)
 
 
-def have_read(world: AgentContext, a1: BatchHistory, a2: BatchHistory, b1: BatchHistory) -> None:
-    layout = world.layout
-    histories: dict[str, BatchHistory] = world.files.histories  # type: ignore[attr-defined]  # A double's.
+def have_read(agent: AgentContext, a1: BatchHistory, a2: BatchHistory, b1: BatchHistory) -> None:
+    layout = agent.layout
+    histories: dict[str, BatchHistory] = agent.files.histories  # type: ignore[attr-defined]  # A double's.
     for table, version, history in (("a", 1, a1), ("a", 2, a2), ("b", 1, b1)):
         histories[layout.checkpoint_folder(T(table), version)] = history
 
@@ -244,8 +244,8 @@ def test_a_second_seam_that_is_killed_leaves_no_checkpoint_behind(old: AgentCont
     assert all(abs(found - until) < 3600 for found in times)
 
 
-def test_a_checkpoint_that_a_seam_has_made_is_the_version_s_own(world: AgentContext) -> None:
-    layout, b = world.layout, T("b")
+def test_a_checkpoint_that_a_seam_has_made_is_the_version_s_own(agent: AgentContext) -> None:
+    layout, b = agent.layout, T("b")
     made = layout.seam_folder(b, 1, (T("a"), 2), 7)
     assert layout.is_checkpoint(made, b, 1) and layout.is_checkpoint(layout.checkpoint_folder(b, 1), b, 1)
     assert not layout.is_checkpoint(layout.checkpoint_folder(b, 11), b, 1) and not layout.is_checkpoint(

@@ -25,35 +25,35 @@ def texts(**changed: str) -> dict[str, str]:
     return files | {LANDED: files[LANDED].replace("kind STRING", "kind STRING, ts TIMESTAMP")}
 
 
-def version(world: AgentContext, table: str, number: int) -> Deployment:
-    found = world.ledger.deployment(T(table), number)
+def version(agent: AgentContext, table: str, number: int) -> Deployment:
+    found = agent.ledger.deployment(T(table), number)
     assert found is not None
     return found
 
 
 def test_the_filter_is_in_the_compiled_text_alone_and_what_reads_the_version_is_rebuilt_from_it(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    deploy(world, pool, texts())
-    assert deploy(world, pool, texts(), FROM_NOON) == "done"
-    made = version(world, "a", 2)
+    deploy(agent, pool, texts())
+    assert deploy(agent, pool, texts(), FROM_NOON) == "done"
+    made = version(agent, "a", 2)
     assert made.compiled == f"SELECT id, kind FROM (SELECT * FROM STREAM landed WHERE {FILTER})"
-    assert (made.begins_where, made.texts) == ((f"landed.{FILTER}",), version(world, "a", 1).texts)
-    assert made.active and version(world, "b", 2).compiled == "SELECT id, kind FROM STREAM a__v2"
+    assert (made.begins_where, made.texts) == ((f"landed.{FILTER}",), version(agent, "a", 1).texts)
+    assert made.active and version(agent, "b", 2).compiled == "SELECT id, kind FROM STREAM a__v2"
     assert pool.running["a@v2"].select == made.compiled
-    assert plan(world, texts(), PlanRequest(tables=(T("a"), T("b")))).empty
+    assert plan(agent, texts(), PlanRequest(tables=(T("a"), T("b")))).empty
 
 
-def test_an_edit_in_place_goes_on_from_where_the_version_began(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, texts())
-    deploy(world, pool, texts(), FROM_NOON)
+def test_an_edit_in_place_goes_on_from_where_the_version_began(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, texts())
+    deploy(agent, pool, texts(), FROM_NOON)
     edited = texts(a="SELECT id, kind FROM STREAM landed WHERE id > 1")
-    made = plan(world, edited, replace(EVERYTHING, exclude=(T("c"),)))
+    made = plan(agent, edited, replace(EVERYTHING, exclude=(T("c"),)))
     assert [(n.action, n.begins_where) for n in made.nodes if n.table == "a"] == [("restart", (f"landed.{FILTER}",))]
     words = "goes on without what it was begun without: it streams only landed.ts >= TIMESTAMP '2026-01-02T12:00:00Z'"
     assert words in {warning.summary for warning in made.warnings}
-    assert drive(world, submit(world, made)) == "done"
-    row = version(world, "a", 2)
+    assert drive(agent, submit(agent, made)) == "done"
+    row = version(agent, "a", 2)
     assert row.compiled == f"SELECT id, kind FROM (SELECT * FROM STREAM landed WHERE {FILTER}) WHERE id > 1"
     assert row.texts.dml == f"INSERT INTO a {edited_select(edited)};"
 
@@ -63,13 +63,13 @@ def edited_select(files: dict[str, str]) -> str:
 
 
 def test_a_rebuild_from_the_beginning_has_no_filter_and_does_not_take_a_part_of_a_failed_run(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    deploy(world, pool, texts())
-    made = plan(world, texts(), FROM_NOON)
-    run = submit(world, made)
+    deploy(agent, pool, texts())
+    made = plan(agent, texts(), FROM_NOON)
+    run = submit(agent, made)
     pool.refuse["b@v2"] = EngineRefused("no")
-    assert drive(world, run) == "failed" and version(world, "a", 2).begins_where and not version(world, "a", 2).active
-    again = plan(world, texts(), PlanRequest(tables=(T("a"),), rebuild=True, continues=run))
+    assert drive(agent, run) == "failed" and version(agent, "a", 2).begins_where and not version(agent, "a", 2).active
+    again = plan(agent, texts(), PlanRequest(tables=(T("a"),), rebuild=True, continues=run))
     (a,) = [node for node in again.nodes if node.table == "a"]
     assert (a.version, a.begins_where, a.strategy) == (3, (), "earliest")

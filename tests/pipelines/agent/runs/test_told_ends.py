@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import wait_until
+from agent_scenarios import wait_until
 
 from core.model.errors import EngineRefused, LedgerUnavailable
 from core.model.names import TableName
@@ -46,192 +46,192 @@ def die(*_: Any) -> None:
     raise Killed
 
 
-def next_agent(world: AgentContext) -> None:
+def next_agent(agent: AgentContext) -> None:
     """Have the next agent take up what is open, until nothing is left to do."""
-    lane = OpenRuns(world)
+    lane = OpenRuns(agent)
     lane.resume_open()
     wait_until(lambda: not lane._woken)
 
 
-def told(world: AgentContext, what: str) -> list[tuple[str, str]]:
+def told(agent: AgentContext, what: str) -> list[tuple[str, str]]:
     """The events that say so, oldest first, with their details."""
-    return [(e.summary, e.detail) for e in reversed(world.ledger.events()) if what in e.summary]
+    return [(e.summary, e.detail) for e in reversed(agent.ledger.events()) if what in e.summary]
 
 
 @pytest.fixture
-def release(world: AgentContext, pool: Any) -> str:
+def release(agent: AgentContext, pool: Any) -> str:
     """A release that was applied, of which nothing is done yet."""
-    deploy(world, pool, small_project.texts())
-    return submit(world, plan(world, UPPER, REBUILD))
+    deploy(agent, pool, small_project.texts())
+    return submit(agent, plan(agent, UPPER, REBUILD))
 
 
-def test_an_end_from_outside_is_recorded_and_told_or_neither(release: str, world: AgentContext) -> None:
-    with sqlite3.connect(world.ledger.path) as other:
+def test_an_end_from_outside_is_recorded_and_told_or_neither(release: str, agent: AgentContext) -> None:
+    with sqlite3.connect(agent.ledger.path) as other:
         other.execute("CREATE TRIGGER full BEFORE INSERT ON event BEGIN INSERT INTO missing VALUES (1); END")
     with pytest.raises(LedgerUnavailable):
-        end(world, release)
-    assert state_of(world, release) == "running"
-    with sqlite3.connect(world.ledger.path) as other:
+        end(agent, release)
+    assert state_of(agent, release) == "running"
+    with sqlite3.connect(agent.ledger.path) as other:
         other.execute("DROP TRIGGER full")
-    end(world, release)
-    assert (state_of(world, release), ends_told(world, release)) == ("failed", (1, 1))
-    assert world.ledger.check_audit().breaks == ()
+    end(agent, release)
+    assert (state_of(agent, release), ends_told(agent, release)) == ("failed", (1, 1))
+    assert agent.ledger.check_audit().breaks == ()
 
 
 @pytest.mark.parametrize("where", ["before swap cancelled", "after swap cancelled"])
 def test_a_kill_beside_the_record_of_a_cancel_leaves_its_end_told_once(
-    where: str, release: str, world: AgentContext, pool: Any
+    where: str, release: str, agent: AgentContext, pool: Any
 ) -> None:
     def cancel() -> None:
-        tell(world, release, "cancel")
+        tell(agent, release, "cancel")
         faults.at, faults.act = where, die
 
     faults = ActAt("before swap running", cancel)
-    driven = OpenRuns(replace(world, faults=faults))  # type: ignore[arg-type]  # Acts instead of dying.
+    driven = OpenRuns(replace(agent, faults=faults))  # type: ignore[arg-type]  # Acts instead of dying.
     driven.drive(release)
     wait_until(lambda: not driven._woken)
-    next_agent(world)
-    assert (state_of(world, release), pool.views) == ("cancelled", SERVING)
-    assert ends_told(world, release) == (1, 1)
-    assert world.ledger.check_audit().breaks == ()
+    next_agent(agent)
+    assert (state_of(agent, release), pool.views) == ("cancelled", SERVING)
+    assert ends_told(agent, release) == (1, 1)
+    assert agent.ledger.check_audit().breaks == ()
 
 
 def test_an_agent_that_stops_while_it_stops_the_versions_of_a_cancelled_run_has_told_its_end(
-    release: str, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+    release: str, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane = OpenRuns(at(world, "before swap running", lambda: tell(world, release, "cancel")))
+    lane = OpenRuns(at(agent, "before swap running", lambda: tell(agent, release, "cancel")))
 
     def stopping(*_: Any) -> None:
         lane._woken[release].set()
-        world.stopping.set()
+        agent.stopping.set()
 
     monkeypatch.setattr(run_driver, "abort", stopping)
     lane.drive(release)
     wait_until(lambda: not lane._woken)
-    assert (state_of(world, release), ends_told(world, release)) == ("cancelled", (1, 1))
+    assert (state_of(agent, release), ends_told(agent, release)) == ("cancelled", (1, 1))
 
 
 def test_a_skip_that_came_too_late_is_told_by_the_write_that_takes_it(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
-    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
-    assert drive(world, run_id) == "failed"
-    n = step_of(world, run_id, "start").n
-    world.ledger.tell_run(run_id, OperatorControl("skip", n, "ana"), at=3.0)
-    writes = type(world.ledger).advance_run
+    run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
+    assert drive(agent, run_id) == "failed"
+    n = step_of(agent, run_id, "start").n
+    agent.ledger.tell_run(run_id, OperatorControl("skip", n, "ana"), at=3.0)
+    writes = type(agent.ledger).advance_run
 
     def and_die(*given: Any, **more: Any) -> None:
         writes(*given, **more)
         die()
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(world.ledger), "advance_run", and_die)
-        lane = OpenRuns(world)
+        patch.setattr(type(agent.ledger), "advance_run", and_die)
+        lane = OpenRuns(agent)
         lane.drive(run_id)
         wait_until(lambda: not lane._woken)
-    next_agent(world)
-    assert told(world, "not skipped") == [
+    next_agent(agent)
+    assert told(agent, "not skipped") == [
         (f"step {n} of run {run_id}, start a, was not skipped: it is failed", "asked for by ana")
     ]
 
 
-def test_a_cancel_that_comes_with_the_end_of_its_run_is_told_as_not_carried_out(world: AgentContext, pool: Any) -> None:
-    deploy(world, pool, small_project.texts())
-    run_id = submit(world, plan(world, UPPER, PlanRequest(tables=(TableName("a"),), rebuild=True)))
-    row = world.ledger.run(run_id)
+def test_a_cancel_that_comes_with_the_end_of_its_run_is_told_as_not_carried_out(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, PlanRequest(tables=(TableName("a"),), rebuild=True)))
+    row = agent.ledger.run(run_id)
     assert row is not None
     last = row.steps[-1]
-    assert drive(at(world, f"before {last.do} done", lambda: tell(world, run_id, "cancel")), run_id) == "done"
-    next_agent(world)
-    assert not world.ledger.run_words(run_id)
-    assert told(world, "not carried out") == [
+    assert drive(at(agent, f"before {last.do} done", lambda: tell(agent, run_id, "cancel")), run_id) == "done"
+    next_agent(agent)
+    assert not agent.ledger.run_words(run_id)
+    assert told(agent, "not carried out") == [
         (f"the word to cancel run {run_id} was not carried out: the run is done", "asked for by bob")
     ]
-    assert ends_told(world, run_id) == (1, 1)
+    assert ends_told(agent, run_id) == (1, 1)
 
 
 def test_a_cancel_of_a_run_that_cannot_be_read_and_is_done_is_told_as_not_carried_out(
-    world: AgentContext, pool: Any
+    agent: AgentContext, pool: Any
 ) -> None:
-    run_id, lane = unreadable(world, pool, "missing")
-    tell(world, run_id, "cancel")
-    assert world.ledger.advance_run(run_id, was="running", state="done", ended_at=5.0, steps=())
+    run_id, lane = unreadable(agent, pool, "missing")
+    tell(agent, run_id, "cancel")
+    assert agent.ledger.advance_run(run_id, was="running", state="done", ended_at=5.0, steps=())
     lane.resume_open()
     wait_until(lambda: not lane._woken)
-    ((summary, detail),) = told(world, "not carried out")
+    ((summary, detail),) = told(agent, "not carried out")
     assert summary == f"the word to cancel run {run_id} was not carried out: the run is done"
     assert detail.startswith("asked for by bob; ")
 
 
 @pytest.mark.parametrize("act", ["swap", "skip", "resume", "retry"])
 def test_a_word_that_an_end_from_outside_overtakes_is_told_to_its_author(
-    act: str, release: str, world: AgentContext
+    act: str, release: str, agent: AgentContext
 ) -> None:
-    accept(world, release, act)
-    end(world, release)
-    assert told(world, "not carried out") == [
+    accept(agent, release, act)
+    end(agent, release)
+    assert told(agent, "not carried out") == [
         (f"the word to {act} run {release} was not carried out: the run is failed", f"asked for by ana; {WHY}")
     ]
-    assert not world.ledger.run_words(release)
+    assert not agent.ledger.run_words(release)
 
 
 def test_a_word_that_comes_during_an_end_from_outside_is_told_to_its_author(
-    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, lane = unreadable(world, pool, "missing")
+    run_id, lane = unreadable(agent, pool, "missing")
     failed = run_ends._failed
 
     def told_beside(*given: Any) -> Any:
-        accept(world, run_id, "resume")
+        accept(agent, run_id, "resume")
         return failed(*given)
 
     monkeypatch.setattr(run_ends, "_failed", told_beside)
     lane.resume_open()
     wait_until(lambda: not lane._woken)
-    ((summary, _),) = told(world, "not carried out")
+    ((summary, _),) = told(agent, "not carried out")
     assert summary == f"the word to resume run {run_id} was not carried out: the run is failed"
 
 
 def test_a_run_whose_thread_records_a_pause_during_an_end_from_outside_is_ended_all_the_same(
-    release: str, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+    release: str, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = run_ends._failed
 
     def paused_beside(*given: Any) -> Any:
-        world.ledger.advance_run(release, was="running", state="paused", ended_at=None, steps=())
+        agent.ledger.advance_run(release, was="running", state="paused", ended_at=None, steps=())
         return failed(*given)
 
     monkeypatch.setattr(run_ends, "_failed", paused_beside)
-    end(world, release)
-    assert (state_of(world, release), ends_told(world, release)) == ("failed", (1, 1))
+    end(agent, release)
+    assert (state_of(agent, release), ends_told(agent, release)) == ("failed", (1, 1))
 
 
 def test_no_end_is_told_of_a_run_that_somebody_has_retried_meanwhile(
-    release: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    release: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool.refuse["c@v2"] = EngineRefused("no memory", error_class="OOM")
-    assert drive(world, release) == "failed"
-    world.ledger.tell_run(release, OperatorControl("retry", by="bob"), at=1.0)
-    row, words = world.ledger.run(release), world.ledger.run_words(release)
+    assert drive(agent, release) == "failed"
+    agent.ledger.tell_run(release, OperatorControl("retry", by="bob"), at=1.0)
+    row, words = agent.ledger.run(release), agent.ledger.run_words(release)
     assert row is not None
-    read = type(world.ledger).run
+    read = type(agent.ledger).run
 
     def retried_since(ledger: Any, run_id: str) -> Any:
         found = read(ledger, run_id)
         monkeypatch.setattr(type(ledger), "run", read)
-        accept(world, run_id, "retry")
+        accept(agent, run_id, "retry")
         return found
 
-    monkeypatch.setattr(type(world.ledger), "run", retried_since)
-    end_unreadable(world, row, WHY, words)
-    assert state_of(world, release) == "running"
-    assert told(world, "not carried out") == []
-    assert [word.act for word in world.ledger.run_words(release)] == ["retry"]
+    monkeypatch.setattr(type(agent.ledger), "run", retried_since)
+    end_unreadable(agent, row, WHY, words)
+    assert state_of(agent, release) == "running"
+    assert told(agent, "not carried out") == []
+    assert [word.act for word in agent.ledger.run_words(release)] == ["retry"]
 
 
 def test_a_run_that_meets_a_bug_of_ours_is_told_once_each_time_to_stand_still(
-    release: str, world: AgentContext, monkeypatch: pytest.MonkeyPatch
+    release: str, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> Any:
         raise KeyError("nothing")
@@ -239,25 +239,25 @@ def test_a_run_that_meets_a_bug_of_ours_is_told_once_each_time_to_stand_still(
     with monkeypatch.context() as patch:
         patch.setattr(run_driver, "RunDriver", broken)
         patch.setattr(run_driver, "end_unreadable", broken)
-        lane = OpenRuns(world)
+        lane = OpenRuns(agent)
         for _ in range(3):
             lane.resume_open()
             wait_until(lambda: not lane._woken)
-    ((summary, detail),) = told(world, "stands still")
+    ((summary, detail),) = told(agent, "stands still")
     assert summary == f"run {release} stands still: the agent failed unexpectedly on it (KeyError)"
     assert f"headgate runs cancel {release}" in detail
     lane.tell(release, OperatorControl("cancel", by="ana"))
     wait_until(lambda: not lane._woken)
-    assert state_of(world, release) == "cancelled"
+    assert state_of(agent, release) == "cancelled"
 
 
-def test_a_run_with_a_step_of_a_newer_version_can_be_cancelled(release: str, world: AgentContext, pool: Any) -> None:
-    assert drive(at(world, "before swap running", lambda: end(world, release)), release) == "failed"
-    with sqlite3.connect(world.ledger.path) as other:
+def test_a_run_with_a_step_of_a_newer_version_can_be_cancelled(release: str, agent: AgentContext, pool: Any) -> None:
+    assert drive(at(agent, "before swap running", lambda: end(agent, release)), release) == "failed"
+    with sqlite3.connect(agent.ledger.path) as other:
         other.execute("UPDATE plan SET body = '{' WHERE run_id = ?", (release,))
         other.execute("UPDATE step SET do = 'reorder' WHERE run_id = ? AND do = 'stop'", (release,))
-    tell(world, release, "cancel")
-    next_agent(world)
-    assert (state_of(world, release), pool.views) == ("cancelled", SERVING)
+    tell(agent, release, "cancel")
+    next_agent(agent)
+    assert (state_of(agent, release), pool.views) == ("cancelled", SERVING)
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
-    assert step_of(world, release, "reorder").state == "cancelled"
+    assert step_of(agent, release, "reorder").state == "cancelled"

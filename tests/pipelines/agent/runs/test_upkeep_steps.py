@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import wait_until
+from agent_scenarios import wait_until
 
 from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName as T
@@ -32,26 +32,26 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def made_on_delta(world: AgentContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def made_on_delta(agent: AgentContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every table an id of its own."""
-    monkeypatch.setattr(world.files, "identity", lambda folder, format: f"id of {folder}")
+    monkeypatch.setattr(agent.files, "identity", lambda folder, format: f"id of {folder}")
 
 
 @pytest.fixture
-def lake(world: AgentContext, pool: Any) -> AgentContext:
+def lake(agent: AgentContext, pool: Any) -> AgentContext:
     """landed → a → b, and c beside b, all but the first on Delta."""
-    assert lane.deploy(world, pool, FILES) == "done"
+    assert lane.deploy(agent, pool, FILES) == "done"
     pool.starts.clear()
-    return world
+    return agent
 
 
-def run_of(world: AgentContext, verb: str, *tables: str, files: dict[str, str] = FILES, **more: Any) -> str:
+def run_of(agent: AgentContext, verb: str, *tables: str, files: dict[str, str] = FILES, **more: Any) -> str:
     request = PlanRequest(verb=verb, tables=tuple(map(T, tables)), **more)
-    return lane.submit(world, lane.plan(world, files, request))
+    return lane.submit(agent, lane.plan(agent, files, request))
 
 
-def notes(world: AgentContext, run_id: str) -> list[tuple[str, str]]:
-    row = world.ledger.run(run_id)
+def notes(agent: AgentContext, run_id: str) -> list[tuple[str, str]]:
+    row = agent.ledger.run(run_id)
     assert row is not None
     return [(step.state, step.note) for step in row.steps]
 
@@ -223,40 +223,40 @@ def test_a_log_that_cannot_be_reached_at_the_end_is_waited_for(
     assert lane.drive(lake, run_id) == "done", notes(lake, run_id)
 
 
-def test_a_keyed_statement_stands_still_meanwhile_and_stays_wanted(world: AgentContext, pool: Any) -> None:
+def test_a_keyed_statement_stands_still_meanwhile_and_stays_wanted(agent: AgentContext, pool: Any) -> None:
     files = FILES | {"pipelines/facts/p/a/a.yml": "mode: upsert\nkey: [id]\n"}
     files = {path: text for path, text in files.items() if "/b/" not in path and "/c/" not in path}
-    assert lane.deploy(world, pool, files) == "done"
+    assert lane.deploy(agent, pool, files) == "done"
     seen = []
 
     def looked(what: str) -> None:
-        seen.append(("a@v1" in pool.running, world.locks.held()))
+        seen.append(("a@v1" in pool.running, agent.locks.held()))
 
     pool.looks_after = looked
-    assert lane.drive(world, run_of(world, "optimize", "a", files=files)) == "done"
-    found = world.ledger.deployment(T("a"), 1)
+    assert lane.drive(agent, run_of(agent, "optimize", "a", files=files)) == "done"
+    found = agent.ledger.deployment(T("a"), 1)
     assert seen == [(False, frozenset({("a", 1)}))]
     assert found is not None and found.wanted == "running", "the reconciler starts it again"
-    assert world.locks.held() == frozenset()
-    reconcile(world, pool)
-    found = world.ledger.deployment(T("a"), 1)
+    assert agent.locks.held() == frozenset()
+    reconcile(agent, pool)
+    found = agent.ledger.deployment(T("a"), 1)
     assert found is not None and "a@v1" in pool.running and found.restarts == 0
-    last = next(event for event in world.ledger.events() if event.summary.endswith("→ starting"))
+    last = next(event for event in agent.ledger.events() if event.summary.endswith("→ starting"))
     assert last.detail == "resumed from its checkpoint"
 
 
-def test_a_keyed_statement_that_could_not_go_on_is_not_stopped(world: AgentContext, pool: Any) -> None:
+def test_a_keyed_statement_that_could_not_go_on_is_not_stopped(agent: AgentContext, pool: Any) -> None:
     files = FILES | {"pipelines/facts/p/a/a.yml": "mode: upsert\nkey: [id]\n"}
     files = {path: text for path, text in files.items() if "/b/" not in path and "/c/" not in path}
-    assert lane.deploy(world, pool, files) == "done"
-    world.files.told, world.files.machine = {"machine": "another"}, "this"  # type: ignore[attr-defined]  # Scripted.
-    assert lane.drive(world, run_of(world, "optimize", "a", files=files)) == "failed"
+    assert lane.deploy(agent, pool, files) == "done"
+    agent.files.told, agent.files.machine = {"machine": "another"}, "this"  # type: ignore[attr-defined]  # Scripted.
+    assert lane.drive(agent, run_of(agent, "optimize", "a", files=files)) == "failed"
     assert pool.stops == [] and "a@v1" in pool.running and pool.looked_after == []
 
 
 @pytest.mark.parametrize(("verb", "more"), [("optimize", {}), ("vacuum", {"retain_h": "720"})])
 def test_the_keys_that_were_deleted_are_looked_after_before_their_table(
-    verb: str, more: dict[str, str], world: AgentContext, pool: Any
+    verb: str, more: dict[str, str], agent: AgentContext, pool: Any
 ) -> None:
     yml = "mode: upsert\nkey: [id]\nsequence: seq\ndeletes: kind = 'x'\n"
     ddl = "CREATE TABLE a (id BIGINT, kind STRING, seq BIGINT) USING delta;"
@@ -266,27 +266,27 @@ def test_the_keys_that_were_deleted_are_looked_after_before_their_table(
         "pipelines/facts/p/a/a.yml": yml, f"{scripts}/ddl.a.sql": ddl, f"{scripts}/dml.a.sql": dml,
     }  # fmt: skip
     files = {path: text for path, text in files.items() if "/b/" not in path and "/c/" not in path}
-    assert lane.deploy(world, pool, files) == "done"
-    found = world.ledger.deployment(T("a"), 1)
+    assert lane.deploy(agent, pool, files) == "done"
+    found = agent.ledger.deployment(T("a"), 1)
     assert found is not None
     deleted = f"{found.folder}/deleted"
 
     def looked(what: str) -> None:
-        world.files.upkept["deleted" if deleted in what else "a__v1"] = Upkeep(3, 1)  # type: ignore[attr-defined]  # Scripted.
+        agent.files.upkept["deleted" if deleted in what else "a__v1"] = Upkeep(3, 1)  # type: ignore[attr-defined]  # Scripted.
 
     pool.looks_after = looked
-    run_id = run_of(world, verb, "a", files=files, **more)
-    assert lane.drive(world, run_id) == "done"
+    run_id = run_of(agent, verb, "a", files=files, **more)
+    assert lane.drive(agent, run_id) == "done"
     hours = " 720" if more else ""
     assert pool.looked_after == [f"{verb} {deleted}", f"{verb} a__v1{hours}"], "as their own log says"
     said = "6 files written into 2" if verb == "optimize" else "6 files deleted"
-    assert notes(world, run_id) == [("done", said)]
+    assert notes(agent, run_id) == [("done", said)]
     pool.looked_after.clear()
-    world.files.removed.add(f"{deleted}/_delta_log")  # type: ignore[attr-defined]  # Scripted.
-    world.files.upkept.clear()  # type: ignore[attr-defined]  # Scripted.
+    agent.files.removed.add(f"{deleted}/_delta_log")  # type: ignore[attr-defined]  # Scripted.
+    agent.files.upkept.clear()  # type: ignore[attr-defined]  # Scripted.
     # One that runs has such a table once it has begun.
-    world.ledger.update_deployment(T("a"), 1, wanted="stopped", state="stopped", query_id="")
-    assert lane.drive(world, run_of(world, verb, "a", files=files, nonce="2", **more)) == "done"
+    agent.ledger.update_deployment(T("a"), 1, wanted="stopped", state="stopped", query_id="")
+    assert lane.drive(agent, run_of(agent, verb, "a", files=files, nonce="2", **more)) == "done"
     assert pool.looked_after == [f"{verb} a__v1{hours}"], "no key was deleted yet"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
-from agent_world import stop_by_operator, wait_until
+from agent_scenarios import stop_by_operator, wait_until
 
 from core.model.actions import StepKind
 from core.model.errors import EngineRefused, LedgerUnavailable, PoolUnreachable, Refused
@@ -33,26 +33,26 @@ DOUBLED = (("new", -1, 0, 7, None, '{"id":4,"kind":"password=hunter2"}', None, N
 
 
 @pytest.fixture
-def served(world: AgentContext, pool: Any) -> AgentContext:
+def served(agent: AgentContext, pool: Any) -> AgentContext:
     """Serve landed → a → b, c."""
-    deploy(world, pool, small_project.texts())
-    return world
+    deploy(agent, pool, small_project.texts())
+    return agent
 
 
-def step_of(world: AgentContext, run: str, do: str = "validate") -> StepRow:
-    row = world.ledger.run(run)
+def step_of(agent: AgentContext, run: str, do: str = "validate") -> StepRow:
+    row = agent.ledger.run(run)
     assert row is not None
     return next(step for step in row.steps if step.do == do)
 
 
-def results(world: AgentContext, run: str) -> dict[str, CheckResultRow]:
-    return {result.check: result for result in world.ledger.check_results(run)}
+def results(agent: AgentContext, run: str) -> dict[str, CheckResultRow]:
+    return {result.check: result for result in agent.ledger.check_results(run)}
 
 
-def has_read(world: AgentContext, version: int, *marks: str, table: str = "a") -> None:
-    histories: dict[str, BatchHistory] = world.files.histories  # type: ignore[attr-defined]  # A double's.
+def has_read(agent: AgentContext, version: int, *marks: str, table: str = "a") -> None:
+    histories: dict[str, BatchHistory] = agent.files.histories  # type: ignore[attr-defined]  # A double's.
     found = {batch: BatchPosition((mark,)) for batch, mark in enumerate(marks, 5)}
-    histories[world.layout.checkpoint_folder(T(table), version)] = BatchHistory(found, {})
+    histories[agent.layout.checkpoint_folder(T(table), version)] = BatchHistory(found, {})
 
 
 def test_only_the_files_of_batches_that_have_read_the_same_are_compared(served: AgentContext, pool: Any) -> None:
@@ -126,8 +126,8 @@ def test_where_nothing_blocks_the_note_names_the_figures_first(served: AgentCont
     )
 
 
-def swap_note(world: AgentContext, run: str) -> str:
-    row = world.ledger.run(run)
+def swap_note(agent: AgentContext, run: str) -> str:
+    row = agent.ledger.run(run)
     assert row is not None
     return next(step.note for step in row.steps if step.do == StepKind.SWAP)
 
@@ -418,17 +418,17 @@ def test_what_was_edited_in_place_explains_what_a_rebuild_of_the_same_text_puts_
 
 @pytest.mark.parametrize(("newest", "explained"), [(5.0, False), (5e9, True)])
 def test_rows_that_came_into_a_static_side_since_its_reader_was_started_explain_differences(
-    newest: float, explained: bool, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+    newest: float, explained: bool, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = FolderContents(1, 10, 2, True, 1.0, newest)
-    monkeypatch.setattr(type(world.files), "contents", lambda *_: found, raising=False)
+    monkeypatch.setattr(type(agent.files), "contents", lambda *_: found, raising=False)
     files = small_project.texts(c="SELECT a.id, landed.kind FROM STREAM a JOIN landed ON a.id = landed.id")
-    deploy(world, pool, files)
+    deploy(agent, pool, files)
     pool.answered["WITH uneven"] = (DIFFERENCE, (("new", 0 if explained else -1, 0, 7, *[None] * 6),))
     again = PlanRequest(tables=(T("c"),), rebuild=True, children="none")
-    run = submit(world, plan(world, files, again))
-    assert drive(world, run) == ("done" if explained else "failed")
+    run = submit(agent, plan(agent, files, again))
+    assert drive(agent, run) == ("done" if explained else "failed")
     (query,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
     assert ("kind AS kind" in query) is not explained
     words = "7 rows only in the new version: landed: it has changed since c@v1 was started (may be explained)"
-    assert (words in step_of(world, run).note) is explained
+    assert (words in step_of(agent, run).note) is explained

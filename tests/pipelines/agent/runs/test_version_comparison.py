@@ -31,13 +31,13 @@ TEXTS = RevisionTexts(ddl="CREATE TABLE a (id INT) USING parquet", dml="INSERT I
     ],
 )
 def test_what_the_serving_version_holds_besides_its_text_may_differ_in_any_way(
-    known: dict[str, Any], words: str, world: AgentContext
+    known: dict[str, Any], words: str, agent: AgentContext
 ) -> None:
     old, new = (
         deployment_row(table=TableName("a"), version=n, revision="r", texts=TEXTS, **more)
         for n, more in ((1, known), (2, {}))
     )
-    expected = of_release(world, {}, old, new)
+    expected = of_release(agent, {}, old, new)
     assert {row.why for row in expected.rows} == ({words} if words else set())
     assert {row.side for row in expected.rows} == ({*RowSide} if words else set()) and not expected.anything
 
@@ -48,7 +48,7 @@ TIMED = RevisionTexts(
 GROUPED = "INSERT INTO a SELECT 1 AS id, ts AS at FROM STREAM raw WATERMARK ts DELAY OF INTERVAL 1 DAY GROUP BY ts"
 
 
-def test_only_rows_from_before_its_time_are_more_than_a_version_that_begins_later_has(world: AgentContext) -> None:
+def test_only_rows_from_before_its_time_are_more_than_a_version_that_begins_later_has(agent: AgentContext) -> None:
     raw = external_row("raw", texts=RevisionTexts("CREATE TABLE raw (id INT, ts TIMESTAMP) USING json LOCATION 'r'"))
     known = {(TableName("raw"), 0): raw}
     reads = (Binding(TableName("raw"), 0, True),)
@@ -57,12 +57,12 @@ def test_only_rows_from_before_its_time_are_more_than_a_version_that_begins_late
         deployment_row(version=n, texts=TIMED, bindings=reads, begins_where=begins)
         for n, begins in ((1, where), (2, ()))
     )
-    (row,) = of_release(world, known, old, new).rows
+    (row,) = of_release(agent, known, old, new).rows
     assert (row.side, row.why) == (RowSide.NEW, f"a@v1 begins with {where[0]}")
     assert "`at`" in row.predicate and row.predicate.startswith("NOT coalesce(")
     grouped = replace(TIMED, dml=GROUPED)
     old, new = replace(old, texts=grouped), replace(new, texts=grouped)
-    assert {each.why for each in of_release(world, known, old, new).rows} == {
+    assert {each.why for each in of_release(agent, known, old, new).rows} == {
         f"a@v1 begins with {where[0]}, in any number"
     }
 
@@ -77,7 +77,7 @@ def test_only_rows_from_before_its_time_are_more_than_a_version_that_begins_late
     ],
 )
 def test_no_more_rows_can_be_new_than_the_version_before_held_up_to_its_last_batch(
-    before: dict[str, Any] | None, most: int | None, world: AgentContext, pool: Any
+    before: dict[str, Any] | None, most: int | None, agent: AgentContext, pool: Any
 ) -> None:
     pool.answered["headgate_before"] = (("n",), ((150,),))
     old, new = (
@@ -85,8 +85,8 @@ def test_no_more_rows_can_be_new_than_the_version_before_held_up_to_its_last_bat
         for n, after in ((2, "batch 7 of a@v1"), (3, ""))
     )
     if before is not None:
-        world.ledger.put_deployment(deployment_row(table="a", version=1, texts=TEXTS, **before))
-    comparison = VersionComparison(world)
+        agent.ledger.put_deployment(deployment_row(table="a", version=1, texts=TEXTS, **before))
+    comparison = VersionComparison(agent)
     with comparison.turn():
         comparison.compare(VersionPair(old, new, AlignedPair(1, 1)))
     (differences,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
@@ -106,7 +106,7 @@ def test_rows_beyond_what_can_be_new_are_unexpected(rows: int, verdict: str) -> 
         assert "151 rows only in the new version, of which a@v2 begins later explains 150 at most" in found.summary
 
 
-def test_rows_that_distinct_withholds_are_those_that_its_watermark_has_not_passed(world: AgentContext) -> None:
+def test_rows_that_distinct_withholds_are_those_that_its_watermark_has_not_passed(agent: AgentContext) -> None:
     streamed = "SELECT id, at FROM STREAM raw WATERMARK at DELAY OF INTERVAL 1 MINUTE WHERE id > 3"
     old, new = (
         deployment_row(version=n, texts=replace(TIMED, dml=f"INSERT INTO a {select}"))
@@ -115,20 +115,20 @@ def test_rows_that_distinct_withholds_are_those_that_its_watermark_has_not_passe
             (2, streamed.replace("SELECT", "SELECT DISTINCT")),
         )
     )
-    told = expected_of(world, VersionPair(old, new, AlignedPair(4, 5, 60_000, 61_000))).rows
+    told = expected_of(agent, VersionPair(old, new, AlignedPair(4, 5, 60_000, 61_000))).rows
     assert [(row.side.value, row.why, row.predicate) for row in told] == [
         ("old", "filter added: id > 3, which is NULL there", "((`id` > 3)) IS NULL"),
         ("old", "filter added: id > 3", "NOT coalesce((`id` > 3), false)"),
         ("old", "DISTINCT withholds rows that the watermark has not passed", "at >= timestamp_millis(61000)"),
     ]
-    back = expected_of(world, VersionPair(new, old, AlignedPair(5, 4, 61_000, 60_000))).rows
+    back = expected_of(agent, VersionPair(new, old, AlignedPair(5, 4, 61_000, 60_000))).rows
     assert [(row.side.value, row.predicate) for row in back][-1] == ("new", "at >= timestamp_millis(61000)")
 
 
-def test_late_rows_make_no_group_stand_twice(world: AgentContext) -> None:
+def test_late_rows_make_no_group_stand_twice(agent: AgentContext) -> None:
     behind = AlignedPair(4, 5, 60_000, 61_000, same_watermarks=False)
     grouped = replace(TIMED, dml=GROUPED)
     for texts, alike in ((TIMED, True), (grouped, False)):
         old, new = (deployment_row(version=n, texts=texts) for n in (1, 2))
-        (row,) = expected_of(world, VersionPair(old, new, behind)).rows
+        (row,) = expected_of(agent, VersionPair(old, new, behind)).rows
         assert (row.side, row.alike) == (RowSide.NEW, alike)

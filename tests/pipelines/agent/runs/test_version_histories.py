@@ -10,22 +10,22 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.version_histories import version_histories
 
 
-def put(world: AgentContext, table: str, version: int, parent: str, parent_version: int) -> None:
+def put(agent: AgentContext, table: str, version: int, parent: str, parent_version: int) -> None:
     texts = RevisionTexts(
         ddl=f"CREATE TABLE {table} (a INT) USING parquet",
         dml=f"INSERT INTO {table} SELECT a FROM STREAM {parent}",
     )
     binding = Binding(TableName(parent), parent_version, streamed=True)
     row = deployment_row(table=TableName(table), version=version, revision=texts.dml, texts=texts, bindings=(binding,))
-    world.ledger.put_deployment(row)
+    agent.ledger.put_deployment(row)
 
 
-def test_both_versions_and_all_that_they_stream_from_are_read(world: AgentContext) -> None:
+def test_both_versions_and_all_that_they_stream_from_are_read(agent: AgentContext) -> None:
     for version in (1, 2):
-        put(world, "a", version, "raw", 0)
-        put(world, "b", version, "a", version)
+        put(agent, "a", version, "raw", 0)
+        put(agent, "b", version, "a", version)
     b1, b2 = (TableName("b"), 1), (TableName("b"), 2)
-    found = version_histories(world, b1, b2)
+    found = version_histories(agent, b1, b2)
     a1, a2 = (TableName("a"), 1), (TableName("a"), 2)
     assert {version: history.sources for version, history in found.items()} == {
         b1: (a1,),

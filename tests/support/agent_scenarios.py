@@ -19,12 +19,12 @@ from state.operator_commands import Word
 
 
 @contextmanager
-def held_elsewhere(world: AgentContext, *versions: Version, by: str = "run 7f3a") -> Iterator[None]:
+def held_elsewhere(agent: AgentContext, *versions: Version, by: str = "run 7f3a") -> Iterator[None]:
     """Have another thread hold versions for the block."""
     taken, over = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with world.locks.holding(*versions, by=by):
+        with agent.locks.holding(*versions, by=by):
             taken.set()
             over.wait(30)
 
@@ -58,28 +58,28 @@ class _ReadBefore:
         return answered
 
 
-def read_before(world: AgentContext, question: str, act: Callable[[], object]) -> AgentContext:
+def read_before(agent: AgentContext, question: str, act: Callable[[], object]) -> AgentContext:
     """Return a world in which somebody acts right after the ledger's first answer to a question."""
-    return replace(world, ledger=_ReadBefore(world.ledger, question, act))  # type: ignore[arg-type]  # A double.
+    return replace(agent, ledger=_ReadBefore(agent.ledger, question, act))  # type: ignore[arg-type]  # A double.
 
 
-def put_made(world: AgentContext, deployment: Deployment, run: str = "") -> Deployment:
+def put_made(agent: AgentContext, deployment: Deployment, run: str = "") -> Deployment:
     """Write a version as its run has made it: in the ledger and the catalog, with the folder of its checkpoint."""
-    world.ledger.put_deployment(deployment)
-    pool: Any = world.pool
-    pool.tables[world.layout.catalog_name(deployment.table, deployment.version)] = deployment.compiled_ddl
-    world.files.prepare(deployment.checkpoint, {"run": run})
+    agent.ledger.put_deployment(deployment)
+    pool: Any = agent.pool
+    pool.tables[agent.layout.catalog_name(deployment.table, deployment.version)] = deployment.compiled_ddl
+    agent.files.prepare(deployment.checkpoint, {"run": run})
     return deployment
 
 
-def fast_lane(world: AgentContext) -> StatementControl:
+def fast_lane(agent: AgentContext) -> StatementControl:
     """Return the acts of operators on a world."""
-    return StatementControl(world, EmergencyJournal(Path(world.folder, "emergency.jsonl")))
+    return StatementControl(agent, EmergencyJournal(Path(agent.folder, "emergency.jsonl")))
 
 
-def stop_in_ledger(world: AgentContext, *names: str) -> None:
+def stop_in_ledger(agent: AgentContext, *names: str) -> None:
     """Have the ledger record a stop by an operator, and nothing else of it."""
-    world.ledger.stop_statements(names, Word(world.locks.stop(names), "bob", 1.0))
+    agent.ledger.stop_statements(names, Word(agent.locks.stop(names), "bob", 1.0))
 
 
 def in_a_thread(act: Callable[[], object]) -> threading.Thread:
@@ -89,10 +89,10 @@ def in_a_thread(act: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def stop_by_operator(world: AgentContext, pool: Any, *tables: str) -> threading.Thread:
+def stop_by_operator(agent: AgentContext, pool: Any, *tables: str) -> threading.Thread:
     """Begin an operator's stop, and return once Spark's stop was called; its confirmation may wait for who holds it."""
     called = len(pool.stops)
-    acts, names = fast_lane(world), tuple(map(TableName, tables))
+    acts, names = fast_lane(agent), tuple(map(TableName, tables))
     thread = in_a_thread(lambda: acts.stop(names, time.monotonic(), by="bob"))
     wait_until(lambda: len(pool.stops) >= called + len(tables))
     return thread
