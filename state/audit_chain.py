@@ -1,15 +1,24 @@
-"""The audit as a chain: each entry carries the hash of the entry before it and its own, over both.
+"""The audit log as a hash chain, and the archive files beside the ledger that hold its old entries.
 
-Who rewrites every hash up to the recorded head leaves no trace here: `headgate audit --verify` says the head, to be
-compared with one that was kept elsewhere.
+Each entry carries the hash of the entry before it and its own hash over both. Rewriting every hash up to the recorded
+head leaves no trace here: `headgate audit --verify` prints the head, to be compared with a copy kept elsewhere.
+
+An archive is a file of JSON lines that only grows. A part is on disk before the transaction that removes its rows from
+the ledger and records the new end of the archive. After a kill in between, the next round finds that part in the file
+and continues behind it. If the file continues differently, because another ledger was restored meanwhile, it is left
+alone and a new file is started.
 """
 
 import hashlib
 import json
+import os
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import count, takewhile
+from pathlib import Path
 
-from state.row_types import AuditRow
+from state.row_types import AuditArchiveRow, AuditRow
 
 HASHED = ("at", "actor", "action", "subject", "plan_hash", "confirmation", "outcome")
 """Columns that the hash of an entry covers, beside the hash of the entry before it."""
@@ -102,3 +111,129 @@ def _break_before(entry: AuditRow, before: int, wanted: int | None, start: Audit
         return AuditBreak(changed, changed, "changed")
     first, last = (wanted + 1, before) if wanted < before else (entry.id, entry.id)
     return AuditBreak(first, last, "inserted or moved")
+
+
+_FILE_MODE = 0o640
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCheck:
+    """What was found in the whole audit, archives and ledger."""
+
+    head: AuditHead | None
+    """What is recorded as the newest entry."""
+    breaks: tuple[AuditBreak, ...]
+    beyond: tuple[tuple[str, int], ...]
+    """Archives with entries after their recorded end, and how many: of a kill, or of a ledger that was replaced."""
+
+
+def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow]) -> AuditArchiveRow:
+    """Write entries of one year, the first of those given, behind what is archived; returns the record of their file.
+
+    They are on the disk then. To write the same once more adds nothing. Raises OSError.
+    """
+    newest = archives[-1] if archives else None
+    # A clock that was set back leads into no earlier file: files follow each other as entries do.
+    year = max(_year(entries[0]), newest.year if newest else 0)
+    part = list(takewhile(lambda entry: _year(entry) <= year, entries))
+    body = "".join(f"{json.dumps(asdict(entry))}\n" for entry in part).encode()
+    places = _places(year, archives)
+    record = next(place for place in places if _append(folder / place.file, place.bytes, body))
+    return replace(
+        record, first=record.first or part[0].id, last=part[-1].id, hash=part[-1].hash, bytes=record.bytes + len(body)
+    )
+
+
+def check_audit(
+    folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow], head: AuditHead | None
+) -> AuditCheck:
+    """Check all archives and, behind them, the entries of the ledger. Raises OSError where a file cannot be read."""
+    breaks: list[AuditBreak] = []
+    beyond: list[tuple[str, int]] = []
+    start = START
+    for archive in archives:
+        end = AuditHead(archive.last, archive.hash)
+        try:
+            found = _read(folder / archive.file, start)
+        except FileNotFoundError:
+            breaks.append(AuditBreak(archive.first, archive.last, "missing", archive.file))
+        else:
+            length = next((n for n, entry in enumerate(found) if entry.id > end.entry), len(found))
+            counted, after = found[:length], found[length:]
+            breaks += [replace(each, file=archive.file) for each in breaks_of(counted, end, start)]
+            if after and breaks_of(after, AuditHead(after[-1].id, after[-1].hash), end):
+                breaks.append(AuditBreak(after[0].id, after[-1].id, "inserted", archive.file))
+            elif after:
+                beyond.append((archive.file, len(after)))
+        start = end
+    return AuditCheck(head, (*breaks, *breaks_of(entries, head, start)), tuple(beyond))
+
+
+def _year(entry: AuditRow) -> int:
+    return time.gmtime(entry.at).tm_year
+
+
+def _places(year: int, archives: Sequence[AuditArchiveRow]) -> Iterator[AuditArchiveRow]:
+    """List where a part may be written, first the newest archive: files with their recorded ends."""
+    if archives and archives[-1].year == year:
+        yield archives[-1]
+    taken = {archive.file for archive in archives}
+    for n in count(1):
+        file = f"audit-{year}.jsonl" if n == 1 else f"audit-{year}.{n}.jsonl"
+        if file not in taken:
+            yield AuditArchiveRow(file, year, first=0, last=0, hash="", bytes=0)
+
+
+def _append(path: Path, end: int, body: bytes) -> bool:
+    """Have a file go on with `body` after `end` bytes, on the disk; False where it goes on otherwise."""
+    is_new = not path.exists()
+    if is_new and end:
+        return False
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _FILE_MODE)
+    try:
+        there = os.pread(descriptor, len(body), end)
+        if os.fstat(descriptor).st_size < end or not body.startswith(there):
+            return False
+        if is_new:
+            os.fchmod(descriptor, _FILE_MODE)
+        rest = body[len(there) :]
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    _sync_folder(path.parent)
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path, before: AuditHead) -> list[AuditRow]:
+    """Read the entries of a file behind the entry `before`, without a last line that was not written to its end."""
+    lines = path.read_bytes().split(b"\n")
+    torn = lines.pop()
+    entries: list[AuditRow] = []
+    for line in lines:
+        # What is no entry any more keeps its place in the chain, with a hash that does not fit.
+        entry = _entry(line) or AuditRow(before.entry + 1, 0.0, "", "", "", previous=before.hash, hash="unreadable")
+        entries.append(entry)
+        before = AuditHead(entry.id, entry.hash)
+    last = _entry(torn)
+    return [*entries, last] if last else entries
+
+
+def _entry(line: bytes) -> AuditRow | None:
+    """Read a line; None where it is no entry."""
+    try:
+        entry = AuditRow(**json.loads(line))
+    except (ValueError, TypeError):
+        return None
+    numbers = type(entry.id) is int and type(entry.at) in (int, float)
+    words = (entry.actor, entry.action, entry.subject, entry.plan_hash, entry.confirmation, entry.outcome)
+    return entry if numbers and all(isinstance(word, str) for word in (*words, entry.previous, entry.hash)) else None

@@ -8,12 +8,10 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import replace
 
-from state.audit_archive import AuditCheck, check_audit
-from state.audit_chain import FIRST, AuditHead, hash_of
+from state.audit_chain import FIRST, AuditCheck, AuditHead, check_audit, hash_of
 from state.row_mapping import field_names, row_from_values, values_by_column
 from state.row_types import AuditArchiveRow, AuditRow, CommandRow
-from state.sqlite_errors import sqlite_errors_translated
-from state.transactions import LedgerReads, LedgerWrites, insert, upsert
+from state.transactions import LedgerReads, LedgerWrites, insert, sqlite_errors_translated, upsert
 
 _WORDS = {
     "submit_plan": "plan",

@@ -14,7 +14,7 @@ from core.model.events import EventKind
 from core.text.sentence import Sentence
 from state.ledger import FILE_MODE, LedgerReader, create_or_open
 from state.row_types import AuditRow, EnvironmentRow, EventRow
-from state.sqlite_errors import sqlite_errors_translated
+from state.transactions import sqlite_errors_translated
 
 _LOGS = ("-wal", "-shm", "-journal")
 

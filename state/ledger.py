@@ -20,14 +20,12 @@ from state.measurements import MeasurementReads, MeasurementWrites
 from state.migrations import APPLICATION_ID, FIRST_VERSION, SCHEMA_VERSION, migrate
 from state.operator_commands import WordWrites
 from state.plans import PlanReads, PlanWrites
-from state.recorded_policy import PolicyReads, PolicyWrites
-from state.registry import RegistryReads
+from state.registry import PolicyReads, PolicyWrites, RegistryReads
 from state.retention import RetentionWrites
 from state.row_mapping import values_by_column
 from state.row_types import EnvironmentRow
 from state.runs import RunReads, RunWrites
-from state.sqlite_errors import RESTORE_REMEDY, sqlite_errors_translated
-from state.transactions import insert
+from state.transactions import RESTORE_REMEDY, insert, sqlite_errors_translated
 
 FILE_MODE = 0o640
 FOLDER_MODE = 0o2750

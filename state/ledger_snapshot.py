@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from core.model.names import TableName
-from core.observed.serving import heartbeat_age_s, is_stale, serving_version, serving_versions
 from core.observed.table_statistics import TableStatistics
-from core.observed.versions import Deployment, Measurement, StatementLine
-from core.run.migration_tickets import open_tickets
-from core.run.records import MigrationTicket, RunRow
+from core.observed.versions import (
+    Deployment,
+    Measurement,
+    StatementLine,
+    heartbeat_age_s,
+    is_stale,
+    serving_version,
+    serving_versions,
+)
+from core.run.records import MigrationTicket, RunRow, open_tickets
 from state.ledger import LedgerReader
 from state.row_types import CommandRow, EnvironmentRow, EventRow, SampleRow, StagedRow
 

@@ -6,10 +6,9 @@ from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
-from core.observed.deployment import ObservedDeployment, OpenTicket, OtherVersion
-from core.observed.serving import serving_version
+from core.observed.planner_input import ObservedDeployment, OpenTicket, OtherVersion
 from core.observed.table_statistics import TableStatistics
-from core.observed.versions import Deployment
+from core.observed.versions import Deployment, serving_version
 from core.run.records import MigrationTicket
 
 IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})

@@ -1,4 +1,4 @@
-"""The registry: which versions of which tables are deployed, and the environment's own facts.
+"""The registry: deployed versions of tables, the environment's own facts, and its recorded policies.
 
 A deployment is never removed; once deleted it carries `drop_after`, once its files are gone `purged_at`.
 """
@@ -6,16 +6,26 @@ A deployment is never removed; once deleted it carries `drop_after`, once its fi
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from core.model.errors import Refused
 from core.model.names import TableName
 from core.model.states import State
 from core.observed.versions import Deployment, Measurement, StatementLine
+from core.policy.model import Policy, policy_from_json
 from state.row_mapping import field_names, sqlite_value, values_by_column
-from state.row_types import ClockCheck, EnvironmentRow
-from state.transactions import NEWEST_CHANGE, TREND_OF_STATE, LedgerReads, LedgerWrites, upsert, while_it_may_run
+from state.row_types import ClockCheck, EnvironmentRow, PolicyRow
+from state.transactions import (
+    NEWEST_CHANGE,
+    TREND_OF_STATE,
+    LedgerReads,
+    LedgerWrites,
+    insert,
+    upsert,
+    while_it_may_run,
+)
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
@@ -336,3 +346,59 @@ def move_serials(connection: sqlite3.Connection, tables: Iterable[str], act: Tab
         "DO UPDATE SET serial = serial + 1, what = excluded.what, at = excluded.at",
         [(table, act.what, act.at) for table in tables],
     )
+
+
+IN_FORCE, WAITING, REPLACED = "in force", "waits", "replaced"
+
+
+class PolicyReads(LedgerReads):
+    """Reads of policies."""
+
+    def policy_in_force(self) -> PolicyRow | None:
+        """Read what is in force; None before anything was recorded."""
+        return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (IN_FORCE,))
+
+    def policy_that_waits(self) -> PolicyRow | None:
+        """Read what waits for an approval."""
+        return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (WAITING,))
+
+    def recorded_policy(self) -> Policy | None:
+        """Return the policy in force as the planner takes it."""
+        row = self.policy_in_force()
+        return policy_of(row) if row else None
+
+
+class PolicyWrites(PolicyReads, LedgerWrites):
+    """Writes of policies."""
+
+    def put_policy(self, row: PolicyRow) -> None:
+        """Write a policy that is in force, or one that waits; it replaces the one of its status.
+
+        One in force also ends the waiting of another, and says of the environment whether it is protected.
+        """
+        ended = (IN_FORCE, WAITING) if row.status == IN_FORCE else (WAITING, WAITING)
+        with self._transaction() as connection:
+            connection.execute("UPDATE policy SET status = ? WHERE status IN (?, ?)", (REPLACED, *ended))
+            insert(connection, "policy", values_by_column(row, without=("id",)))
+            if row.status == IN_FORCE:
+                connection.execute("UPDATE facts SET protected = ?", (policy_of(row).protected,))
+
+    def approve_policy(self, digest: str, *, seen: int, approver: str, at: float) -> PolicyRow:
+        """Put the policy that is waiting into force; raises Refused if it is not the one that was seen, by its id."""
+        with self._transaction() as connection:
+            waiting = self.policy_that_waits()
+            if waiting is None or (waiting.id, waiting.digest) != (seen, digest):
+                raise Refused(f"no policy {digest} is waiting for approval", remedy="headgate policy show")
+            row = replace(waiting, status=IN_FORCE, approver=approver, in_force_at=at)
+            connection.execute("UPDATE policy SET status = ? WHERE status = ?", (REPLACED, IN_FORCE))
+            connection.execute(
+                "UPDATE policy SET status = ?, approver = ?, in_force_at = ? WHERE id = ?",
+                (row.status, approver, at, row.id),
+            )
+            connection.execute("UPDATE facts SET protected = ?", (policy_of(row).protected,))
+        return row
+
+
+def policy_of(row: PolicyRow) -> Policy:
+    """Read a row's policy."""
+    return policy_from_json(row.body)

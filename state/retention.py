@@ -6,12 +6,11 @@ Samples thin by themselves (`measurements`), and answers of Spark are limited wh
 """
 
 from core.plan.model import UNDO_D
-from state.audit_archive import append_part
+from state.audit_chain import append_part
 from state.registry import RegistryWrites
 from state.row_mapping import values_by_column
 from state.row_types import AuditArchiveRow, AuditRow, ClockCheck
-from state.sqlite_errors import sqlite_errors_translated
-from state.transactions import upsert
+from state.transactions import sqlite_errors_translated, upsert
 
 DAY_S = 86400.0
 EVENTS_D = 30

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, TypeVar, get_type_hints
 
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
 from core.text.escaping import escape_surrogates

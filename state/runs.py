@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from core.model.errors import Refused, UsageError
 from core.model.names import TableName
-from core.observed.step_durations import MeasuredStep, StepDurations, step_durations
+from core.observed.planner_input import MeasuredStep, StepDurations, step_durations
 from core.run.model import RunState, skipped_note
 from core.run.records import CheckResultRow, MigrationTicket, RunRow, StepRow
 from core.run.state_machine import HEARD_IN, OperatorControl

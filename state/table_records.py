@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from core.model.names import TableName
-from core.observed.serving import serving_version
+from core.observed.versions import serving_version
 from core.run.records import RunRow
 from state.ledger import LedgerReader
 from state.row_types import AuditRow, CommandRow, EventRow, PlanRow

@@ -8,8 +8,7 @@ from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import is_pinned, is_restartable
 from core.model.evidence import Edit, EditKind, EditPlace
 from core.model.names import TableName
-from core.model.table_formats import table_format
-from core.model.wider_types import is_wider
+from core.model.table_formats import is_wider, table_format
 from core.project.model import Pool, Settings
 from core.project.revision import Revision
 from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, TableRead, selects_star

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from core.lag.lag_samples import Lag
 from core.lag.trend import LagTrend
+from core.model.names import trigger_s
 from core.model.states import MAY_WORK, Fault, State, Trend, WantedState
-from core.model.triggers import trigger_s
 from core.text.wording import long_duration
 
 SUSTAINED_S = 10.0

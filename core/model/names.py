@@ -1,4 +1,4 @@
-"""Names of tables, versions and queries, and numbers in names, parsed once at the edge and trusted afterwards."""
+"""Names of tables, versions and queries, whole numbers and trigger intervals: parsed once, trusted afterwards."""
 
 import re
 from typing import NewType
@@ -12,6 +12,8 @@ _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,119}\Z")
 _VERSIONED = re.compile(r"(?P<table>.+)__v(?P<version>[1-9][0-9]*)\Z")
 _QUERY = re.compile(rf"(?P<table>{_TABLE.pattern[:-2]})@v(?P<version>0|[1-9][0-9]{{0,17}})\Z")
 _WHOLE = re.compile(r"0{0,40}[0-9]{1,18}\Z")
+_UNIT_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
+_INTERVAL = re.compile(r"\s*(?:interval\s+)?([0-9]{1,18})\s*(millisecond|second|minute|hour)s?\s*")
 
 
 def whole_number(text: str) -> int | None:
@@ -64,3 +66,9 @@ def split_query(name: str) -> tuple[TableName, int] | None:
     """Split `orders@v3` into (`orders`, 3), and `landed@v0`, an external table; None where it is no name of ours."""
     found = _QUERY.match(name)
     return (TableName(found["table"]), int(found["version"])) if found else None
+
+
+def trigger_s(text: str) -> float:
+    """Parse Spark's processing-time interval into seconds; 10 if the notation is unknown."""
+    found = _INTERVAL.fullmatch(text.lower())
+    return int(found[1]) * _UNIT_S[found[2]] if found else 10.0

@@ -1,10 +1,11 @@
-"""The table formats, and all in which they differ: what asks for the name of a format asks this table instead.
+"""The table formats with everything in which they differ, and the column types that can be widened in place.
 
 File tables are file sources of Spark: a table that a query writes names its files in a log beside them
 (`_spark_metadata`), and a new checkpoint begins with every file that is there. A table with a transaction log
 (`_delta_log`) has an id, versions and a record of what each query has written.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -41,7 +42,7 @@ class TableFormat:
     added_column_stops_readers: bool = False
     """Whether Spark ends each query that streams it as soon as a column is added (Delta 4.4.0)."""
     widening_property: str = ""
-    """With which a column takes a wider type in place (`core.model.wider_types`), and stops readers as an added one
+    """With which a column takes a wider type in place (`core.model.table_formats`), and stops readers as an added one
     does; empty where none does."""
     columns_are_fixed: bool = False
     """Whether a batch with a column that the table lacks is refused."""
@@ -136,3 +137,35 @@ def table_format(name: str) -> TableFormat:
 def format_of_others(name: str) -> str:
     """Return the name by which `table_format` knows a table that others write: its log is in its own folder."""
     return f"{name}{_OF_OTHERS}" if table_format(name).transaction_log else name
+
+
+_WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+_DECIMAL = re.compile(r"decimal\(([0-9]{1,9}),([0-9]{1,9})\)")
+
+
+def is_wider(kind: str, than: str) -> bool:
+    """True if a column can be widened in place from `than` to `kind`; both as `read_type` writes them (Delta 4.4.0).
+
+    Delta could also widen whole numbers to decimals or doubles, but readers would then compute differently, and dates
+    to timestamps, which needs another table feature: both stay rebuilds.
+    """
+    if than in _WHOLE_NUMBERS and kind in _WHOLE_NUMBERS:
+        return _WHOLE_NUMBERS.index(kind) > _WHOLE_NUMBERS.index(than)
+    if (than, kind) == ("float", "double"):
+        return True
+    new, old = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(than)
+    if new is None or old is None:
+        return False
+    digits, scale = (int(new[n]) - int(old[n]) for n in (1, 2))
+    return digits >= scale >= 0 and digits > 0
+
+
+def rounds(kind: str, into: str) -> bool:
+    """True if a stream that writes `kind` into the narrower type `into` rounds silently (Delta 4.4.0).
+
+    Values that are too large raise an error; surplus decimal digits are rounded.
+    """
+    if into == "float":
+        return True
+    wide, narrow = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(into)
+    return wide is not None and narrow is not None and int(wide[2]) > int(narrow[2])

@@ -12,18 +12,19 @@ import yaml
 from core.model.errors import InvalidProject, UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Where
-from core.observed.deployment import ObservedDeployment, PlannerInput
 from core.observed.document_entries import (
+    EntryReader,
+    cut,
     entry_as_json,
     known_fields,
     plain_value,
     read_answers,
     read_entry,
     read_headroom,
+    read_name,
     read_policy,
 )
-from core.observed.entry_reader import EntryReader, cut, read_name
-from core.observed.step_durations import Seconds
+from core.observed.planner_input import ObservedDeployment, PlannerInput, Seconds
 from core.policy.model import policy_as_json
 from core.text.wording import counted, did_you_mean
 

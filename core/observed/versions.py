@@ -1,18 +1,27 @@
-"""Versions of tables as the ledger records them: the whole row, its latest figures, and what a list shows of both.
+"""Versions of tables as the ledger records them, their latest measurements, and which of them serves.
 
 Times are epoch seconds, None where not known.
 """
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from core.model.names import TableName
 from core.model.states import MAY_WORK, Fault, State
 from core.model.table_formats import format_of_others
-from core.observed.deployment import Binding
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A parent as one deployment reads it; `version` 0 is an external table."""
+
+    parent: TableName
+    version: int
+    streamed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,3 +252,69 @@ class StatementLine(NamedTuple):
 
 KnownVersion = Deployment | StatementLine
 """A version as whoever asks has it at hand."""
+
+
+_KEYS_BY_PART: Mapping[str, tuple[str, ...]] = {
+    "planning": ("queryPlanning",),
+    "reading": ("latestOffset", "getBatch"),
+    "computing": ("addBatch",),
+    "committing": ("walCommit", "commitOffsets", "commitBatch"),
+}
+
+
+def batch_shares(durations_ms: Mapping[str, int]) -> dict[str, float]:
+    """Return the share of each part of a batch, between 0 and 1; nothing where nothing is known."""
+    sums = {part: sum(durations_ms.get(key, 0) for key in keys) for part, keys in _KEYS_BY_PART.items()}
+    total = sum(sums.values())
+    return {part: value / total for part, value in sums.items()} if total else {}
+
+
+def slowest_part(durations_ms: Mapping[str, int]) -> str:
+    """Return what a batch spends most of its time on: planning, reading, computing or committing; empty if unknown."""
+    shares = batch_shares(durations_ms)
+    return max(shares, key=lambda part: shares[part], default="")
+
+
+INTERVAL_S = 2.0
+"""How often the agent writes its heartbeat."""
+
+STALE_S = 3 * INTERVAL_S
+"""Age of the heartbeat from which data are called stale."""
+
+
+V = TypeVar("V", bound=KnownVersion)
+
+
+def serving_version(versions: Iterable[V]) -> V | None:
+    """Return the version that a table's name means; None where there is no version at all.
+
+    It is the one that the pointer leads to. Before there is a pointer it is the newest whose query was ever started,
+    because that one may run and hold rows, else the newest. A deleted version is meant only where all are deleted, and
+    then the one that served last.
+    """
+    return max(versions, key=_standing, default=None)
+
+
+def serving_versions(versions: Iterable[V]) -> dict[TableName, V]:
+    """Return what serves of every table, by name; linear in versions."""
+    found: dict[TableName, V] = {}
+    for one in versions:
+        known = found.get(one.table)
+        if known is None or _standing(one) > _standing(known):
+            found[one.table] = one
+    return {table: found[table] for table in sorted(found)}
+
+
+def _standing(one: KnownVersion) -> tuple[bool, bool, float, bool, int]:
+    served = (one.served_at or 0.0) if one.deleted else 0.0
+    return not one.deleted, one.active, served, one.started_at is not None, one.version
+
+
+def heartbeat_age_s(agent_seen_at: float | None, now: float) -> float | None:
+    """Return the seconds since the agent's last heartbeat; None where no agent ever wrote."""
+    return None if agent_seen_at is None else max(0.0, now - agent_seen_at)
+
+
+def is_stale(age_s: float | None, agent_pid: int | None) -> bool:
+    """Return whether nobody keeps the data fresh: an agent that ends in order takes its pid away."""
+    return age_s is None or age_s > STALE_S or agent_pid is None

@@ -13,7 +13,7 @@ from core.model.errors import UsageError
 from core.model.evidence import evidence_from_json
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.plan.descriptions import evidence_as_json, undo_command
 from core.plan.model import (
     PLAN_FORMAT,

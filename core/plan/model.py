@@ -9,7 +9,7 @@ from core.model.actions import EXECUTABLE, Action, StepKind
 from core.model.evidence import Evidence
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from core.text.sentence import Sentence

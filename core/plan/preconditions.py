@@ -7,7 +7,7 @@ from types import MappingProxyType
 from core.model.actions import Action
 from core.model.names import TableName
 from core.model.states import State
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan, PlanNode
 
 SERIAL = "serial"

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from core.model.actions import BEGINS, NEEDS_PROOF, READABLE_ONCE_STARTED, UPKEEP, StepKind
-from core.model.names import TableName
-from core.model.triggers import trigger_s
-from core.observed.step_durations import Seconds, StepDurations
+from core.model.names import TableName, trigger_s
+from core.observed.planner_input import Seconds, StepDurations
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import PlanNode, Step
 

@@ -9,8 +9,7 @@ from core.lineage.column_usage import column_reference_lines
 from core.model.actions import Action
 from core.model.evidence import Notice
 from core.model.names import TableName
-from core.model.table_formats import table_format
-from core.model.wider_types import is_wider, rounds
+from core.model.table_formats import is_wider, rounds, table_format
 from core.planner.context import PlanningContext
 from core.planner.decisions import DeployWalk
 from core.project.model import Table

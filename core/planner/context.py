@@ -18,8 +18,9 @@ from core.model.actions import Action
 from core.model.evidence import Notice
 from core.model.names import TableName, physical_name
 from core.model.states import State, TableFaultKind
-from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import TableStatistics
+from core.observed.versions import Binding
 from core.project.model import Environment, Project, Table
 from core.project.revision import Revision, RevisionTexts, removed_columns
 from core.project_reader.parse_cache import ParseCache

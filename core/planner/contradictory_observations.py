@@ -6,8 +6,9 @@ from dataclasses import replace
 from core.model.names import TableName, physical_name, split_physical
 from core.model.problems import Problem, Where, in_reading_order
 from core.model.states import State
-from core.observed.deployment import Binding, ObservedDeployment
 from core.observed.document_entries import FIELD_BY_KEY
+from core.observed.planner_input import ObservedDeployment
+from core.observed.versions import Binding
 from core.planner.context import DeclaredTables, PlanningContext, TableBindings, planning_context
 from core.project.model import Environment, Project
 from core.project_reader.parse_cache import ParseCache

@@ -10,7 +10,8 @@ from core.model.actions import Action, StepKind
 from core.model.names import TableName, physical_name, split_physical
 from core.model.reasons import Reason
 from core.model.states import stays_at_rest
-from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
+from core.observed.versions import Binding
 from core.plan.model import PlanNode
 from core.planner.context import DeclaredTables, ObservedTables, PlanningContext
 from core.planner.decisions import PlanRemarks

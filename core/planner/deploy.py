@@ -11,7 +11,8 @@ from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import AT_REST
 from core.model.table_formats import table_format
-from core.observed.deployment import Binding, OtherVersion
+from core.observed.planner_input import OtherVersion
+from core.observed.versions import Binding
 from core.plan.model import PlanNode, Step
 from core.planner.context import ObservedTables, PlanningContext, TableBindings, by_parent
 from core.planner.decisions import DeployDecisions, DeployWalk, TableDecision

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from core.model.names import TableName
-from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
+from core.observed.planner_input import ObservedDeployment, OtherVersion
+from core.observed.versions import Binding
 from core.planner.context import (
     DeclaredTables,
     ObservedTables,

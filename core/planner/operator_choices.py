@@ -8,7 +8,7 @@ from core.model.actions import EXECUTABLE, Action, Strategy, typed_strategy
 from core.model.evidence import Evidence, Notice
 from core.model.names import TableName, whole_number
 from core.model.reasons import Reason
-from core.observed.log_history import history_of
+from core.observed.table_statistics import history_of
 from core.plan.request import COMMITTED, EARLIEST, NOW, StrategyChoice
 from core.planner.allowed_strategies import (
     REBUILDS,

@@ -7,7 +7,8 @@ from core.lineage.table_graph import levels
 from core.model.actions import FORKS, Action
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
+from core.observed.versions import Binding
 from core.plan.model import LeftBehind, PlanNode, PlanRefusal, PlanWarning, Step
 from core.planner.context import DeclaredTables, ObservedTables, PlanningContext, TableRevisions
 from core.planner.decisions import NEEDS_TEXTS, TableDecision

@@ -6,7 +6,7 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import FORKS, Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
-from core.observed.deployment import OtherVersion
+from core.observed.planner_input import OtherVersion
 from core.plan.model import PlanNode, Step
 from core.planner.retired_versions import RetiredVersion
 from core.text.sentence import Sentence

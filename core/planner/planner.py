@@ -7,8 +7,7 @@ from types import MappingProxyType
 from core.changes.spark_analysis import AnalysisQuestion
 from core.model.errors import UsageError
 from core.model.names import TableName
-from core.observed.deployment import ObservedDeployment
-from core.observed.step_durations import StepDurations
+from core.observed.planner_input import ObservedDeployment, StepDurations
 from core.observed.table_statistics import Headroom
 from core.plan.codec import plan_hash
 from core.plan.model import PLANNER_VERSION, Plan

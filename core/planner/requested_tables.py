@@ -10,7 +10,8 @@ from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import ALIVE, State, WantedState
 from core.model.table_formats import table_format
-from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
+from core.observed.versions import Binding
 from core.plan.descriptions import evidence_words
 from core.planner.allowed_strategies import REBUILDS
 from core.planner.context import ObservedTables, PlanningContext, TableBindings

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from core.model.names import TableName
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.planner.context import (
     ObservedTables,
     TableBindings,

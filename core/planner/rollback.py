@@ -10,7 +10,8 @@ from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import State
-from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
+from core.observed.planner_input import ObservedDeployment, OtherVersion
+from core.observed.versions import Binding
 from core.plan.model import LeftBehind, PlanNode, Undo
 from core.planner.context import ObservedTables, PlanningContext
 from core.planner.decisions import PlanRemarks

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from core.model.actions import Strategy
 from core.model.names import TableName, whole_number
 from core.model.table_formats import table_format
-from core.observed.log_history import LogHistory
+from core.observed.table_statistics import LogHistory
 from core.plan.request import COMMITTED
 from core.planner.refusals import StrategyRefusal
 from core.project.model import Table

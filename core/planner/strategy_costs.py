@@ -11,9 +11,8 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, Strategy
 from core.model.errors import Refused
 from core.model.names import TableName
-from core.observed.deployment import Binding
-from core.observed.log_history import LogHistory, history_of
-from core.observed.table_statistics import TableStatistics
+from core.observed.table_statistics import LogHistory, TableStatistics, history_of
+from core.observed.versions import Binding
 from core.plan.model import Plan, PlanNode, PlanWarning, Retention, RetentionKind, StrategyOffer
 from core.plan.request import NOW
 from core.planner.allowed_strategies import strategies_of

@@ -9,7 +9,7 @@ from core.model.actions import Action, StepKind
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.table_formats import TableFormat, table_format
-from core.observed.log_history import history_of
+from core.observed.table_statistics import history_of
 from core.plan.model import PlanNode
 from core.planner.context import PlanningContext
 from core.planner.decisions import PlanRemarks

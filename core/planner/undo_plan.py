@@ -10,8 +10,7 @@ from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import STOPPED_MEANWHILE
 from core.model.states import State, WantedState
-from core.observed.deployment import ObservedDeployment
-from core.observed.step_durations import StepDurations
+from core.observed.planner_input import ObservedDeployment, StepDurations
 from core.plan.model import UNDO_D, PlanNode, PlanRefusal, RetentionKind, Undo
 from core.plan.predictions import predict
 from core.plan.request import PlanRequest

@@ -9,8 +9,7 @@ from core.model.errors import Refused
 from core.model.names import TableName
 from core.model.states import TableFaultKind
 from core.observed.aligned_positions import BatchHistory
-from core.observed.log_history import LogHistory
-from core.observed.table_statistics import TableStatistics
+from core.observed.table_statistics import LogHistory, TableStatistics
 from core.sql.statement import LogStart
 from core.text.sentence import Sentence
 

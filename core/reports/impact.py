@@ -14,7 +14,8 @@ from core.model.actions import Action
 from core.model.errors import UsageError
 from core.model.names import TableName, physical_name
 from core.model.states import State, stays_at_rest
-from core.observed.deployment import Binding, ObservedDeployment, PlannerInput
+from core.observed.planner_input import ObservedDeployment, PlannerInput
+from core.observed.versions import Binding
 from core.plan.model import Exposure, PlanRefusal
 from core.plan.request import CHILDREN, PlanRequest
 from core.planner.context import ObservedTables, PlanningContext, TableBindings, planning_context

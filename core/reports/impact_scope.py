@@ -11,7 +11,7 @@ from core.lineage.column_lineage import LineageTracer
 from core.lineage.table_graph import distances, edges_of, reach
 from core.model.names import TableName, split_physical
 from core.model.states import State
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.planner.context import DeclaredTables, TableBindings
 from core.project.model import Project
 from core.reports.inventory import InventoryReading

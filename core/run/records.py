@@ -1,8 +1,11 @@
-"""Runs, their steps and migration tickets as the ledger records them; times are epoch seconds, None where not known."""
+"""Runs, steps, check results and migration tickets as the ledger records them; times are epoch seconds or None."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from core.model.names import TableName
+from core.model.names import TableName, physical_name
+from core.model.states import WantedState
+from core.observed.versions import KnownVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +103,31 @@ class CheckResultRow:
     counts: dict[str, object] = field(default_factory=dict)
     examples: tuple[dict[str, object], ...] = ()
     """Each with `why`, `old` and `new`; bounded, and without what looks like a secret."""
+
+
+def open_tickets(tickets: Iterable[MigrationTicket], versions: Iterable[KnownVersion]) -> tuple[MigrationTicket, ...]:
+    """Return the tickets of readers that still read what was replaced.
+
+    A statement's is closed once no version of it reads the old one, another's by an operator's word, and all where the
+    old version is gone or serves again.
+    """
+    every = [one for one in versions if not one.deleted]
+    reads = {
+        (str(one.table), physical_name(binding.parent, binding.version))
+        for one in every
+        if one.active or one.wanted == WantedState.RUNNING
+        for binding in one.bindings
+    }
+    there = {physical_name(one.table, one.version) for one in every if not one.active}
+    return tuple(
+        ticket
+        for ticket in tickets
+        if ticket.closed_at is None
+        and ticket.old in there
+        and (not ticket.is_statement or (ticket.reader, ticket.old) in reads)
+    )
+
+
+def overdue_tickets(tickets: Sequence[MigrationTicket], now: float) -> tuple[MigrationTicket, ...]:
+    """Return those of open tickets whose time is over, the longest overdue first."""
+    return tuple(sorted((one for one in tickets if one.deadline < now), key=lambda one: (one.deadline, one.reader)))

@@ -9,15 +9,13 @@ from enum import StrEnum
 from core.model.actions import Action, StepKind
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
-from core.observed.batch_time import slowest_part
-from core.observed.step_durations import Seconds
-from core.observed.versions import Deployment, Measurement
-from core.plan.model import Plan, PlanNode
-from core.run.migration_tickets import open_tickets
+from core.observed.planner_input import Seconds
+from core.observed.versions import Deployment, Measurement, slowest_part
+from core.plan.model import Plan, PlanNode, Step
+from core.plan.predictions import step_ends
 from core.run.model import NOT_COMPARED, SATISFIED, RunState, StepState
-from core.run.records import MigrationTicket, RunRow, StepRow
+from core.run.records import MigrationTicket, RunRow, StepRow, open_tickets
 from core.run.stopped_tables import left_running, left_running_words
-from core.run.time_left import time_left
 from core.text.sentence import Sentence, sentence_of
 from core.text.wording import counted
 
@@ -365,3 +363,28 @@ def _after_the_swap(
         words = f"{counted(len(running), 'replaced version')} {'runs' if len(running) == 1 else 'run'} on"
         return ReleaseState.OBSERVING, swapped, words
     return ReleaseState.DONE, run.ended_at, ""
+
+
+def time_left(steps: Sequence[Step], records: Iterable[StepRow], now: float) -> Seconds | None:
+    """Return how long the run of a plan's steps still takes; None where that is not known, or no step is left.
+
+    (0, 0): a step is open that takes longer than predicted. What the others take says nothing of that one.
+    """
+    records = tuple(records)
+    if not steps or all(record.state in SATISFIED for record in records):
+        return None
+    lows, highs, late = {}, {}, False
+    unpredicted = {step.n for step in steps if step.do is StepKind.HOLD}
+    for record in records:
+        if record.state in SATISFIED:
+            lows[record.n] = highs[record.n] = 0.0
+        elif record.predicted_low_s is not None and record.predicted_high_s is not None:
+            begun = record.started_at if record.state in (StepState.RUNNING, StepState.GATE) else None
+            left = Seconds(record.predicted_low_s, record.predicted_high_s).less(now - begun if begun else 0.0)
+            lows[record.n], highs[record.n] = left.low, left.high
+            late |= begun is not None and left.high <= 0 and record.n not in unpredicted
+    if late:
+        return Seconds(0.0, 0.0)
+    if len(highs) < len(steps):
+        return None
+    return Seconds(*(max(step_ends(steps, found).values(), default=0.0) for found in (lows, highs)))

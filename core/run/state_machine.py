@@ -1,11 +1,19 @@
-"""Driving a run: evidence in, the next run and the intents that follow from it out; no I/O."""
+"""The state machine of a run: evidence in; the next run and the intents that follow from it out; no I/O."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from core.model.actions import BEGINS, NEEDS_PROOF, POLLED_WITH_EFFECT, READABLE_ONCE_STARTED, UPKEEP, StepKind
-from core.plan.model import Step
+from core.model.actions import (
+    BEGINS,
+    MOVES_POINTERS,
+    NEEDS_PROOF,
+    POLLED_WITH_EFFECT,
+    READABLE_ONCE_STARTED,
+    UPKEEP,
+    StepKind,
+)
+from core.plan.model import Plan, Step
 from core.run.model import FINISHED, SATISFIED, Run, RunState, StepProgress, StepState, skipped_note
 from core.text.sentence import Sentence
 
@@ -325,3 +333,24 @@ def _end(run: Run) -> Run:
         return run
     failed = any(p.state in (StepState.FAILED, StepState.BLOCKED) for p in run.steps)
     return run.become(RunState.FAILED if failed else RunState.DONE)
+
+
+GOES_ON = frozenset(("resume", "retry", "skip", "swap"))
+"""Acts after which a run goes on to its next steps; a pause and a cancel are let at any time."""
+
+
+def moves_pointers(plan: Plan, states: Mapping[int, StepState]) -> bool:
+    """Return whether a run has a pointer to move yet, by the state of each step; a rollback counts as none.
+
+    What takes a release back is let in a freeze too.
+    """
+    to_move = (step.n for step in plan.steps if step.do in MOVES_POINTERS)
+    return plan.request.verb != "rollback" and any(states.get(n) not in SATISFIED for n in to_move)
+
+
+def overrules(plan: Plan, act: str, do: StepKind | None) -> bool:
+    """Return whether an act stands in for a check of a plan that needed an approval: its author alone is not enough.
+
+    Such are the word to swap, and the skip of a comparison of rows, the step that is to `do` it.
+    """
+    return plan.approvals > 0 and (act == "swap" or (act == "skip" and do is StepKind.VALIDATE))

@@ -12,8 +12,7 @@ from core.model.errors import LedgerUnavailable
 from core.model.events import EventCause, EventKind, StateChange
 from core.model.names import TableName
 from core.model.states import State
-from core.observed.serving import serving_version
-from core.observed.versions import Deployment
+from core.observed.versions import Deployment, serving_version
 from core.policy.freeze_windows import frozen_until
 from core.policy.model import ALLOW
 from core.ports.spark import Analysis, Queries, Tables, TableUpkeep

@@ -20,7 +20,7 @@ from core.model.errors import Refused, TryAgain
 from core.model.names import TableName, whole_number
 from core.model.table_formats import table_format
 from core.observed.aligned_positions import BatchHistory
-from core.observed.log_history import LogHistory
+from core.observed.table_statistics import LogHistory
 from core.ports.storage import (
     CheckpointState,
     Cut,

@@ -14,7 +14,7 @@ from core.model.errors import Refused
 from core.model.names import TableName
 from core.model.states import TableFaultKind
 from core.model.table_formats import TABLE_FORMATS
-from core.observed.log_history import NEWEST_COMMITS, LogHistory
+from core.observed.table_statistics import NEWEST_COMMITS, LogHistory
 from core.ports.storage import FolderContents, LogMark, SeenLog, SourceLag, TableFault, Upkeep
 from core.sql.statement import AT_VERSION, LogStart
 from core.text.sentence import Sentence

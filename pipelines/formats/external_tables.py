@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from core.model.states import TableFaultKind
-from core.model.table_formats import format_of_others, table_format
-from core.model.wider_types import is_wider, rounds
+from core.model.table_formats import format_of_others, is_wider, rounds, table_format
 from core.ports.storage import Checkpoints, TableFault
 from core.sql.statement import TableDdl
 from pipelines.spark.declared_tables import plain_type

@@ -16,8 +16,7 @@ from typing import Any
 from pyspark.sql.connect.session import SparkSession
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
-from core.model.table_formats import table_format
-from core.model.wider_types import is_wider
+from core.model.table_formats import is_wider, table_format
 from core.ports.spark import CatalogTable, FileView, Pointer, unnoticed
 from core.sql.statement import TableDdl
 from core.text.escaping import quoted_string_literal

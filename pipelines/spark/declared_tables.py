@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from core.model.errors import EngineRefused
-from core.model.table_formats import table_format
-from core.model.wider_types import is_wider
+from core.model.table_formats import is_wider, table_format
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
 from core.text.escaping import quoted_string_literal

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.project.model import Environment
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext

@@ -23,7 +23,7 @@ from types import SimpleNamespace
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.project.model import Environment
 from core.project.revision import RevisionTexts
 from core.run.records import StepRow

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from core.lineage.table_graph import edges_of
 from core.model.names import TableName
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.project.model import Project

@@ -18,15 +18,13 @@ from core.lineage.column_lineage import LineageTracer
 from core.lineage.table_graph import edges_of, table_graph
 from core.model.names import TableName
 from core.model.states import State
-from core.observed.deployment import PlannerInput
-from core.observed.serving import serving_versions
-from core.observed.versions import Deployment, Measurement
+from core.observed.planner_input import PlannerInput
+from core.observed.versions import Deployment, Measurement, serving_versions
 from core.project.model import Project
 from core.project_reader.loader import read_project
 from core.project_reader.revision_reader import revision_of
-from core.reports.hierarchy import DOWNSTREAM, UPSTREAM, hierarchy
 from core.reports.impact import as_if_running, impact_of
-from core.reports.inventory import InventorySelection, inventory_of, select
+from core.reports.inventory import DOWNSTREAM, UPSTREAM, InventorySelection, hierarchy, inventory_of, select
 from core.sql.lineage.model import ColumnOrigin
 from state.ledger import LedgerReader, create_or_open
 from state.ledger_snapshot import SnapshotCache

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from core.model.names import TableName
-from core.observed.deployment import Binding
-from core.observed.versions import Deployment
+from core.observed.versions import Binding, Deployment
 from core.project.revision import RevisionTexts
 from state.ledger import Ledger, create_or_open
 from state.row_types import EnvironmentRow

@@ -19,7 +19,7 @@ from core.observed.versions import Deployment
 from state import ledger as store
 from state.ledger import Ledger, LedgerReader, create_or_open
 from state.row_types import EnvironmentRow
-from state.sqlite_errors import RESTORE_REMEDY
+from state.transactions import RESTORE_REMEDY
 
 
 @contextmanager

@@ -9,8 +9,7 @@ import pytest
 
 from core.model.actions import Action, StepKind
 from core.model.names import TableName
-from core.observed.deployment import Binding
-from core.observed.versions import Deployment, Measurement
+from core.observed.versions import Binding, Deployment, Measurement
 from core.plan.model import Step
 from core.run.records import StepRow
 from state.ledger import Ledger, LedgerReader, create_or_open

@@ -6,7 +6,7 @@ import pytest
 from ledger_rows import deployment_row
 
 from core.model.names import TableName
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from state.planner_input import observe
 
 A = TableName("a")

@@ -8,7 +8,7 @@ from ledger_rows import create_run, run_row
 
 from core.model.errors import Refused
 from core.model.names import TableName
-from core.observed.step_durations import Seconds
+from core.observed.planner_input import Seconds
 from core.run.records import RunRow, StepRow
 from state.ledger import Ledger
 from state.row_types import PlanRow

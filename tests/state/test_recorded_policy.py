@@ -7,7 +7,7 @@ from core.model.errors import Refused
 from core.model.names import TableName
 from core.policy.model import Policy
 from state.ledger import Ledger, LedgerReader
-from state.recorded_policy import IN_FORCE, WAITING
+from state.registry import IN_FORCE, WAITING
 from state.row_types import PolicyRow
 
 OPEN = Policy(max_statements=4)

@@ -4,9 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from core.observed.deployment import Binding
-from core.observed.serving import serving_version, serving_versions
-from core.observed.versions import Deployment, Measurement
+from core.observed.versions import Binding, Deployment, Measurement, serving_version, serving_versions
 from state.ledger import Ledger, LedgerReader
 
 

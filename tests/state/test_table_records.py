@@ -4,8 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core.model.names import TableName
-from core.observed.deployment import Binding
-from core.observed.versions import Deployment
+from core.observed.versions import Binding, Deployment
 from state.ledger import Ledger, LedgerReader
 from state.row_types import EventRow
 from state.table_records import read_table_records

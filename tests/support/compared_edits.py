@@ -15,7 +15,7 @@ from ledger_rows import deployment_row
 
 from core.model.names import TableName
 from core.observed.aligned_positions import AlignedPair
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.project.revision import RevisionTexts
 from core.validation.verdicts import BLOCKING, CheckResult
 from pipelines.agent.runs.release_expectations import VersionPair

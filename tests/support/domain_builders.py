@@ -5,7 +5,8 @@ from typing import Any
 
 from core.changes.classification import Change
 from core.model.names import TableName, physical_name
-from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
+from core.observed.versions import Binding
 from core.plan.descriptions import evidence_words
 from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest

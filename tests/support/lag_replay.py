@@ -13,9 +13,8 @@ from core.lag.faults import FaultWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lineage.table_graph import depths
-from core.model.names import TableName
+from core.model.names import TableName, trigger_s
 from core.model.states import Fault, Trend
-from core.model.triggers import trigger_s
 
 EVERY_S = 5.0
 APART_S = 2.0

@@ -9,8 +9,7 @@ from core.model.events import EventCause, EventKind, StateChange
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.model.states import State
-from core.observed.deployment import Binding
-from core.observed.versions import Deployment, Measurement, StatementLine
+from core.observed.versions import Binding, Deployment, Measurement, StatementLine
 from core.plan.codec import canonical_text, plan_as_json
 from core.plan.model import Plan, PlanNode, Step
 from core.plan.request import PlanRequest
@@ -18,7 +17,7 @@ from core.policy.model import Policy, policy_as_json
 from core.project.revision import RevisionTexts
 from core.run.records import RunRow
 from state.ledger import Ledger
-from state.recorded_policy import IN_FORCE
+from state.registry import IN_FORCE
 from state.row_types import EnvironmentRow, EventRow, PlanRow, PolicyRow, SampleRow
 from state.runs import insert_run
 

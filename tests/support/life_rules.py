@@ -18,8 +18,7 @@ from core.model.act_outcomes import ActOutcome, Came
 from core.model.actions import StepKind
 from core.model.names import TableName, physical_name, query_name, split_query
 from core.model.states import State, WantedState
-from core.observed.serving import serving_versions
-from core.observed.versions import Deployment
+from core.observed.versions import Deployment, serving_versions
 from core.plan.model import Plan
 from core.ports.spark import QueryStart
 from core.run.model import RunState

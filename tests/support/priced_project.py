@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.model.names import TableName as T
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import Plan, PlanNode, StrategyOffer
 from core.plan.request import PlanRequest, StrategyChoice

@@ -15,8 +15,9 @@ from core.model.names import TableName as T
 from core.model.names import physical_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
+from core.observed.planner_input import ObservedDeployment, OtherVersion
 from core.observed.table_statistics import TableStatistics
+from core.observed.versions import Binding
 from core.plan.model import Plan
 from core.plan.request import NOW, PlanRequest, StrategyChoice
 from core.planner.planner import make_plan

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from core.model.actions import UPKEEP, StepKind
 from core.model.names import TableName as T
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, ObservedDeployment
-from core.observed.versions import Deployment
+from core.observed.planner_input import ObservedDeployment
+from core.observed.versions import Binding, Deployment
 from core.plan.model import Plan, PlanNode, Step
 from core.run.model import Run, RunState, StepProgress, StepState
 from core.run.state_machine import (

@@ -8,8 +8,7 @@ import small_project
 from ledger_rows import policy_row
 
 from core.model.names import TableName
-from core.observed.deployment import Binding
-from core.observed.versions import Deployment
+from core.observed.versions import Binding, Deployment
 from core.plan.codec import plan_as_json
 from core.plan.model import Plan
 from core.plan.request import PlanRequest

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
-from core.observed.deployment import Binding
-from core.observed.versions import Deployment, Measurement
+from core.observed.versions import Binding, Deployment, Measurement
 from state.ledger import Ledger, create_or_open
 from tests.support.ledger_rows import environment_row
 from tests.terminal.pizzeria_values import deployment

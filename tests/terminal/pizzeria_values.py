@@ -5,8 +5,7 @@ from core.model.actions import Action, StepKind
 from core.model.evidence import Edit, EditKind, EditPlace
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.observed.deployment import Binding
-from core.observed.versions import Deployment, Measurement
+from core.observed.versions import Binding, Deployment, Measurement
 from core.plan.model import Guard, LeftBehind, Plan, PlanNode, Step, Undo
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts

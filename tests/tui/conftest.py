@@ -14,8 +14,7 @@ from ledger_rows import environment_row
 from core.ipc import framing
 from core.model.errors import HeadgateError
 from core.model.names import TableName
-from core.observed.deployment import Binding
-from core.observed.versions import Deployment, Measurement
+from core.observed.versions import Binding, Deployment, Measurement
 from core.project.revision import RevisionTexts
 from state.ledger import Ledger, create_or_open
 from state.migrations import SCHEMA_VERSION

@@ -4,7 +4,7 @@ It is no option of `ls`: its lines, its data and what it counts are products and
 """
 
 from core.model.errors import UsageError
-from core.run.migration_tickets import overdue_tickets
+from core.run.records import overdue_tickets
 from core.text.wording import did_you_mean
 from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table

@@ -15,8 +15,7 @@ from tui.project_folder.user_named_files import write_whole
 from tui.services import inventory_lineage
 
 if TYPE_CHECKING:
-    from core.reports.hierarchy import HierarchyRow
-    from core.reports.inventory import InventoryEntry
+    from core.reports.inventory import HierarchyRow, InventoryEntry
 
 MOST_READERS = 3
 """Readers that a line names."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from core.model.errors import AgentUnreachable, LedgerUnavailable, TryAgain
 from core.model.problems import Problem
 from core.model.states import State
-from core.observed.deployment import PlannerInput
+from core.observed.planner_input import PlannerInput
 from core.plan.model import Plan
 from core.plan.request import BY_NAME
 from tui.agent_client import agent_process

@@ -8,7 +8,7 @@ from core.plan.confirmation import confirmation_for_policy
 from core.policy.freeze_windows import frozen_until
 from core.policy.model import Policy, policy_as_json
 from state.ledger import LedgerReader
-from state.recorded_policy import IN_FORCE
+from state.registry import IN_FORCE
 from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table
 from tui.project_folder.environment_selection import has_ledger

@@ -13,8 +13,8 @@ from core.plan.descriptions import act_words
 from core.plan.model import Step
 from core.run.model import SATISFIED, StepState, step_word
 from core.run.records import RunRow, StepRow
+from core.run.release import time_left
 from core.run.stopped_tables import stopped_serving, stopped_serving_words
-from core.run.time_left import time_left
 from core.text.wording import counted, duration_range, first_sentence
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from core.model.states import State
-from core.observed.log_history import history_of
+from core.observed.table_statistics import history_of
 from core.observed.versions import Deployment, Measurement, StatementLine
 from core.text.secrets import mask_literals
 from tui.command_line.context import CommandContext

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from core.model.act_outcomes import ActOutcome, exit_code_of_all
 from core.model.errors import HeadgateError, UsageError
 from core.model.names import parse_statement_name, query_name
-from core.observed.serving import serving_versions
-from core.observed.versions import Deployment
+from core.observed.versions import Deployment, serving_versions
 from tui.command_line.context import CommandContext
 from tui.services.deployed_statements import not_deployed_error
 from tui.services.environment_service import EnvironmentService

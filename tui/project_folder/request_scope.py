@@ -14,7 +14,7 @@ from core.text.wording import counted
 from tui.project_folder.user_named_files import read_text, refuse_long
 
 if TYPE_CHECKING:
-    from core.observed.deployment import ObservedDeployment
+    from core.observed.planner_input import ObservedDeployment
     from core.plan.request import PlanRequest
     from core.project.model import Project
 

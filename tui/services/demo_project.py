@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.model.errors import HeadgateError, TryAgain, error_from_json
+from core.model.names import trigger_s
 from core.model.states import State, WantedState
-from core.model.triggers import trigger_s
 from core.observed.versions import StatementLine
 from tui.agent_client import os_processes
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress

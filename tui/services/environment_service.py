@@ -34,7 +34,7 @@ from tui.services.deployed_statements import ProjectDrift
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
     from core.lineage.selectors import SelectableTables
-    from core.observed.deployment import ObservedDeployment, PlannerInput
+    from core.observed.planner_input import ObservedDeployment, PlannerInput
     from core.observed.versions import StatementLine
     from core.project.model import Project
     from core.reports.impact import Impact
@@ -183,7 +183,7 @@ class EnvironmentService:
 
     def inventory(self) -> "tuple[InventoryEntry, ...]":
         """List every table that is declared or deployed, by name; before the first start nothing is deployed."""
-        from core.observed.serving import serving_versions
+        from core.observed.versions import serving_versions
         from core.reports.inventory import inventory_of
 
         deployed = self.snapshot().statements if environment_selection.has_ledger(self.place) else ()
@@ -230,7 +230,7 @@ class EnvironmentService:
 
     def known(self) -> "PlannerInput":
         """Return what plans are computed from; nothing before the first start."""
-        from core.observed.deployment import PlannerInput
+        from core.observed.planner_input import PlannerInput
 
         return (
             planner_input.planner_input(self.reader) if environment_selection.has_ledger(self.place) else PlannerInput()

@@ -9,9 +9,8 @@ from core.model.names import TableName
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import LineageTracer
-    from core.observed.deployment import ObservedDeployment
-    from core.reports.hierarchy import HierarchyRow
-    from core.reports.inventory import InventoryEntry
+    from core.observed.planner_input import ObservedDeployment
+    from core.reports.inventory import HierarchyRow, InventoryEntry
     from core.sql.lineage.model import ColumnOrigin
 
 
@@ -19,7 +18,7 @@ def table_hierarchy(
     entries: "Sequence[InventoryEntry]", words: str, direction: str, *, depth: int | None = None
 ) -> "tuple[HierarchyRow, ...]":
     """Walk up or down from the table that `words` name, in any case; raises UsageError where there is none."""
-    from core.reports.hierarchy import hierarchy as walk
+    from core.reports.inventory import hierarchy as walk
     from core.text.wording import did_you_mean
 
     by_name = {entry.table: entry for entry in entries}

@@ -19,7 +19,7 @@ from core.model.errors import (
     UsageError,
 )
 from core.model.names import TableName
-from core.observed.deployment import PlannerInput
+from core.observed.planner_input import PlannerInput
 from core.plan.descriptions import about
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.request import PlanRequest

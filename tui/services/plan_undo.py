@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from core.model.errors import Refused
 from core.model.names import TableName
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.descriptions import undo_command
 from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest, parse_children

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from core.model.errors import InvalidProject, TryAgain
 from core.model.names import TableName
 from core.model.states import State, WantedState
-from core.observed.deployment import ObservedDeployment, PlannerInput
+from core.observed.planner_input import ObservedDeployment, PlannerInput
 from core.text.wording import counted
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.project_folder.environment_selection import SelectedEnvironment

@@ -8,7 +8,7 @@ from core.model.problems import Problem, Severity
 from core.policy.model import POLICY_KEYS, Policy, differing_rules
 from core.text.wording import counted, short_number
 from state.ledger import LedgerReader
-from state.recorded_policy import policy_of
+from state.registry import policy_of
 from state.row_types import PolicyRow
 from tui.agent_client.agent_commands import equivalent_command
 from tui.agent_client.socket_client import AgentClient

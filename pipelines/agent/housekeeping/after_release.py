@@ -13,7 +13,7 @@ from core.model.events import EventKind
 from core.model.names import query_name
 from core.model.states import WantedState
 from core.observed.versions import Deployment
-from core.run.migration_tickets import open_tickets, overdue_tickets
+from core.run.records import open_tickets, overdue_tickets
 from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping.trash_purge import checked_now
 

@@ -12,9 +12,8 @@ from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lineage.table_graph import depths
 from core.model.errors import LedgerUnavailable
 from core.model.events import EventKind
-from core.model.names import TableName, query_name
+from core.model.names import TableName, query_name, trigger_s
 from core.model.states import ALIVE, Fault, State, Trend, WantedState
-from core.model.triggers import trigger_s
 from core.observed.versions import Deployment, Measurement
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag

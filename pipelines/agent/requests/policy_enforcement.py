@@ -18,7 +18,7 @@ from core.project_reader.manifest import declared_policy, read_manifest
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.socket_server import Caller
 from state.ledger import Ledger
-from state.recorded_policy import IN_FORCE, WAITING, policy_of
+from state.registry import IN_FORCE, WAITING, policy_of
 from state.row_types import AuditRow, PolicyRow
 
 

@@ -12,7 +12,7 @@ from core.model.errors import InvalidProject, LedgerUnavailable, Refused, Stale,
 from core.model.names import TableName
 from core.model.problems import Severity
 from core.model.table_formats import table_format
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash, request_from_json
 from core.plan.confirmation import confirmation_for_act, confirmation_for_plan
 from core.plan.descriptions import about

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from core.model.names import trigger_s
 from core.model.states import State, WantedState
-from core.model.triggers import trigger_s
 from core.observed.versions import Deployment, Measurement
 from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext

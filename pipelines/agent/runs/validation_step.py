@@ -19,9 +19,8 @@ from core.model.errors import (
     PoolUnreachable,
     TryAgain,
 )
-from core.model.names import TableName, query_name
+from core.model.names import TableName, query_name, trigger_s
 from core.model.states import State, WantedState
-from core.model.triggers import trigger_s
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
 from core.observed.versions import Deployment
 from core.plan.model import Step

@@ -2,7 +2,7 @@
 
 from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
 from core.model.errors import EngineRefused, TryAgain
-from core.model.triggers import trigger_s
+from core.model.names import trigger_s
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState

@@ -25,8 +25,7 @@ from core.model.errors import (
 from core.model.events import EventCause, EventKind
 from core.model.names import physical_name, query_name
 from core.model.states import AT_REST, State, WantedState
-from core.observed.serving import serving_versions
-from core.observed.versions import Deployment
+from core.observed.versions import Deployment, serving_versions
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity.registry_records import keep_record
 from pipelines.agent.statement_locks import Version

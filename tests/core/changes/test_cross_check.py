@@ -20,7 +20,7 @@ from core.changes.spark_analysis import (
 )
 from core.model.errors import UsageError
 from core.model.names import TableName as T
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.codec import plan_as_json, plan_from_json
 from core.plan.descriptions import node_why
 from core.plan.model import Plan, PlanNode

@@ -12,17 +12,11 @@ from hypothesis import strategies as st
 from core.model.errors import InvalidProject, UsageError
 from core.model.names import TableName
 from core.model.states import State, WantedState
-from core.observed.deployment import (
-    Binding,
-    ObservedDeployment,
-    OpenTicket,
-    OtherVersion,
-    PlannerInput,
-)
 from core.observed.document import planner_input_as_document, planner_input_from_text
 from core.observed.document_entries import FIELD_BY_KEY
-from core.observed.step_durations import Seconds
+from core.observed.planner_input import ObservedDeployment, OpenTicket, OtherVersion, PlannerInput, Seconds
 from core.observed.table_statistics import Headroom, TableStatistics
+from core.observed.versions import Binding
 from core.policy.model import Policy
 from core.project.model import Pool
 from core.project.revision import RevisionTexts

@@ -1,6 +1,6 @@
 """What a log says of versions: rows from a place on where they are known, and nothing of what it does not say."""
 
-from core.observed.log_history import LogHistory, history_of
+from core.observed.table_statistics import LogHistory, history_of
 
 LOG = LogHistory(3, 30.0, ((5, 50.0, 10), (6, 60.0, None), (7, 70.0, 4), (8, 80.0, 2)))
 

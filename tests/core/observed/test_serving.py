@@ -12,9 +12,17 @@ from ledger_rows import environment_row
 
 from core.model.errors import UsageError
 from core.model.names import TableName
-from core.observed.deployment import Binding
-from core.observed.serving import INTERVAL_S, STALE_S, heartbeat_age_s, is_stale, serving_version, serving_versions
-from core.observed.versions import Deployment, Measurement
+from core.observed.versions import (
+    INTERVAL_S,
+    STALE_S,
+    Binding,
+    Deployment,
+    Measurement,
+    heartbeat_age_s,
+    is_stale,
+    serving_version,
+    serving_versions,
+)
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.statement_locks import StatementLocks

@@ -1,6 +1,6 @@
 """How long steps took, by kind, and by table where it is known of the table itself."""
 
-from core.observed.step_durations import MeasuredStep, Seconds, step_durations
+from core.observed.planner_input import MeasuredStep, Seconds, step_durations
 
 
 def test_steps_of_one_table_have_a_range_of_their_own_once_there_are_two() -> None:

@@ -13,7 +13,7 @@ from core.model.actions import Action
 from core.model.evidence import Notice
 from core.model.names import TableName as T
 from core.model.reasons import Reason
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.plan.codec import plan_hash
 from core.plan.diff import compare_plans

@@ -8,7 +8,7 @@ import pytest
 
 from core.model.actions import StepKind
 from core.model.names import TableName
-from core.observed.step_durations import Seconds
+from core.observed.planner_input import Seconds
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import Plan, PlanNode, Step
 from core.plan.predictions import PlanPrediction, predict

@@ -11,7 +11,7 @@ from core.model.actions import Action, StepKind
 from core.model.evidence import Notice
 from core.model.names import TableName as T
 from core.model.reasons import Reason
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.descriptions import (
     change_words,
     eta_words,

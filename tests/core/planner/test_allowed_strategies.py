@@ -15,7 +15,7 @@ from core.model.actions import Action
 from core.model.names import TableName
 from core.model.reasons import LOST_CHECKPOINT
 from core.model.states import TableFaultKind
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.descriptions import change_words
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice

@@ -7,7 +7,7 @@ import pytest
 from core.model.names import TableName as T
 from core.model.reasons import Reason
 from core.model.states import State, WantedState
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.descriptions import change_words
 from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest

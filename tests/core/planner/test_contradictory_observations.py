@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.model.names import TableName as T
-from core.observed.deployment import ObservedDeployment, PlannerInput
 from core.observed.document import (
     places_in_text,
     planner_input_as_document,
     planner_input_from_text,
 )
+from core.observed.planner_input import ObservedDeployment, PlannerInput
 from core.planner.contradictory_observations import impossible_observations, with_places
 from core.project.model import Project
 from tests.core.planner.test_planner_simulated import Life, born

@@ -10,7 +10,7 @@ import pytest
 from small_project import HEAD
 
 from core.model.actions import StepKind
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan

@@ -8,7 +8,7 @@ import pytest
 
 from core.model.names import TableName
 from core.model.states import State
-from core.observed.deployment import ObservedDeployment, OtherVersion
+from core.observed.planner_input import ObservedDeployment, OtherVersion
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.context import PlanningContext, planning_context

@@ -9,7 +9,7 @@ import pytest
 
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, Plan, Retention, RetentionKind, StrategyOffer
 from core.plan.request import PlanRequest

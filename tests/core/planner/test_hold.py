@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from core.model.names import TableName as T
-from core.observed.step_durations import Seconds
+from core.observed.planner_input import Seconds
 from core.observed.table_statistics import TableStatistics
 from core.plan.descriptions import step_line
 from core.plan.predictions import predict

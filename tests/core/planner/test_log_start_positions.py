@@ -6,8 +6,7 @@ import pytest
 from domain_builders import actions
 
 from core.model.names import TableName as T
-from core.observed.log_history import LogHistory
-from core.observed.table_statistics import TableStatistics
+from core.observed.table_statistics import LogHistory, TableStatistics
 from core.plan.model import Plan, PlanNode, Retention, RetentionKind
 from core.plan.request import PlanRequest, StrategyChoice, parse_choice, parse_start
 from core.planner.planner import make_plan

@@ -6,7 +6,8 @@ import pytest
 
 from core.changes.cross_check import proof_key
 from core.model.names import TableName as T
-from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
+from core.observed.versions import Binding
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planner.planner import make_plan

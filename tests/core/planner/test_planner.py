@@ -8,8 +8,9 @@ import pytest
 from core.model.actions import Strategy, strategy_lines, typed_strategy
 from core.model.errors import UsageError
 from core.model.names import TableName as T
-from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import TableStatistics
+from core.observed.versions import Binding
 from core.plan.descriptions import step_line
 from core.plan.model import Plan
 from core.plan.rendering import plan_lines

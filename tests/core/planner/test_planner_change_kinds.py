@@ -16,8 +16,9 @@ from core.model.actions import Strategy
 from core.model.names import TableName as T
 from core.model.names import physical_name
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import Headroom
+from core.observed.versions import Binding
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan

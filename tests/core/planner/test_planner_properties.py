@@ -16,7 +16,7 @@ from core.model.actions import EXECUTABLE, Action, StepKind, Strategy
 from core.model.names import TableName as T
 from core.model.names import physical_name
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest
 from core.project.model import Project

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.model.names import TableName as T
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from core.model.names import TableName as T
-from core.observed.deployment import Binding, ObservedDeployment, OpenTicket
+from core.observed.planner_input import ObservedDeployment, OpenTicket
+from core.observed.versions import Binding
 from core.plan.confirmation import confirmation_for_plan
 from core.plan.descriptions import action_words
 from core.plan.model import Plan
@@ -43,14 +44,14 @@ def test_what_still_runs_stops_first_readers_before_what_they_read() -> None:
 
 
 def test_every_version_that_served_before_goes_and_none_that_a_failed_run_left() -> None:
-    from core.observed.deployment import OtherVersion
+    from core.observed.planner_input import OtherVersion
 
     many = {"a": {"kept": (1, 3, 4), "orphan_versions": (OtherVersion(4, "r"),), "version": 5, "former": None}}
     assert steps(retired("a", world=released(**many))) == ["tombstone a@3", "tombstone a@1"]
 
 
 def test_a_clone_that_never_served_goes_as_well_since_it_keeps_the_files_of_another_version() -> None:
-    from core.observed.deployment import OtherVersion
+    from core.observed.planner_input import OtherVersion
 
     left = {"kept": (3, 4), "orphan_versions": (OtherVersion(4, "r"), OtherVersion(3, "q")), "former": None}
     assert steps(retired("a", world=released(a={**left, "clones": ((3, 2),)}))) == ["tombstone a@3"]

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from core.model.names import TableName as T
-from core.observed.deployment import Binding, ObservedDeployment, OtherVersion
+from core.observed.planner_input import ObservedDeployment, OtherVersion
+from core.observed.versions import Binding
 from core.plan.model import Plan
 from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest

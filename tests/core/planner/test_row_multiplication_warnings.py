@@ -3,7 +3,7 @@
 import pytest
 
 from core.model.names import TableName as T
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan
 from core.plan.rendering import plan_lines
 from core.project.revision import RevisionTexts

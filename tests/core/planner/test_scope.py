@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.model.names import TableName
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.codec import canonical_text, plan_as_json, request_as_json, request_from_json
 from core.plan.rendering import request_words
 from core.plan.request import PlanRequest, StrategyChoice

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.model.reasons import Reason
-from core.observed.step_durations import Seconds
+from core.observed.planner_input import Seconds
 from core.observed.table_statistics import TableStatistics
 from core.plan.codec import plan_as_json, plan_from_json
 from core.plan.descriptions import eta_words

@@ -9,9 +9,8 @@ import small_project
 from core.model.errors import UsageError
 from core.model.names import TableName as T
 from core.model.table_formats import table_format
-from core.observed.deployment import ObservedDeployment
-from core.observed.log_history import LogHistory
-from core.observed.table_statistics import TableStatistics
+from core.observed.planner_input import ObservedDeployment
+from core.observed.table_statistics import LogHistory, TableStatistics
 from core.plan.codec import plan_as_json, plan_from_json
 from core.plan.confirmation import confirmation_for_plan
 from core.plan.descriptions import action_words, change_words, step_words

@@ -10,8 +10,9 @@ import pytest
 from core.model.names import TableName as T
 from core.model.names import physical_name
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import Headroom
+from core.observed.versions import Binding
 from core.plan.model import Plan, PlanNode
 from core.plan.rendering import undo_sentences
 from core.planner import context

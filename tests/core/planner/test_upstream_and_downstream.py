@@ -6,7 +6,7 @@ import pytest
 
 from core.model.names import TableName as T
 from core.model.reasons import Reason
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import Headroom
 from core.plan.model import Plan
 from core.plan.request import PlanRequest

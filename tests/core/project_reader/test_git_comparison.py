@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.model.names import TableName
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.project.revision import RevisionTexts
 from core.project_reader.git_comparison import GitComparison, compare_with_commit, with_texts_of_commit
 from core.project_reader.parse_cache import ParseCache

@@ -6,7 +6,7 @@ import pytest
 
 from core.model.names import TableName as T
 from core.model.problems import Problem, Severity
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.project.model import Environment, Layer, Pool, Project, Settings
 from core.project.revision import RevisionTexts
 from core.project_reader.loader import read_project, read_settings, settings_as_text

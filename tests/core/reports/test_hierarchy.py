@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from core.lineage.table_graph import table_graph
 from core.model.names import TableName
 from core.project.model import Project
-from core.reports.hierarchy import DOWNSTREAM, UPSTREAM, hierarchy
-from core.reports.inventory import InventoryEntry, inventory_of
+from core.reports.inventory import DOWNSTREAM, UPSTREAM, InventoryEntry, hierarchy, inventory_of
 from tests.core.reports.test_inventory import serving
 from tests.support.domain_builders import T, project
 from tui.presentation.diagrams.hierarchy_svg import hierarchy_svg

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core.lineage.column_lineage import LineageTracer
 from core.model.actions import Action
 from core.model.errors import UsageError
-from core.observed.deployment import PlannerInput
+from core.observed.planner_input import PlannerInput
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan

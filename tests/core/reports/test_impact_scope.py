@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
+from core.observed.versions import Binding
 from core.reports.impact import as_if_running
 from core.reports.impact_scope import affected_part
 from tests.support.domain_builders import T, project, table

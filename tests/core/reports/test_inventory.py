@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.observed.deployment import Binding
-from core.observed.versions import StatementLine
+from core.observed.versions import Binding, StatementLine
 from core.project.model import Layer, Project
 from core.project_reader.loader import read_project
 from core.reports.inventory import (

@@ -7,13 +7,11 @@ import pytest
 from ledger_rows import deployment_row, run_row
 
 from core.model.names import TableName as T
-from core.observed.deployment import Binding
-from core.observed.versions import Deployment, Measurement
+from core.observed.versions import Binding, Deployment, Measurement
 from core.plan.model import Plan, PlanNode
 from core.run.model import step_word
 from core.run.records import MigrationTicket, RunRow, StepRow
-from core.run.release import Release, ReleaseState, open_tickets, release_of
-from core.run.time_left import Seconds
+from core.run.release import Release, ReleaseState, Seconds, open_tickets, release_of
 from tests.support.domain_builders import deployed, plan, project
 
 NOW = 1000.0

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from core.model.actions import StepKind
 from core.model.names import TableName
-from core.observed.step_durations import Seconds
+from core.observed.planner_input import Seconds
 from core.plan.model import Step
-from core.run.time_left import time_left
+from core.run.release import time_left
 
 
 @dataclass(frozen=True)

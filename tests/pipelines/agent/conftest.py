@@ -19,7 +19,7 @@ from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Ref
 from core.model.names import TableName, query_name
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
-from core.observed.log_history import LogHistory
+from core.observed.table_statistics import LogHistory
 from core.ports.spark import (
     Analysis,
     AnotherQuery,

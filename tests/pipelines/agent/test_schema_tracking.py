@@ -10,8 +10,7 @@ from agent_scenarios import put_made
 from ledger_rows import deployment_row
 
 from core.model.names import TableName as T
-from core.observed.deployment import Binding
-from core.observed.versions import Deployment
+from core.observed.versions import Binding, Deployment
 from core.ports.spark import ReportedQuery
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext

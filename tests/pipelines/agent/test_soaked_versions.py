@@ -8,7 +8,7 @@ import small_project
 from agent_scenarios import read_before, stop_in_ledger
 
 from core.model.names import TableName as T
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from pipelines.agent.checked_clock import Uptime

@@ -11,7 +11,7 @@ from ledger_rows import deployment_row
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.model.states import State, TableFaultKind
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.ports.storage import TableFault
 from core.project.revision import RevisionTexts
 from pipelines.agent.pool.pool_catalog import register_together

@@ -7,7 +7,7 @@ import pytest
 from core.model.actions import Action
 from core.model.errors import Refused, UsageError
 from core.model.names import TableName
-from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan

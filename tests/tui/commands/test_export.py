@@ -11,13 +11,13 @@ import pytest
 from command_line import written
 
 from core.model.names import TableName
-from core.observed.deployment import PlannerInput
 from core.observed.document import planner_input_from_text
+from core.observed.planner_input import PlannerInput
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy, policy_as_json
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
-from state.recorded_policy import IN_FORCE
+from state.registry import IN_FORCE
 from state.row_types import PolicyRow
 from tui.command_line import exit_codes
 from tui.services import planner_input

@@ -14,8 +14,7 @@ import pytest
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.states import State, Trend
-from core.observed.log_history import LogHistory
-from core.observed.table_statistics import TableStatistics
+from core.observed.table_statistics import LogHistory, TableStatistics
 from core.observed.versions import Deployment, Measurement, StatementLine
 from core.project.revision import RevisionTexts
 from state.ledger import LedgerReader

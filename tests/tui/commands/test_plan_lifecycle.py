@@ -26,7 +26,7 @@ from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.spark.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from state.migrations import SCHEMA_VERSION
-from state.recorded_policy import IN_FORCE
+from state.registry import IN_FORCE
 from state.row_types import PolicyRow
 from tests.pipelines.agent.conftest import ScriptedFiles, ScriptedPool
 from tests.support.submission_desk import Driven, deployed

@@ -9,7 +9,7 @@ from command_line import written
 from ledger_rows import deployment_row
 
 from core.policy.model import Policy, policy_as_json
-from state.recorded_policy import IN_FORCE, WAITING
+from state.registry import IN_FORCE, WAITING
 from state.row_types import PolicyRow
 from tui.command_line import exit_codes
 from tui.project_folder.environment_selection import select_environment

@@ -10,7 +10,7 @@ from ledger_rows import deployment_row, external_row, plan_row, run_row
 
 from core.model.errors import Refused
 from core.model.names import TableName as T
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan

@@ -8,7 +8,7 @@ from command_line import written
 from ledger_rows import deployment_row, external_row
 
 from core.model.names import TableName as T
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from tui.command_line import exit_codes
 
 

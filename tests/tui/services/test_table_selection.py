@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.model.names import TableName
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from tests.support.command_line import written
 from tests.support.ledger_rows import external_row
 from tui.command_line import exit_codes

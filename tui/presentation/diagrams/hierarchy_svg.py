@@ -5,7 +5,7 @@ A full line is a stream, a dashed one a static side: the lines of `drawing`.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from core.reports.hierarchy import UPSTREAM, HierarchyRow
+from core.reports.inventory import UPSTREAM, HierarchyRow
 from tui.presentation.diagrams.box_layout import BoxLayout, lay_out_boxes
 from tui.presentation.diagrams.lineage_svg import (
     BETWEEN,

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from core.reports.hierarchy import UPSTREAM, HierarchyRow
-from core.reports.inventory import InventoryEntry
+from core.reports.inventory import UPSTREAM, HierarchyRow, InventoryEntry
 from tui.presentation.styling.value_formatting import short_number
 
 CAPTIONS = {"up": "upstream", "down": "feeds"}

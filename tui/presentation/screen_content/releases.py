@@ -8,10 +8,9 @@ from typing import Any
 
 from core.model.names import TableName
 from core.model.states import State, Trend
-from core.observed.step_durations import Seconds
-from core.run.migration_tickets import overdue_tickets
+from core.observed.planner_input import Seconds
 from core.run.model import StepState
-from core.run.records import MigrationTicket
+from core.run.records import MigrationTicket, overdue_tickets
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
 from core.run.stopped_tables import stopped_serving_words
 from core.text.wording import counted, duration_range, first_sentence

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from core.model.actions import StepKind
 from core.plan.descriptions import act_words
 from core.plan.model import Plan, Step
-from core.run.guarded_acts import moves_pointers, overrules
 from core.run.model import StepState, step_word
 from core.run.records import RunRow, StepRow
-from core.run.time_left import time_left
+from core.run.release import time_left
+from core.run.state_machine import moves_pointers, overrules
 from core.text.sentence import Sentence
 from core.text.wording import counted, duration_range, first_sentence
 from state.row_types import PlanRow

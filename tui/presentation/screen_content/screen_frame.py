@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from core.model.act_outcomes import NOT_DONE, ActOutcome, CommandOutcome
 from core.plan.descriptions import act_words
-from core.run.migration_tickets import overdue_tickets
-from core.run.records import RunRow
+from core.run.records import RunRow, overdue_tickets
 from core.text.wording import counted
 from state.audit_log import op_words
 from state.ledger_snapshot import LedgerSnapshot

@@ -2,9 +2,8 @@
 
 from urllib.parse import urlsplit
 
-from core.model.names import query_name
+from core.model.names import query_name, trigger_s
 from core.model.states import Fault, State, Trend
-from core.model.triggers import trigger_s
 from core.observed.versions import Measurement, StatementLine
 from core.project.model import Pool
 from core.text.secrets import mask_secrets

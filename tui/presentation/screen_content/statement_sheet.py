@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from core.model.states import State, Trend
-from core.observed.batch_time import batch_shares
-from core.observed.log_history import history_of
-from core.observed.table_statistics import SMALL_FILE, TableStatistics
-from core.observed.versions import Deployment, Measurement
+from core.observed.table_statistics import SMALL_FILE, TableStatistics, history_of
+from core.observed.versions import Deployment, Measurement, batch_shares
 from core.sql.statement import describe_log_start
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails

@@ -5,12 +5,17 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from core.lineage.table_graph import distances
-from core.model.names import TableName
+from core.model.names import TableName, trigger_s
 from core.model.states import ALIVE, State, Trend
-from core.model.triggers import trigger_s
-from core.observed.deployment import Binding
-from core.observed.serving import INTERVAL_S, heartbeat_age_s, is_stale, serving_versions
-from core.observed.versions import Measurement, StatementLine
+from core.observed.versions import (
+    INTERVAL_S,
+    Binding,
+    Measurement,
+    StatementLine,
+    heartbeat_age_s,
+    is_stale,
+    serving_versions,
+)
 from core.project.model import layer_place
 from state.ledger_snapshot import LedgerSnapshot
 from state.row_types import StagedRow

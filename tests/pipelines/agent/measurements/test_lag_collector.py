@@ -11,7 +11,7 @@ from ledger_rows import deployment_row
 
 from core.lag.liveness import usual_batch_s
 from core.model.names import TableName
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.project.revision import RevisionTexts

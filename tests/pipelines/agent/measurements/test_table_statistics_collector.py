@@ -14,8 +14,7 @@ from spark_files import Consumer, WrittenTable
 
 from core.model.errors import LedgerUnavailable, TryAgain, UsageError
 from core.model.names import TableName
-from core.observed.log_history import history_of
-from core.observed.table_statistics import TableStatistics
+from core.observed.table_statistics import TableStatistics, history_of
 from core.observed.versions import Measurement
 from core.ports.spark import ReportedQuery
 from core.project.model import Environment, Pool

@@ -30,7 +30,7 @@ from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.spark.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger, create_or_open
-from state.recorded_policy import IN_FORCE, WAITING
+from state.registry import IN_FORCE, WAITING
 from state.row_types import PolicyRow
 
 ALICE = Caller(pid=1, uid=70001, login_uid=None)

@@ -11,8 +11,7 @@ from agent_scenarios import wait_until
 
 from core.model.errors import Busy, EngineRefused, LedgerUnavailable, TryAgain
 from core.model.names import TableName as T
-from core.observed.deployment import Binding
-from core.observed.versions import Deployment
+from core.observed.versions import Binding, Deployment
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext

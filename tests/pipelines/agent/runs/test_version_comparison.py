@@ -8,7 +8,7 @@ from ledger_rows import deployment_row, external_row
 
 from core.model.names import TableName
 from core.observed.aligned_positions import AlignedPair
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.project.revision import RevisionTexts
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.validation.comparison_queries import ComparedRows

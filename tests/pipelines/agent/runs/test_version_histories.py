@@ -4,7 +4,7 @@ from ledger_rows import deployment_row
 
 from core.model.names import TableName
 from core.observed.aligned_positions import AlignedPair, newest_aligned
-from core.observed.deployment import Binding
+from core.observed.versions import Binding
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.version_histories import version_histories

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.model.names import TableName
-from core.observed.step_durations import Seconds
+from core.observed.planner_input import Seconds
 from core.run.records import MigrationTicket
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
 from tui.presentation.screen_content.releases import (

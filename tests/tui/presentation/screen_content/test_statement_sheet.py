@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.observed.log_history import LogHistory
-from core.observed.table_statistics import TableStatistics
+from core.observed.table_statistics import LogHistory, TableStatistics
 from state.ledger_snapshot import StatementDetails
 from state.row_types import EventRow
 from tests.terminal.in_memory_backend import FakeBackend
