@@ -24,9 +24,9 @@ from core.project.manifest_head import MANIFEST_PATH
 from core.project_reader.manifest import read_manifest
 from core.sql.ddl_reader import read_ddl
 from core.text.wording import counted
-from pipelines.formats.external_tables import fault_of_declaration, fault_where_missing, missing_log
 from pipelines.local_pool.connector_jars import ConnectorJars
-from pipelines.local_pool.java_check import OLDEST_JAVA, find_java
+from pipelines.local_pool.java_and_spark import OLDEST_JAVA, find_java
+from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_where_missing, missing_log
 
 ENGINE = "4.2.0"
 """The only engine that is supported (pyproject.toml pins it)."""
@@ -98,7 +98,7 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
 
 def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any]]:
     """Judge the tables with a log that others write, by the DDL files that declare them: there, and as declared."""
-    from pipelines.formats.checkpoints import TableCheckpoints
+    from pipelines.storage.checkpoints import TableCheckpoints
 
     files, wrong = TableCheckpoints(""), []
     for path in paths:
@@ -119,7 +119,7 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
 
 def columns_of(folder: str) -> dict[str, Any]:
     """Judge whether a Delta table lies in a folder; its facts are the columns that its log says."""
-    from pipelines.formats.checkpoints import TableCheckpoints
+    from pipelines.storage.checkpoints import TableCheckpoints
 
     files, format = TableCheckpoints(""), "delta"
     try:

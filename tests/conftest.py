@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from core.project.connectors import Connector
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 from state import ledger
 
 # The same examples on every machine, and no clock: a busy machine is not a failure.

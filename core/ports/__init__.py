@@ -1,1 +1,1 @@
-"""Protocols between the agent and what it drives; implementations are in `pipelines.spark` and `pipelines.storage`."""
+"""Protocols between the agent and what it drives; implemented in `pipelines.spark_connect` and `pipelines.storage`."""

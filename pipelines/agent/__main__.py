@@ -24,7 +24,7 @@ from core.text.escaping import escape_control_characters, escape_surrogates
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.requests.policy_enforcement import record_first
-from pipelines.formats.checkpoints import TableCheckpoints
+from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.data_folder_records import machine_id
 from state.ledger import create_or_open
 from state.row_types import EnvironmentRow

@@ -44,7 +44,7 @@ from pipelines.agent.tables.table_identities import (
     fault_of_tables,
     keep_deleted_keys,
 )
-from pipelines.spark.call_deadlines import in_threads
+from pipelines.spark_connect.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from typing import Any
 from core.model.errors import Busy
 from core.model.names import TableName, query_name
 from core.text.sentence import Sentence
-from pipelines.spark.call_deadlines import MissedDeadline
+from pipelines.spark_connect.call_deadlines import MissedDeadline
 
 Version = tuple[TableName, int]
 

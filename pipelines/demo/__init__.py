@@ -1,1 +1,1 @@
-"""The demo's own process: copies the sample, lands its events, closes its windows; knows neither Spark nor agent."""
+"""The demo's own process: it copies the sample, generates events and closes windows, without Spark or the agent."""

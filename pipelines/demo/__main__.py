@@ -17,15 +17,19 @@ from pipelines.demo.data_folder import DemoDataFolder, lock_holder, open_folder,
 from pipelines.demo.event_generator import (
     FREE_BYTES_MIN,
     HOURS_MAX,
+    ROUNDS,
     Bursts,
     Feeds,
     GeneratorLimits,
     feeds_from_json,
     generate,
+    how_many_rounds,
+    land_closing,
+    land_rest,
+    stop_feeds,
 )
 from pipelines.demo.sample_changes import CHANGES, change_project
 from pipelines.demo.sample_copy import copy_sample
-from pipelines.demo.window_settling import ROUNDS, how_many_rounds, land_closing, land_rest, stop_feeds
 
 
 class _Parser(argparse.ArgumentParser):

@@ -12,8 +12,7 @@ from typing import Any, TextIO
 
 from core.model.errors import HeadgateError, Refused, UsageError
 from core.model.names import whole_number
-from pipelines.demo.event_simulation import GeneratorState, LinesByFeed, generator_state_from_json
-from pipelines.demo.sample_reference_data import FEEDS
+from pipelines.demo.event_simulation import FEEDS, GeneratorState, LinesByFeed, generator_state_from_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,41 @@
-"""What happens in the pizzeria in one second, as lines of its feeds; no clock, no file, and an id decides its event."""
+"""What happens in the pizzeria in one second, as lines of its feeds; no clock or files, and an id decides its event."""
 
+import csv
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any
 
-from pipelines.demo.sample_reference_data import CLOSING, FEEDS, dining_tables, menu
+FOLDER = Path(__file__).parents[1] / "samples" / "pizzeria"
+"""The sample as shipped: never written to."""
+
+KEYED_TABLES = FOLDER.with_name("pizzeria_keyed")
+"""Tables that a demo has as well where its format can replace rows by key."""
+
+FEEDS = ("orders", "payments", "table_assignments", "client_changes")
+"""The feeds, in the order in which the files of one second land."""
+
+CLOSING = "closing"
+"""Name, channel, status and method of closing events."""
+
+
+@cache
+def menu() -> dict[int, tuple[str, int]]:
+    """Return pizza id to name and price in cents; pizza 0 belongs to closing events."""
+    lines = (FOLDER / "reference" / "pizzas" / "pizzas.json").read_text().splitlines()
+    return {row["id"]: (row["name"], row["price_cents"]) for row in map(json.loads, lines)}
+
+
+@cache
+def dining_tables() -> dict[int, tuple[str, int]]:
+    """Return table id to name and seats; table 0 belongs to closing events."""
+    with (FOLDER / "reference" / "tables" / "tables.csv").open(newline="") as file:
+        return {int(row["id"]): (row["name"], int(row["seats"])) for row in csv.DictReader(file)}
+
 
 LATE_MS_MAX = 5_000
 """An event lands at most this long after its event time …"""

@@ -12,7 +12,7 @@ from uuid import uuid4
 from core.model.errors import HeadgateError, Refused
 from core.model.table_formats import WRITTEN, table_format
 from pipelines.demo.data_folder import open_folder, read_object
-from pipelines.demo.sample_reference_data import FOLDER, KEYED_TABLES
+from pipelines.demo.event_simulation import FOLDER, KEYED_TABLES
 
 MARKER = ".headgate-demo"
 """The file that says a folder is ours, to use again, and names what was copied, to purge."""

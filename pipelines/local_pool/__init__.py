@@ -1,1 +1,1 @@
-"""The local pool: a Spark Connect server as a child process, its Java, and the identity of processes."""
+"""The local pool: a Spark Connect server run as a child process, with its Java, jars and locks."""

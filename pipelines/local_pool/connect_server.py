@@ -20,13 +20,18 @@ from pathlib import Path
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from core.project.connectors import Connector
 from core.project.model import Pool
-from pipelines.local_pool import process_identity
-from pipelines.local_pool.bundled_java import write_java_home
+from pipelines.local_pool import process_locks
 from pipelines.local_pool.connector_jars import ConnectorJars
-from pipelines.local_pool.java_check import JavaCheck, find_java
-from pipelines.local_pool.server_locks import name_holder, server_locks
-from pipelines.local_pool.spark_program import spark_environment, spark_home, write_spark_home
-from pipelines.spark.call_deadlines import call
+from pipelines.local_pool.java_and_spark import (
+    JavaCheck,
+    find_java,
+    spark_environment,
+    spark_home,
+    write_java_home,
+    write_spark_home,
+)
+from pipelines.local_pool.process_locks import name_holder, server_locks
+from pipelines.spark_connect.call_deadlines import call
 
 # Measured with Spark 4.2.0 and Java 17 on two busy cores, 12 statements: serial collector and C1 alone started the
 # server in 9.0 s and used 47 s of CPU; the defaults took 26 s and 84 s, and 200 MB more.
@@ -217,7 +222,7 @@ class LocalPool:
                 pass_fds=locks,
             )
         name_holder(locks, self._child.pid)
-        started = process_identity.process_start(self._child.pid) or ""
+        started = process_locks.process_start(self._child.pid) or ""
         self._write(replace(server, pid=self._child.pid, started=started))
 
     def alive(self) -> bool:
@@ -230,7 +235,7 @@ class LocalPool:
     def ready(self, seconds: float = READY_S) -> None:
         """Return once the server answers; raises PoolUnreachable when it ends first or the time is over."""
         # The session module pulls in the engine's client, which a command that only looks should not pay for.
-        from pipelines.spark.session import probe
+        from pipelines.spark_connect.session import probe
 
         ends_at = time.monotonic() + seconds
         url, token = self.url, self.token
@@ -379,13 +384,13 @@ class LocalPool:
     def _is_ours(self, server: ServerRecord) -> bool:
         if not server.pid or server.home != str(self._home):
             return False
-        started = process_identity.process_start(server.pid)
+        started = process_locks.process_start(server.pid)
         if started is None:
             return False
         return (
             started == server.started
             if server.started
-            else server.marker in process_identity.process_command_line(server.pid)
+            else server.marker in process_locks.process_command_line(server.pid)
         )
 
     def _signal(self, server: ServerRecord, number: signal.Signals) -> None:
@@ -401,7 +406,7 @@ class LocalPool:
         A writer of a keyed table that is inside a batch looks for its server by itself, for minutes (Spark 4.2.0).
         """
         if server.home == str(self._home) and not self._is_ours(server):
-            for pid in process_identity.processes_with(_MARKED, server.marker):
+            for pid in process_locks.processes_with(_MARKED, server.marker):
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
 

@@ -20,7 +20,7 @@ from core.project.connectors import (
     built_for_another_spark,
     fetched_folder,
 )
-from pipelines.local_pool.spark_program import spark_environment
+from pipelines.local_pool.java_and_spark import spark_environment
 
 FETCH_S = 600.0
 """Longest time for a fetch; 14 MB and their descriptions took 20 to 35 s."""

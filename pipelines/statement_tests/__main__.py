@@ -27,7 +27,7 @@ from core.statement_tests.case_reader import read_cases
 from core.statement_tests.case_writer import first_case, written_case
 from core.statement_tests.request import CaseOutcome, CaseRequest, CaseResult, request_from_json
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 from pipelines.statement_tests.case_runner import CaseRunner
 from pipelines.statement_tests.stream_trial import TrialStatement
 

@@ -18,8 +18,8 @@ from core.statement_tests.comparison import MOST_FOUND, RowDifference, compare_r
 from core.statement_tests.request import CaseOutcome, CaseResult, UpgradeVerdict
 from core.statement_tests.upgrade import verdict_of
 from core.text.wording import counted
-from pipelines.spark import call_deadlines
-from pipelines.spark.session import Session
+from pipelines.spark_connect import call_deadlines
+from pipelines.spark_connect.session import Session
 from pipelines.statement_tests.stream_trial import StreamTrial, TrialStatement
 
 T = TypeVar("T")

@@ -20,9 +20,9 @@ from core.statement_tests.case import Part, Row, TypedColumns
 from core.statement_tests.comparison import MOST_FOUND
 from core.statement_tests.typed_values import canonical_value
 from core.text.escaping import quoted_name
-from pipelines.spark.catalog import SparkTables
-from pipelines.spark.session import Session, spark_errors
-from pipelines.spark.streaming_queries import SparkQueries
+from pipelines.spark_connect.catalog import SparkTables
+from pipelines.spark_connect.session import Session, spark_errors
+from pipelines.spark_connect.streaming_queries import SparkQueries
 
 _CHAR = re.compile(r"\b(?:var)?char\(\d+\)")
 

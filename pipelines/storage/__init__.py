@@ -1,1 +1,1 @@
-"""What lies on the disk: logs of file streams, lag of file sources, contents of tables, forks, data folder records."""
+"""Tables and checkpoints on disk, read without Spark: Delta logs, file logs, offsets, lag, contents, copies."""

@@ -30,10 +30,10 @@ from pipelines.agent.pool import pool_catalog
 from pipelines.agent.pool.pool_catalog import TOGETHER
 from pipelines.agent.pool.spark_connection import SparkConnection
 from pipelines.agent.reconciler import Reconciler
-from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.call_deadlines import in_threads
-from pipelines.spark.session import Session
+from pipelines.spark_connect.call_deadlines import in_threads
+from pipelines.spark_connect.session import Session
+from pipelines.storage.checkpoints import TableCheckpoints
 from state.emergency_journal import EmergencyJournal
 from state.ledger import create_or_open
 from tests.support.delta_jars import delta_jars

@@ -21,8 +21,8 @@ from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.measurements.lag_collector import LagCollector
-from pipelines.formats.checkpoints import TableCheckpoints
-from pipelines.formats.delta_tables import REFRESH_S
+from pipelines.storage.checkpoints import TableCheckpoints
+from pipelines.storage.delta_tables import REFRESH_S
 from state.ledger import create_or_open
 from tests.support.delta_files import WrittenLog, commit_batch, offset_line
 from tests.support.ledger_rows import deployment_row, environment_row

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipelines.formats.checkpoints import TableCheckpoints
+from pipelines.storage.checkpoints import TableCheckpoints
 from tests.support.delta_jars import delta_jars
 from tests.support.live_project import Driven
 

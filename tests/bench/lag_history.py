@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from core.model.names import TableName
-from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage import row_counting
+from pipelines.storage.checkpoints import TableCheckpoints
 
 SIZES = (10_000, 100_000, 1_000_000)
 ROUNDS = 50

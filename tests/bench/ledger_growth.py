@@ -30,8 +30,8 @@ from core.run.records import StepRow
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.measurements.lag_collector import KEPT, LagCollector
-from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage import row_counting, source_lag
+from pipelines.storage.checkpoints import TableCheckpoints
 from state.ledger import Ledger, create_or_open
 from state.retention import AUDIT_D
 from state.row_types import AuditRow, CommandRow, EventRow, PlanRow

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.catalog import SparkTables
-from pipelines.spark.session import Session
+from pipelines.spark_connect.catalog import SparkTables
+from pipelines.spark_connect.session import Session
 
 SIZES = (1, 5, 20)
 SWAPS = 20

@@ -30,7 +30,7 @@ from spark_comparison import STRICTER, UNSAFE, Asked, Finding, Recorded, read, r
 from sql_tree import Node, shrunk
 
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 AT_ONCE = 500
 """Statements for one server: Spark keeps the plans of stopped queries for an hour, and a server fills up."""

@@ -20,7 +20,7 @@ from drill_process import run_drill, spark_server
 from spark_verdicts import Unanswered, prepare, verdict
 from sql_corpus import Case, Verdict, cases, load, save
 
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 AT_ONCE = 250
 """Cases for one server: Spark keeps the plans of stopped queries for an hour, and a server fills up."""

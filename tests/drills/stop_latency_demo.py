@@ -17,7 +17,7 @@ from live_project import until
 from measured_stops import Situation, Stop, client_of, stop
 from pizzeria_demo import Pizzeria
 
-from pipelines.spark.session import Session, endless
+from pipelines.spark_connect.session import Session, endless
 
 DEMO_SITUATIONS = {"gate": "a run waits at its gate", "busy": "a run waits, both cores are busy"}
 BATCHES = "batch-queries"

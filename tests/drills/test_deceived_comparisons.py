@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from compared_edits import Edit, EditedOnSpark
 
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tiny_project import DML, Tiny, tiny_that_runs, until
 
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
 

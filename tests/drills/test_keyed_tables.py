@@ -16,7 +16,7 @@ import pytest
 from tiny_project import Tiny, alive, tiny_that_runs, until
 
 from core.ports.spark import NEWEST_WRITER
-from pipelines.formats.delta_log import DeltaLog
+from pipelines.storage.delta_log import DeltaLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
@@ -44,7 +44,7 @@ YML = {"kept": KEYED, "marked": "tags: [tolerant]\n"}
 
 NEWER = """try:
     import pipelines.agent.deployment_compiler as compiler
-    import pipelines.spark.upsert_writers as writers
+    import pipelines.spark_connect.upsert_writers as writers
 except ImportError:
     pass
 else:

@@ -13,7 +13,7 @@ import pytest
 from table_of_others import LANDED, Owner
 from tiny_project import DML, Tiny, tiny_that_runs, until
 
-from pipelines.formats.delta_log import DeltaLog
+from pipelines.storage.delta_log import DeltaLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 

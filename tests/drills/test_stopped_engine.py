@@ -16,8 +16,8 @@ from tiny_project import Tiny, alive, tiny_that_runs, until
 from core.model.errors import PoolUnreachable
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.local_pool.java_check import find_java
-from pipelines.spark.session import Session
+from pipelines.local_pool.java_and_spark import find_java
+from pipelines.spark_connect.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tiny_project import DDL, DML, Tiny, alive, tiny_that_runs, until
 
-from pipelines.formats.delta_log import DeltaLog
+from pipelines.storage.delta_log import DeltaLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 

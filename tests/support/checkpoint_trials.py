@@ -25,8 +25,8 @@ from core.project.model import Settings
 from core.project.revision import Revision
 from core.sql.compiler import compile_ddl, compile_select
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.call_deadlines import call
-from pipelines.spark.session import Session, spark_errors
+from pipelines.spark_connect.call_deadlines import call
+from pipelines.spark_connect.session import Session, spark_errors
 
 AT_ONCE = 4
 """Queries that run side by side: two cores are the machine."""

@@ -20,8 +20,8 @@ from core.project.revision import RevisionTexts
 from core.validation.verdicts import BLOCKING, CheckResult
 from pipelines.agent.runs.release_expectations import VersionPair
 from pipelines.agent.runs.version_comparison import VersionComparison
-from pipelines.spark.catalog import SparkTables
-from pipelines.spark.session import Session
+from pipelines.spark_connect.catalog import SparkTables
+from pipelines.spark_connect.session import Session
 
 LANDED = """SELECT id, kind, amount, price, ts, note, tags, status FROM (SELECT n AS id,
 CASE WHEN n % 20 = 7 THEN NULL WHEN n % 3 = 0 THEN 'a' WHEN n % 3 = 1 THEN 'B' ELSE 'c' END AS kind,

@@ -9,8 +9,7 @@ import pytest
 from core.model.errors import HeadgateError
 from core.project.connectors import DELTA
 from pipelines.local_pool.connector_jars import ConnectorJars
-from pipelines.local_pool.java_check import find_java
-from pipelines.local_pool.spark_program import spark_home
+from pipelines.local_pool.java_and_spark import find_java, spark_home
 
 
 def delta_jars() -> Path:

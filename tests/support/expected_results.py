@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from pipelines.demo.data_folder import DemoDataFolder
-from pipelines.demo.sample_reference_data import FEEDS, dining_tables, menu
+from pipelines.demo.event_simulation import FEEDS, dining_tables, menu
 
 Row = tuple[object, ...]
 EVENT_TIME = {

@@ -10,9 +10,9 @@ from modelled_server import Handle, Server, progress_of
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 from core.model.errors import TryAgain
 from core.ports.spark import CatalogTable, FileView, Pointer, QueryStart, unnoticed
-from pipelines.spark import call_deadlines
-from pipelines.spark.session import Session
-from pipelines.spark.streaming_queries import SparkQueries
+from pipelines.spark_connect import call_deadlines
+from pipelines.spark_connect.session import Session
+from pipelines.spark_connect.streaming_queries import SparkQueries
 
 
 class ModelledSession(Session):

@@ -17,8 +17,8 @@ from virtual_threads import Baton
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from core.ports.spark import QueryStart
-from pipelines.spark import call_deadlines
-from pipelines.spark.session import UNTIMED_S
+from pipelines.spark_connect import call_deadlines
+from pipelines.spark_connect.session import UNTIMED_S
 
 VERSIONED = re.compile(r"\b\w+__v\d+\b")
 

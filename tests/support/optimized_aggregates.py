@@ -16,7 +16,7 @@ from core.project.model import Settings
 from core.project.revision import RevisionTexts
 from core.project_reader.revision_reader import read_revision
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 _STREAMED = re.compile(r"STREAM a WATERMARK ts DELAY OF INTERVAL 10 MINUTES")
 _DDL = "CREATE TABLE t (k STRING, n0 BIGINT, n1 BIGINT) USING parquet;"

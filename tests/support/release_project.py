@@ -23,7 +23,7 @@ from tiny_project import Tiny
 
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 TABLE = "CREATE TABLE {} (id BIGINT, kind STRING) USING parquet;"
 FIRST = "INSERT INTO {} SELECT id, kind FROM STREAM landed;"

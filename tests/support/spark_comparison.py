@@ -23,9 +23,9 @@ from core.changes.spark_analysis import (
 )
 from core.model.names import TableName
 from core.sql.statement_reader import read_statements
-from pipelines.spark.error_translation import error_class
-from pipelines.spark.session import Session
-from pipelines.spark_analysis.scratch_databases import ScratchDatabases
+from pipelines.spark_connect.error_translation import error_class
+from pipelines.spark_connect.session import Session
+from pipelines.spark_connect.statement_analysis import ScratchDatabases
 
 AGREE, REFUSED, STRICTER, UNSAFE, UNTYPED = "agree", "both refuse", "stricter", "unsafe", "refused for names or types"
 

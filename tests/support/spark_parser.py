@@ -13,7 +13,7 @@ import pyspark
 from py4j.java_gateway import JavaGateway, get_field
 from py4j.protocol import Py4JJavaError
 
-from pipelines.local_pool.bundled_java import bundled_java
+from pipelines.local_pool.java_and_spark import bundled_java
 
 _JARS = Path(pyspark.__file__).parent / "jars"
 _OPTIONS = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]

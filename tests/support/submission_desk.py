@@ -20,7 +20,7 @@ from pipelines.agent.measurements.table_statistics_collector import TableStatist
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.statements.statement_control import StatementControl
-from pipelines.spark.query_progress import PoolUtilization
+from pipelines.spark_connect.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
 

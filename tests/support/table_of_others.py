@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tiny_project import Tiny
 
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 LANDED = "CREATE TABLE landed (id BIGINT, kind STRING) USING delta LOCATION 'lake/orders';"
 """Its declaration in the project."""

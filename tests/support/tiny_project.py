@@ -11,7 +11,7 @@ import pyarrow.parquet as parquet
 from delta_jars import delta_jars
 from live_project import Driven, Impatient, alive, committed, until
 
-from pipelines.formats.delta_log import DeltaLog, NoDeltaLog
+from pipelines.storage.delta_log import DeltaLog, NoDeltaLog
 
 __all__ = ["DML", "Impatient", "Tiny", "alive", "committed", "tiny_that_runs", "until"]
 

@@ -36,10 +36,10 @@ from pipelines.agent.identity import environment_identity, registry_records
 from pipelines.agent.pool import pool_supervisor, spark_connection
 from pipelines.agent.pool.pool_supervisor import PoolSupervisor
 from pipelines.agent.requests import adoption
-from pipelines.spark import streaming_queries
+from pipelines.spark_connect import streaming_queries
 from state import transactions
 
-PREFIXES = ("pipelines.agent", "pipelines.spark.", "state.emergency_journal")
+PREFIXES = ("pipelines.agent", "pipelines.spark_connect.", "state.emergency_journal")
 _REAL: dict[int, str] = {
     id(found): name
     for name, found in {

@@ -21,7 +21,7 @@ from core.sql.statement import TableRead
 from core.text.wording import long_duration
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import declared_objective, streamed_reads, streamed_sources
-from pipelines.spark.query_progress import PoolUtilization, QueryProgress, query_progress_from_json
+from pipelines.spark_connect.query_progress import PoolUtilization, QueryProgress, query_progress_from_json
 from state.row_types import SampleRow
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from core.observed.table_statistics import Headroom, TableStatistics
 from core.observed.versions import Deployment, Measurement
 from pipelines.agent.context import READ_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
-from pipelines.spark import call_deadlines
-from pipelines.spark.query_progress import PoolUtilization
+from pipelines.spark_connect import call_deadlines
+from pipelines.spark_connect.query_progress import PoolUtilization
 from pipelines.storage.file_system import disk_space
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from pipelines.agent.statements.deployment_lifecycle import say_why
 from pipelines.agent.tables.catalog_entries import pointer_of, tables_of
 from pipelines.agent.tables.external_inputs import refuse_input_not_there
 from pipelines.agent.tables.table_identities import fault_of_sink, register_again
-from pipelines.spark.call_deadlines import in_threads
+from pipelines.spark_connect.call_deadlines import in_threads
 
 TOGETHER = 10
 """In one request: few enough that a refused one leaves few to be looked at alone, and that it ends well in time."""

@@ -18,13 +18,13 @@ from core.text.sentence import Sentence
 from pipelines.agent.context import READ_CALL_S, PoolConnection
 from pipelines.agent.pool.pool_events import PoolEvents
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.error_translation import EngineStopped, SessionLost
+from pipelines.spark_connect.error_translation import EngineStopped, SessionLost
 from state.ledger import Ledger
 from state.row_types import EventRow
 
 if TYPE_CHECKING:
     from pipelines.agent.pool.spark_connection import SparkConnection
-    from pipelines.spark.session import Session
+    from pipelines.spark_connect.session import Session
 
 log = logging.getLogger(__name__)
 

@@ -4,11 +4,10 @@ import threading
 from collections.abc import Callable
 
 from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
-from pipelines.spark.catalog import SparkTables
-from pipelines.spark.session import UNTIMED_S, Session
-from pipelines.spark.streaming_queries import SparkQueries
-from pipelines.spark.table_upkeep import SparkUpkeep
-from pipelines.spark_analysis.analyzer import SparkAnalysis
+from pipelines.spark_connect.catalog import SparkTables, SparkUpkeep
+from pipelines.spark_connect.session import UNTIMED_S, Session
+from pipelines.spark_connect.statement_analysis import SparkAnalysis
+from pipelines.spark_connect.streaming_queries import SparkQueries
 
 
 class SparkConnection:

@@ -22,7 +22,7 @@ from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpo
 from pipelines.agent.tables.catalog_entries import pointer_of
 from pipelines.agent.tables.table_identities import register_again
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.local_pool.server_locks import server_over
+from pipelines.local_pool.process_locks import server_over
 from pipelines.storage.data_folder_records import TableFolder, read_mark, read_record, table_folders
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from core.model.names import query_name
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.socket_server import Caller
-from pipelines.spark import call_deadlines
+from pipelines.spark_connect import call_deadlines
 from state.row_types import AuditRow, CommandRow
 
 

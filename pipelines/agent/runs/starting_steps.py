@@ -25,7 +25,7 @@ from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start,
 from pipelines.agent.tables import catalog_entries
 from pipelines.agent.tables.external_inputs import refuse_input_unlike
 from pipelines.agent.tables.table_identities import takes_changes
-from pipelines.spark.call_deadlines import in_threads
+from pipelines.spark_connect.call_deadlines import in_threads
 
 PENDING = "started, first batch pending"
 """Of a query that Spark has taken and that has neither committed a batch nor waited through a trigger without input."""

@@ -37,8 +37,8 @@ from pipelines.agent.statements.deployment_lifecycle import (
     stop,
 )
 from pipelines.agent.statements.journalled_stops import announce_journal
-from pipelines.spark import call_deadlines
-from pipelines.spark.call_deadlines import in_threads
+from pipelines.spark_connect import call_deadlines
+from pipelines.spark_connect.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal, JournalledStop
 from state.operator_commands import Word, WordRow
 from state.registry import TableAct

@@ -12,7 +12,7 @@ from core.model.names import TableName, query_name
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.text.wording import short_size
-from pipelines.spark.error_translation import NO_SPACE
+from pipelines.spark_connect.error_translation import NO_SPACE
 from pipelines.storage.file_system import disk_space
 
 PAUSES_S, WITHIN_S = (0.0, 15.0, 60.0, 120.0), 600.0

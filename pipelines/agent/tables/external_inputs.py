@@ -15,7 +15,7 @@ from core.ports.storage import TableFault
 from core.project.model import Project
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
-from pipelines.formats.external_tables import fault_of_declaration, fault_where_missing
+from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_where_missing
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 """Actions that register a table, or give a statement a new text."""

@@ -11,7 +11,7 @@ from spark_verdicts import prepare, verdict
 from sql_corpus import Case, Verdict, cases, load
 
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from spark_comparison import STRICTER, UNSAFE, Asked, read, reason
 
 from core.sql.statement_reader import read_statements
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 LISTED = Path(__file__).parents[2] / "fixtures" / "sql" / "beside_spark.txt"
 FOUND = [line.split(maxsplit=1) for line in LISTED.read_text().splitlines() if line and not line.startswith("#")]

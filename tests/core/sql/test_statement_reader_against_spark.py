@@ -9,7 +9,7 @@ from core.model.names import TableName
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement_reader import read_statements
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 pytestmark = pytest.mark.spark
 

@@ -13,8 +13,8 @@ from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.validation.comparison_queries import ComparedRows, differences_query, duplicates_query, profile_query
 from core.validation.expectations import Expectation
 from core.validation.verdicts import CheckResult, differences_result, duplicates_result, profile_results
-from pipelines.spark.catalog import SparkTables
-from pipelines.spark.session import Session
+from pipelines.spark_connect.catalog import SparkTables
+from pipelines.spark_connect.session import Session
 
 pytestmark = pytest.mark.spark
 

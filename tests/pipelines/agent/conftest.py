@@ -53,8 +53,8 @@ from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.runs.run_driver import RunDriver
-from pipelines.formats.checkpoints import TableCheckpoints
-from pipelines.spark.call_deadlines import MissedDeadline
+from pipelines.spark_connect.call_deadlines import MissedDeadline
+from pipelines.storage.checkpoints import TableCheckpoints
 from state.ledger import create_or_open
 
 _PHYSICAL = re.compile(r"\b\w+__v\d+\b")

@@ -20,7 +20,7 @@ from core.project_reader.manifest import Manifest
 from pipelines.agent import daemon as agents
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.formats.checkpoints import TableCheckpoints
+from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.data_folder_records import read_record
 from state.ledger import create_or_open
 from state.operator_commands import Word

@@ -28,7 +28,7 @@ from pipelines.agent.identity.environment_identity import EnvironmentIdentity, d
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.statements.deployment_lifecycle import start
-from pipelines.local_pool.process_identity import process_start
+from pipelines.local_pool.process_locks import process_start
 from pipelines.storage.data_folder_records import MARK_FILE, EnvironmentMark, read_mark
 from state.backup import back_up, restore
 from state.emergency_journal import EmergencyJournal

@@ -12,7 +12,7 @@ from core.ports.spark import ReportedQuery
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.statements import transient_failures
 from pipelines.agent.statements.transient_failures import DISK_FULL, disk_error, has_space, with_disk
-from pipelines.spark.error_translation import NO_SPACE
+from pipelines.spark_connect.error_translation import NO_SPACE
 from state.emergency_journal import EmergencyJournal
 
 WRITING = ("TASK_WRITE_FAILED", "Task failed while writing rows to file:/t.")

@@ -27,9 +27,9 @@ from pipelines.agent.pool.pool_catalog import ACTS_AT_ONCE
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.statements import deployment_lifecycle
 from pipelines.agent.statements import statement_control as fast_lane_module
-from pipelines.spark import call_deadlines
-from pipelines.spark.call_deadlines import CircuitBreaker, MissedDeadline
-from pipelines.spark.session import Session
+from pipelines.spark_connect import call_deadlines
+from pipelines.spark_connect.call_deadlines import CircuitBreaker, MissedDeadline
+from pipelines.spark_connect.session import Session
 from state.emergency_journal import EmergencyJournal
 
 BAD, GOOD = TableName("a"), TableName("b")

@@ -15,7 +15,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.pool import pointer_check
 from pipelines.agent.pool.pointer_check import PointerCheck
 from pipelines.agent.runs import ending_steps, pointer_steps, run_driver, step_executor
-from pipelines.spark.call_deadlines import in_threads
+from pipelines.spark_connect.call_deadlines import in_threads
 from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_pointer_moves import AFTER, BEFORE, begun, serving
 

@@ -17,9 +17,9 @@ from core.project.model import Pool
 from pipelines.agent import pool as pool_package
 from pipelines.agent.pool import pool_supervisor, spark_connection
 from pipelines.agent.pool.pool_supervisor import PoolSupervisor
-from pipelines.spark.call_deadlines import CircuitBreaker
-from pipelines.spark.error_translation import EngineStopped, MaybeStopped, SessionLost
-from pipelines.spark.session import Session
+from pipelines.spark_connect.call_deadlines import CircuitBreaker
+from pipelines.spark_connect.error_translation import EngineStopped, MaybeStopped, SessionLost
+from pipelines.spark_connect.session import Session
 from state.ledger import Ledger, create_or_open
 
 

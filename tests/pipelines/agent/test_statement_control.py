@@ -21,7 +21,7 @@ from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.statements import deployment_lifecycle
 from pipelines.agent.statements.statement_control import StatementControl
-from pipelines.spark.query_progress import PoolUtilization
+from pipelines.spark_connect.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from state.row_types import StagedRow
 

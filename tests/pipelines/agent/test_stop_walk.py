@@ -16,9 +16,9 @@ from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer, receive_frame, send_frame
 from pipelines.agent.statements import statement_control
 from pipelines.agent.statements.statement_control import StatementControl
-from pipelines.spark.call_deadlines import CircuitBreaker
-from pipelines.spark.session import Session
-from pipelines.spark.streaming_queries import SparkQueries
+from pipelines.spark_connect.call_deadlines import CircuitBreaker
+from pipelines.spark_connect.session import Session
+from pipelines.spark_connect.streaming_queries import SparkQueries
 from state.emergency_journal import EmergencyJournal
 
 PIPELINES = f"{Path(pipelines.__file__).parent}/"

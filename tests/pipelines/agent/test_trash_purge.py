@@ -18,7 +18,7 @@ from pipelines.agent.checked_clock import Uptime, forgetting_time
 from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping.after_release import stop_soaked
 from pipelines.agent.housekeeping.trash_purge import purge_trash, record_deadline, unmoved_now
-from pipelines.formats.checkpoints import OWNER_FILE
+from pipelines.storage.checkpoints import OWNER_FILE
 from state.retention import FORGETS_S
 from state.row_types import EventRow
 from tests.pipelines.agent.runs.test_run_driver import deploy

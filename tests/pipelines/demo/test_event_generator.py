@@ -22,7 +22,7 @@ from pipelines.demo.data_folder import (
     read_generator_state,
 )
 from pipelines.demo.event_generator import Bursts, Feeds, GeneratorLimits, feeds_from_json, generate
-from pipelines.demo.sample_reference_data import FEEDS
+from pipelines.demo.event_simulation import FEEDS
 
 ROOMY = 10**12
 

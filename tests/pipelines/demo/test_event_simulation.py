@@ -6,6 +6,7 @@ from collections import Counter
 from expected_results import EVENT_TIME, LATENESS_S_MAX, PAID_BOUND_MS, event_ms
 
 from pipelines.demo.event_simulation import (
+    FEEDS,
     PAID_WITHIN_MS,
     GeneratorState,
     LinesByFeed,
@@ -14,7 +15,6 @@ from pipelines.demo.event_simulation import (
     simulate_second,
     take_pending,
 )
-from pipelines.demo.sample_reference_data import FEEDS
 
 START_MS = 1_800_000_000_000
 

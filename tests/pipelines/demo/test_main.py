@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipelines.demo.__main__ import main
-from pipelines.demo.window_settling import ROUNDS
+from pipelines.demo.event_generator import ROUNDS
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, dict[str, Any]]:

@@ -14,8 +14,8 @@ from core.planner.planner import make_plan
 from core.project.model import Project
 from core.project_reader.loader import read_project
 from pipelines.demo import sample_copy
+from pipelines.demo.event_simulation import FEEDS, FOLDER
 from pipelines.demo.sample_copy import MARKER, PROGRAM, SELDOM, copy_sample, project_id
-from pipelines.demo.sample_reference_data import FEEDS, FOLDER
 from tests.support.domain_builders import deployed
 
 

@@ -10,11 +10,10 @@ from expected_results import LATENESS_S_MAX, event_ms, expected_rows, landed_cou
 
 from core.model.errors import Refused, TryAgain
 from core.project_reader.loader import read_project
-from pipelines.demo import window_settling
+from pipelines.demo import event_generator
 from pipelines.demo.data_folder import DemoDataFolder, exclusive_lock, land, open_folder, read_generator_state
-from pipelines.demo.event_simulation import GeneratorState, simulate_second
-from pipelines.demo.sample_reference_data import FEEDS, FOLDER
-from pipelines.demo.window_settling import ROUND_MS, ROUNDS, how_many_rounds, land_closing, land_rest, stop_feeds
+from pipelines.demo.event_generator import ROUND_MS, ROUNDS, how_many_rounds, land_closing, land_rest, stop_feeds
+from pipelines.demo.event_simulation import FEEDS, FOLDER, GeneratorState, simulate_second
 
 
 @pytest.fixture
@@ -86,8 +85,8 @@ def test_a_generator_that_does_not_end_is_named_with_the_way_out(
     folder: DemoDataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signals: list[int] = []
-    monkeypatch.setattr(window_settling, "lock_holder", lambda _: 4242)
-    monkeypatch.setattr(window_settling.os, "kill", lambda pid, number: signals.append(pid))
+    monkeypatch.setattr(event_generator, "lock_holder", lambda _: 4242)
+    monkeypatch.setattr(event_generator.os, "kill", lambda pid, number: signals.append(pid))
     with pytest.raises(TryAgain, match="4242"):
         stop_feeds(folder, pause=lambda _: None)
     assert signals == [4242]

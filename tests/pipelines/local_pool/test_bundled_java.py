@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.local_pool.bundled_java import bundled_java, write_java_home
+from pipelines.local_pool.java_and_spark import bundled_java, write_java_home
 
 VECTOR = "jdk.incubator.vector"
 

@@ -19,12 +19,11 @@ import pytest
 
 from core.model.errors import EngineRefused, PoolUnreachable
 from core.project.model import Pool
-from pipelines.local_pool import connect_server, java_check, process_identity
-from pipelines.local_pool.bundled_java import bundled_java
+from pipelines.local_pool import connect_server, java_and_spark, process_locks
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.local_pool.java_check import JavaCheck
-from pipelines.spark.call_deadlines import CircuitState
-from pipelines.spark.session import Session, probe
+from pipelines.local_pool.java_and_spark import JavaCheck, bundled_java
+from pipelines.spark_connect.call_deadlines import CircuitState
+from pipelines.spark_connect.session import Session, probe
 
 
 def test_a_pool_that_was_never_started_says_so(tmp_path: Path) -> None:
@@ -40,7 +39,7 @@ def test_without_java_nothing_is_started_and_the_remedy_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(java_check, "bundled_java", lambda: "")
+    monkeypatch.setattr(java_and_spark, "bundled_java", lambda: "")
     with pytest.raises(PoolUnreachable, match="no java on PATH") as raised:
         LocalPool(tmp_path, Pool()).start()
     assert "JDK 17" in raised.value.remedy
@@ -85,7 +84,7 @@ def test_a_server_whose_record_is_gone_with_the_home_is_known_and_ended_and_anot
 
     def write(child: subprocess.Popen[bytes]) -> None:
         home.mkdir()
-        started = process_identity.process_start(child.pid)
+        started = process_locks.process_start(child.pid)
         server = {"marker": "m", "port": 1, "home": str(home), "pid": child.pid, "started": started}
         record.write_text(json.dumps(server))
 
@@ -140,7 +139,7 @@ def test_what_a_server_has_started_ends_with_it_and_what_another_one_has_started
         assert pool.start()
         marker = json.loads((home / "pool.json").read_text())["marker"]
         # Right after its start a process has no environment yet.
-        _until(lambda pool=pool, marker=marker: pool.pid in process_identity.processes_with("HEADGATE_POOL", marker))
+        _until(lambda pool=pool, marker=marker: pool.pid in process_locks.processes_with("HEADGATE_POOL", marker))
         worker = [sys.executable, "-c", "import time; time.sleep(600)"]
         workers.append(subprocess.Popen(worker, env=os.environ | {"HEADGATE_POOL": marker}))
         sleeping.append(workers[-1])
@@ -230,7 +229,7 @@ def test_the_lock_is_the_servers_and_not_its_agents(tmp_path: Path, sleeping: li
 
 def test_a_dead_child_that_nobody_has_waited_for_is_no_process() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
-    _until(lambda: process_identity.process_start(child.pid) is None)
+    _until(lambda: process_locks.process_start(child.pid) is None)
     child.wait()
 
 
@@ -248,7 +247,7 @@ def test_the_token_is_random_secret_and_not_on_the_command_line(pool: LocalPool)
     assert len(pool.token) == 48
     assert (pool._home / "pool.token").stat().st_mode & 0o777 == 0o600
     assert pool.pid is not None
-    assert pool.token not in process_identity.process_command_line(pool.pid)
+    assert pool.token not in process_locks.process_command_line(pool.pid)
     assert os.getsid(pool.pid) == pool.pid != os.getsid(0)
 
 
@@ -351,7 +350,7 @@ def test_a_machine_with_nothing_but_python_runs_a_statement(tmp_path: Path, monk
     try:
         pool.ready()
         assert pool.pid is not None
-        assert process_identity.process_command_line(pool.pid).startswith(f"{bundled_java()} ")
+        assert process_locks.process_command_line(pool.pid).startswith(f"{bundled_java()} ")
         session = Session(pool.url, pool.token, str(uuid.uuid4()))
         session.attach()
         folders = [str(tmp_path / name) for name in ("in", "out", "checkpoint")]

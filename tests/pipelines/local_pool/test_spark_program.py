@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.local_pool.spark_program import write_spark_home
+from pipelines.local_pool.java_and_spark import write_spark_home
 
 
 def installed(folder: Path) -> Path:

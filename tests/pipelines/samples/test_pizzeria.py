@@ -8,8 +8,8 @@ from expected_results import BUSY_FROM, EVENT_TIME, EXPECTED_TABLES, LATENESS_S_
 from core.model.names import TableName
 from core.project.model import Layer, Project
 from core.project_reader.loader import read_project
-from pipelines.demo.sample_reference_data import FEEDS, FOLDER, dining_tables, menu
-from pipelines.demo.window_settling import MARGIN_MS
+from pipelines.demo.event_generator import MARGIN_MS
+from pipelines.demo.event_simulation import FEEDS, FOLDER, dining_tables, menu
 
 
 @pytest.fixture(scope="module")

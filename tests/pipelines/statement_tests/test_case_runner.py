@@ -15,9 +15,9 @@ from core.project_reader.loader import read_project
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases
 from core.statement_tests.request import CaseOutcome, UpgradeVerdict, settings_of_meaning
-from pipelines.demo.sample_reference_data import FOLDER
+from pipelines.demo.event_simulation import FOLDER
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 from pipelines.statement_tests.case_runner import CaseRunner
 from pipelines.statement_tests.stream_trial import TrialStatement
 

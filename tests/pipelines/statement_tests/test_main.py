@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from core.statement_tests.request import CaseRequest, settings_of_meaning
-from pipelines.demo.sample_reference_data import FOLDER
-from pipelines.local_pool.process_identity import process_start
+from pipelines.demo.event_simulation import FOLDER
+from pipelines.local_pool.process_locks import process_start
 
 pytestmark = pytest.mark.spark
 

@@ -8,8 +8,8 @@ from spark_files import Consumer, WrittenTable
 
 from core.model.names import TableName
 from core.observed.aligned_positions import AlignedPair, VersionHistory, newest_aligned
-from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage.batch_histories import BatchHistories
+from pipelines.storage.checkpoints import TableCheckpoints
 
 
 def clean_up(log: Path, upto: int) -> None:

@@ -12,8 +12,8 @@ from spark_files import Consumer, WrittenTable
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.ports.storage import Cut, FolderTaken, OriginRows, SeenFile, VersionFolders
-from pipelines.formats.checkpoints import TableCheckpoints
 from pipelines.storage import checkpoint_forks
+from pipelines.storage.checkpoints import TableCheckpoints
 
 FILES = TableCheckpoints("ledger-1", machine="m-1", epoch=2)
 NOTE = {"run": "7f3a", "table": "orders", "version": 2}

@@ -10,7 +10,7 @@ import pytest
 
 from core.model.errors import Refused, TryAgain
 from core.ports.storage import CheckpointState, FolderTaken
-from pipelines.formats.checkpoints import TableCheckpoints
+from pipelines.storage.checkpoints import TableCheckpoints
 
 FILES = TableCheckpoints("ledger-1", machine="m-1", epoch=2)
 

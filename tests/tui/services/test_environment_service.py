@@ -232,7 +232,7 @@ def test_triggers_are_read_as_seconds(text: str, seconds: float) -> None:
 
 
 def test_the_rounds_of_the_sample_are_those_of_its_own_process(tmp_path: Path) -> None:
-    from pipelines.demo.window_settling import how_many_rounds
+    from pipelines.demo.event_generator import how_many_rounds
     from tui.project_folder.environment_selection import select_environment
 
     made = demo_project.copy_sample(str(tmp_path / "demo"), os.environ)

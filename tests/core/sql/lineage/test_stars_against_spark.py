@@ -13,7 +13,7 @@ from core.sql.lineage.statement_lineage import lineage_of
 from core.sql.statement import Column
 from core.sql.statement_reader import read_statements
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 STRUCT = "STRUCT<id: INT, x: INT, n: STRUCT<id: INT, y: INT>>"
 DDLS = {

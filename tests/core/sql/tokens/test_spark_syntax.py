@@ -6,7 +6,7 @@ import pytest
 
 from core.model.problems import Severity
 from core.sql.statement_reader import read_any
-from pipelines.spark.session import Session
+from pipelines.spark_connect.session import Session
 
 FIXTURE = Path(__file__).parents[3] / "fixtures/sql/refused.txt"
 BLOCKS = [block.strip().split("\n") for block in FIXTURE.read_text(encoding="utf-8").split("\n\n")[1:]]

@@ -32,9 +32,9 @@ from pipelines.agent.measurements.table_statistics_collector import (
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statements.statement_control import StatementControl
-from pipelines.formats.checkpoints import TableCheckpoints
-from pipelines.formats.delta_tables import DeltaTables
-from pipelines.spark.query_progress import PoolUtilization, QueryProgress
+from pipelines.spark_connect.query_progress import PoolUtilization, QueryProgress
+from pipelines.storage.checkpoints import TableCheckpoints
+from pipelines.storage.delta_tables import DeltaTables
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
 from tests.pipelines.agent.conftest import ScriptedPool

@@ -17,7 +17,7 @@ from pipelines.agent.requests.command_handler import LONGEST_S, TABLES_LIMIT, Co
 from pipelines.agent.requests.command_log import STORED, WINDOW_S, RepeatedCalls, cut
 from pipelines.agent.requests.socket_server import Caller, SocketServer, receive_frame, send_frame
 from pipelines.agent.statements.statement_control import StatementControl
-from pipelines.spark.query_progress import PoolUtilization
+from pipelines.spark_connect.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 
 CALLER = Caller(pid=1, uid=0, login_uid=None)

@@ -12,7 +12,7 @@ from pipelines.agent.measurements.table_statistics_collector import TableStatist
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.policy_enforcement import NEEDED
 from pipelines.agent.statements.statement_control import StatementControl
-from pipelines.spark.query_progress import PoolUtilization
+from pipelines.spark_connect.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from tui.agent_client.socket_client import DEADLINES_S, WITH_AN_OLDER_AGENT
 

@@ -18,7 +18,7 @@ from pipelines.agent.requests.run_controls import journal_retry
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from pipelines.agent.runs.run_driver import OpenRuns
-from pipelines.spark.query_progress import PoolUtilization
+from pipelines.spark_connect.query_progress import PoolUtilization
 from state.ledger import Ledger
 from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, state_of

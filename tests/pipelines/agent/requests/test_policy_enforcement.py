@@ -27,7 +27,7 @@ from pipelines.agent.requests.policy_enforcement import NEEDED, record_first
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statements.statement_control import StatementControl
-from pipelines.spark.query_progress import PoolUtilization
+from pipelines.spark_connect.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger, create_or_open
 from state.registry import IN_FORCE, WAITING

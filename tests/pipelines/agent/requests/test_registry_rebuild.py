@@ -22,7 +22,7 @@ from pipelines.agent.identity.registry_records import RegistryRecords, durable
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.statements.deployment_lifecycle import start
-from pipelines.formats.checkpoints import TableCheckpoints
+from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.data_folder_records import read_record
 from state.backup import back_up
 from state.emergency_journal import EmergencyJournal

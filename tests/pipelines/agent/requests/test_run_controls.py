@@ -15,7 +15,7 @@ from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from pipelines.agent.runs.catch_up_gate import GateReading
-from pipelines.spark.query_progress import PoolUtilization
+from pipelines.spark_connect.query_progress import PoolUtilization
 from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_pointer_moves import REBUILD, begun, serving
 

@@ -25,7 +25,7 @@ from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statements.statement_control import StatementControl
-from pipelines.spark.query_progress import PoolUtilization
+from pipelines.spark_connect.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
 from tests.pipelines.agent.conftest import ScriptedPool
 

@@ -1,0 +1,157 @@
+"""Identity of processes, and the locks that a server holds for its life so that no second one writes its checkpoints.
+
+One lock is in the server's home. The other is in the data folder, because a restored or copied home has a lock file of
+its own.
+"""
+
+import fcntl
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from core.model.errors import PoolUnreachable
+from core.model.names import whole_number
+
+
+def process_start(pid: int) -> str | None:
+    """Return when the process was started, opaque and equal over its life;
+    None when there is none or it is a zombie.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
+    except FileNotFoundError:
+        return None if os.path.isdir("/proc/self") else _ask_ps(pid, "lstart=")
+    except OSError:
+        return None
+    # The name, in parentheses, may hold spaces and parentheses; after it come state and, 20th, the start in ticks.
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else f"{_boot()}:{fields[19]}"
+
+
+def process_command_line(pid: int) -> str:
+    """Return the command line, arguments separated by blanks; empty when it cannot be read."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return "" if os.path.isdir("/proc/self") else _ask_ps(pid, "command=") or ""
+
+
+def processes_with(name: str, value: str) -> list[int]:
+    """List the processes whose environment holds a variable, as far as it may be read; none without /proc (macOS)."""
+    wanted, found = f"{name}={value}".encode(), []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            given = place.joinpath("environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if wanted in given:
+            found.append(int(place.name))
+    return found
+
+
+def _boot() -> str:
+    """Ticks count from the boot, so an id and a start of before it mean nothing."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def _ask_ps(pid: int, column: str) -> str | None:
+    """For systems without /proc (macOS)."""
+    command = ["ps", "-ww", "-p", str(pid), "-o", "stat=", "-o", column]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    state, _, value = done.stdout.strip().partition(" ")
+    return None if done.returncode or not state or state.startswith("Z") else value.strip()
+
+
+log = logging.getLogger(__name__)
+
+DATA_LOCK = "_headgate_pool"
+
+GONE_S = 5.0
+"""Longest wait for the lock of a server that is gone by its id: the files of a killed process are closed last."""
+
+
+@contextmanager
+def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
+    """Lend the descriptors of the locks, which a child that inherits them goes on to hold.
+
+    Raises PoolUnreachable where another process holds one. A data folder that cannot be written has no lock: nothing
+    can start on checkpoints below it either.
+    """
+    with ExitStack() as held:
+        what = "a server of this home that pool.json does not name: it was restored or replaced"
+        locks = [held.enter_context(_locked(home / "pool.lock", what))]
+        if data is not None:
+            try:
+                data.mkdir(parents=True, exist_ok=True)
+                other = f"the server of another home over {data}"
+                locks.append(held.enter_context(_locked(data / DATA_LOCK, other)))
+            except OSError as error:
+                log.warning("%s is not locked by the server, because it cannot be written: %s", data, error)
+        yield tuple(locks)
+
+
+def name_holder(locks: tuple[int, ...], pid: int) -> None:
+    """Write into the lock files which process holds them."""
+    for lock in locks:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(pid).encode("ascii"), 0)
+
+
+def server_over(data: Path) -> int | None:
+    """Return the process id of the server over a data folder: 0 where it has not written it, None where there is none.
+
+    A server that is just being started has not, and one that was just killed still holds its lock: both are waited for.
+    """
+    try:
+        descriptor = os.open(data / DATA_LOCK, os.O_RDONLY)
+    except OSError:
+        # No server of ours has ever run here, or nobody can start anything here either.
+        return None
+    try:
+        _take(descriptor, fcntl.LOCK_SH)
+    except BlockingIOError:
+        return whole_number(_holder(descriptor)) or 0
+    finally:
+        os.close(descriptor)
+    return None
+
+
+@contextmanager
+def _locked(place: Path, what: str) -> Iterator[int]:
+    descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o640)
+    try:
+        try:
+            _take(descriptor)
+        except BlockingIOError as error:
+            pid = _holder(descriptor)
+            raise PoolUnreachable(
+                f"{f'process {pid}' if pid else 'a process'} is {what}",
+                remedy=f"kill {pid or 'it'}, if nothing needs it; the agent then starts a server",
+            ) from error
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> None:
+    """Take a lock; raises BlockingIOError where a process that lives has it, or a child of one that does not."""
+    ends_at = time.monotonic() + GONE_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = whole_number(_holder(descriptor))
+            if not pid or process_start(pid) or time.monotonic() > ends_at:
+                raise
+            time.sleep(0.05)
+
+
+def _holder(descriptor: int) -> str:
+    return os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()

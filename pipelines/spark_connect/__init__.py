@@ -1,0 +1,1 @@
+"""Spark Connect behind the agent's ports: sessions, deadlines, queries, catalog, Spark's analysis, error kinds."""

@@ -1,0 +1,127 @@
+"""What queries report without being asked: the server's listener events, kept as the latest of each query.
+
+The server knows one listener per session and does not hear that a client died: where one is left, it is removed first.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pyspark.sql.connect.proto as pb2
+from pyspark.sql.connect.session import SparkSession
+
+from pipelines.spark_connect.session import endless
+
+log = logging.getLogger(__name__)
+
+_PROGRESS = pb2.StreamingQueryEventType.QUERY_PROGRESS_EVENT
+_IDLE = pb2.StreamingQueryEventType.QUERY_IDLE_EVENT
+
+_ADDED_S = 2.0
+"""Longest wait for the server's word that it took the listener; events are taken later as well."""
+
+
+class ListenerEvents:
+    """The latest progress of each run of a query and when it was heard of last, fed by one daemon thread."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._progress: dict[str, Mapping[str, Any]] = {}
+        self._heard: dict[str, float] = {}
+        self._thread: threading.Thread | None = None
+        self._listening = threading.Event()
+
+    @property
+    def alive(self) -> bool:
+        """Return whether events arrive; False until `listen`, and after the connection broke."""
+        return self._thread is not None and self._thread.is_alive() and self._listening.is_set()
+
+    def listen(self, *, alone: bool) -> None:
+        """Start to listen unless it does; what was reported before has to be asked for.
+
+        `alone` says that no earlier client can have left a listener. It only saves the server from logging an error:
+        where it was wrong, the listener that is left is removed after all.
+        """
+        if self.alive or not self._starting.acquire(blocking=False):
+            return
+        try:
+            self._start(alone)
+        finally:
+            self._starting.release()
+
+    def progress(self, run_id: str) -> Mapping[str, Any] | None:
+        """Return the last progress of a run, None when it has not been seen to report any."""
+        with self._lock:
+            return self._progress.get(run_id)
+
+    def put(self, run_id: str, progress: Mapping[str, Any]) -> None:
+        """Record a requested progress, unless it is known or older than what has been received."""
+        with self._lock:
+            known = self._progress.get(run_id)
+            if known is None or str(progress.get("timestamp")) > str(known.get("timestamp")):
+                self._progress[run_id] = progress
+                self._heard[run_id] = time.monotonic()
+
+    def silence_s(self, run_id: str) -> float:
+        """Return the seconds since a run was heard of; one that never was counts from the first question for it."""
+        with self._lock:
+            now = time.monotonic()
+            return now - self._heard.setdefault(run_id, now)
+
+    def forgive(self) -> None:
+        """Count every silence from now on: nobody could have heard anything."""
+        with self._lock:
+            self._heard.clear()
+
+    def keep(self, run_ids: frozenset[str]) -> None:
+        """Forget all other runs."""
+        with self._lock:
+            self._progress = {run_id: value for run_id, value in self._progress.items() if run_id in run_ids}
+            self._heard = {run_id: at for run_id, at in self._heard.items() if run_id in run_ids}
+
+    def _start(self, alone: bool) -> None:
+        if not alone or self._thread is not None:
+            self._spark.client.execute_command(_bus("remove_listener_bus_listener"))
+        # An event of its own for each thread: one that is left hanging must not speak for its successor.
+        self._listening = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(self._listening,), name="events", daemon=True)
+        self._thread.start()
+        self._listening.wait(_ADDED_S)
+
+    def _run(self, listening: threading.Event) -> None:
+        """Receive events until the stream ends. A second listener of a session hangs (Spark 4.2.0)."""
+        try:
+            with endless():
+                for result in self._spark.client.execute_command_as_iterator(_bus("add_listener_bus_listener")):
+                    response = result["streaming_query_listener_events_result"]
+                    if response.HasField("listener_bus_listener_added"):
+                        listening.set()
+                    for event in response.events:
+                        self._take(event)
+        except Exception as error:
+            # The edge of this thread: whoever asks next sees that it is dead and listens anew.
+            log.info("the listener stopped: %s", str(error).splitlines()[0] if str(error) else type(error).__name__)
+        finally:
+            listening.clear()
+
+    def _take(self, event: Any) -> None:
+        if event.event_type not in (_PROGRESS, _IDLE):
+            return
+        body = json.loads(event.event_json)
+        # The event wraps the progress (Spark 4.2.0).
+        said = body.get("progress", body)
+        with self._lock:
+            self._heard[said["runId"]] = time.monotonic()
+            if event.event_type == _PROGRESS:
+                self._progress[said["runId"]] = said
+
+
+def _bus(name: str) -> Any:
+    command = pb2.Command()
+    setattr(command.streaming_query_listener_bus_command, name, True)
+    return command

@@ -1,0 +1,286 @@
+"""A Spark Connect session that outlives its clients: its queries stay on the server when we go.
+
+Never call `SparkSession.stop()` on it: that kills every query of the session and tombstones its id (Spark 4.2.0).
+"""
+
+import atexit
+import logging
+import threading
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+import grpc
+from pyspark.sql.connect.client import DefaultChannelBuilder
+from pyspark.sql.connect.client.retries import RetryPolicy
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.plan import SQL
+from pyspark.sql.connect.session import SparkSession
+
+from core.model.errors import EngineRefused, PoolUnreachable
+from pipelines.spark_connect import call_deadlines
+from pipelines.spark_connect.call_deadlines import CircuitBreaker, is_given_up, remaining
+from pipelines.spark_connect.error_translation import EngineStopped, MaybeStopped, SessionLost, translate_error
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+USER = "headgate"
+"""User id of all sessions; the token is not bound to it (Spark 4.2.0)."""
+
+UNTIMED_S = 60.0
+"""Bound of a remote call that was made without a deadline."""
+
+PROOF_S = 3.0
+"""Longest wait for the statement that tells whether a server runs anything."""
+
+_CONF = {
+    # Without it a second start on one checkpoint silently stops the first query (seen with Spark 4.2.0).
+    "spark.sql.streaming.stopActiveRunOnRestart": "false",
+    # `stop()` waits without limit by default.
+    "spark.sql.streaming.stopTimeout": "15s",
+    "spark.sql.streaming.minBatchesToRetain": "100",
+    # Seconds between two reports of an idle query: silence must not be longer than a glance.
+    "spark.sql.streaming.noDataProgressEventInterval": "10s",
+    # By itself `${x}` in a string, a comment or a path is replaced by a setting, a variable of the server's
+    # environment, or nothing (4.2.0): texts mean what they say.
+    "spark.sql.variable.substitute": "false",
+    # Progress is kept in our ledger, so the server need not hold a hundred events of each query.
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+    # A message with a Java stack trace is megabytes of nothing to a person.
+    "spark.sql.connect.serverStacktrace.enabled": "false",
+    "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+}
+
+_READER_CONF = {
+    # With it Spark submits a stage from another thread, and what ends the query just before finds nothing to end: 8 of
+    # 40 queries that were ended within their first second went on to use all cores, and none of 40 without (4.2.0).
+    "spark.sql.adaptive.enabled": "false",
+}
+
+# PySpark writes each refused statement as a JSON object with a stack trace to stderr; we raise and record it instead.
+logging.getLogger("SQLQueryContextLogger").disabled = True
+
+_endless = threading.local()
+
+
+class Session:
+    """One session generation on one pool; a lost server needs a new one."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        session_id: str,
+        *,
+        conf: Mapping[str, str] | None = None,
+        lost: "Callable[[Session], None] | None" = None,
+    ) -> None:
+        """Prepare a session; nothing is sent yet. `session_id` is a UUID, kept to attach to the same queries again.
+
+        `lost` hears of each call that finds the session gone from the server, before its caller does.
+        """
+        self.url = url
+        self.session_id = session_id
+        self._token = token
+        self._conf: dict[str, str | int | bool] = {**_CONF, **(conf or {})}
+        self.spark = _connect(url, token, session_id)
+        self.breaker = CircuitBreaker(self.ping)
+        self._lost = lost
+
+    def attach(self) -> None:
+        """Set the operating configuration; opens the session, or finds the one with this id and its queries."""
+        with spark_errors():
+            self.spark.conf._set_all(configs=self._conf, silent=False)
+
+    def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run fn under a deadline through this session's breaker, with Spark's errors translated.
+
+        Where Spark refuses as a server that has stopped does, another statement is run: EngineStopped where that is
+        refused in the same way, PoolUnreachable where it is not answered, and the refusal as it is where it succeeds.
+        """
+        try:
+            with self.breaker.guard(), spark_errors():
+                return call_deadlines.call(seconds, fn, *args, **kwargs)
+        except SessionLost:
+            if self._lost is not None:
+                self._lost(self)
+            raise
+        except MaybeStopped as error:
+            self._refuse_if_stopped(error)
+            raise
+
+    def prove(self) -> None:
+        """Run the smallest statement there is: it needs a SparkContext, which `ping` does not, and no free core."""
+        DataFrame(SQL("SELECT 1"), self.spark).collect()
+
+    def _refuse_if_stopped(self, refusal: MaybeStopped) -> None:
+        """Raise EngineStopped if the server runs nothing, and PoolUnreachable if nobody can tell; else return.
+
+        A server that is being ended, or too busy to answer, must not make a statement fail that nobody refused.
+        """
+        try:
+            with spark_errors():
+                call_deadlines.call(PROOF_S, self.prove)
+        except MaybeStopped:
+            raise EngineStopped(
+                "the pool answers but cannot run anything: its SparkContext has stopped",
+                remedy="the agent restarts a local pool; any other is restarted by whoever manages it",
+            ) from refusal
+        except PoolUnreachable as silent:
+            raise PoolUnreachable(f"{refusal.summary} ({silent.summary})", remedy=silent.remedy) from refusal
+        except EngineRefused:
+            # Another refusal is an answer.
+            return
+
+    def reader(self) -> "Session":
+        """Open a second session for batch reads, so that a heavy one cannot disturb the operating session."""
+        session_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.session_id}/reader"))
+        return Session(self.url, self._token, session_id, conf=_READER_CONF)
+
+    def beside(self, session_id: str, *, conf: Mapping[str, str] | None = None) -> "Session":
+        """Open another session on the same pool, with its own connection and circuit breaker."""
+        return Session(self.url, self._token, session_id, conf=conf)
+
+    def idle_limit_s(self) -> float | None:
+        """Return the server's limit for sessions without calls; None when there is none, as on a pool of ours."""
+        with spark_errors():
+            text = self.spark.conf.get("spark.connect.session.manager.defaultSessionTimeout", "60m")
+        return None if text is None or text.startswith("-1") else _seconds(text)
+
+    def close(self) -> None:
+        """Disconnect from the server; its queries keep running."""
+        self.breaker.close()
+        self.spark.client.close()
+
+    def release(self) -> None:
+        """Release a session without queries on the server; never the operating one, whose queries would stop."""
+        with spark_errors():
+            self.spark.client.release_session()
+        self.close()
+
+    def ping(self) -> None:
+        """Send the cheapest call there is; the circuit breaker's probe."""
+        # `SparkSession.version` asks once and remembers (PySpark 4.2.0).
+        self.spark.client._analyze(method="spark_version")
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Raise what Spark or gRPC raise inside as EngineRefused, PoolUnreachable or SessionLost."""
+    try:
+        yield
+    except Exception as error:
+        ours = translate_error(error)
+        if ours is error:
+            raise
+        raise ours from error
+
+
+@contextmanager
+def endless() -> Iterator[None]:
+    """Send the calls of this thread without any deadline: for a stream of events that never ends."""
+    _endless.on = True
+    try:
+        yield
+    finally:
+        _endless.on = False
+
+
+def probe(url: str, token: str) -> None:
+    """Return a server's version, asked in a separate session; raises PoolUnreachable or EngineRefused."""
+    name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{url}/probe"))
+    spark = _connect(url, token, name)
+    try:
+        with spark_errors():
+            spark.client._analyze(method="spark_version")
+    finally:
+        spark.client.close()
+
+
+def _seconds(text: str) -> float:
+    """Read Spark's duration: `60m`, `3600s`, `1h`, a bare number is milliseconds."""
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    return float(digits) * units.get(text[len(digits) :].strip(), 0.001)
+
+
+def _connect(url: str, token: str, session_id: str) -> SparkSession:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spark = SparkSession(connection=_Builder(url, token, session_id), userId=USER)
+    client = spark.client
+    # A call that fails is repeated by us, who know what it was; Spark's own policy waits for ten minutes.
+    client.set_retry_policies([_Never()])
+    # Abandoned reattachable executions live on for minutes on the server, and their release calls run in
+    # threads that hold up the exit of the process. A plain execution ends with its call.
+    client.disable_reattachable_execute()
+    # The hook makes a remote call at exit, to a server that may be dead.
+    atexit.unregister(client._on_exit)
+    return spark
+
+
+class _Never(RetryPolicy):
+    """No retries."""
+
+    def __init__(self) -> None:
+        super().__init__(max_retries=0)
+
+    def can_retry(self, exception: BaseException) -> bool:
+        return False
+
+
+class _Builder(DefaultChannelBuilder):
+    """A channel with the token as metadata, which works without TLS on any host, and a deadline on each call."""
+
+    def __init__(self, url: str, token: str, session_id: str) -> None:
+        host = urlsplit(url).hostname or ""
+        super().__init__(url)
+        self.set(self.PARAM_SESSION_ID, session_id)
+        if token:
+            self.set("authorization", f"Bearer {token}")
+        # Channels to one address share their connection and its back-off of up to two minutes, unless told not to.
+        self.setChannelOption("grpc.use_local_subchannel_pool", 1)
+        self.setChannelOption("grpc.initial_reconnect_backoff_ms", 200)
+        self.setChannelOption("grpc.max_reconnect_backoff_ms", 2000)
+        if host in ("127.0.0.1", "localhost", "::1"):
+            self.setChannelOption("grpc.enable_http_proxy", 0)
+        self.add_interceptor(_Deadline())
+
+    @property
+    def token(self) -> None:
+        """None: a token in this sense, also one from the environment, would force TLS."""
+        return None
+
+
+class _Details(grpc.ClientCallDetails):  # type: ignore[misc]  # grpc has no stubs for us to see.
+    """The call's details with another timeout."""
+
+    def __init__(self, details: Any, timeout: float | None) -> None:
+        self.method = details.method
+        self.timeout = timeout
+        self.metadata = details.metadata
+        self.credentials = details.credentials
+        self.wait_for_ready = getattr(details, "wait_for_ready", None)
+        self.compression = getattr(details, "compression", None)
+
+
+class _Deadline(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]  # As above.
+    """Bounds each remote call by the time that its caller has left, so that no thread stays behind for long."""
+
+    def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        return continuation(self._timed(details), request)
+
+    def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:
+        return continuation(self._timed(details), request)
+
+    def _timed(self, details: Any) -> Any:
+        if getattr(_endless, "on", False):
+            return details
+        if is_given_up():
+            raise PoolUnreachable("the deadline passed before the call was sent")
+        left = remaining()
+        return _Details(details, UNTIMED_S if left is None else left)

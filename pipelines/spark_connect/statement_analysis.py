@@ -1,0 +1,234 @@
+"""Spark's analysis of statements over empty tables of ours, in scratch databases and a session of its own."""
+
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pyspark.errors import AnalysisException
+
+from core.changes.spark_analysis import (
+    AnalysedColumn,
+    AnalysedRevision,
+    AnalysedStatement,
+    AnalysisAnswer,
+    AnalysisQuestion,
+    AnalysisRefusal,
+)
+from core.model.errors import EngineRefused, TryAgain
+from core.model.names import TableName
+from core.sql.compiler import compile_ddl
+from core.sql.ddl_reader import read_ddl
+from pipelines.spark_connect import call_deadlines
+from pipelines.spark_connect.error_translation import MaybeStopped, SessionLost, error_class, first_line
+from pipelines.spark_connect.explain_output import (
+    failure_of,
+    normalized_plan,
+    plans_of_explain,
+    refusal_of,
+    stateful_operators_of,
+    tables_read_by,
+)
+from pipelines.spark_connect.session import UNTIMED_S, Session, spark_errors
+
+T = TypeVar("T")
+Tables = tuple[tuple[TableName, str], ...]
+
+_CHECKED = "Async progress tracking cannot be used with Once trigger"
+"""What Spark says last, once it has found nothing wrong with the statement itself (run on 4.2.0)."""
+
+_CONF: dict[str, str | int | bool] = {
+    # A plan that names 25 columns and "… 5 more fields" could not be compared with another one.
+    "spark.sql.debug.maxToStringFields": "1000000",
+    # The rule computes what is selected from VALUES, so that Java methods were called for an EXPLAIN. Without it Spark
+    # 4.2.0 calls none while it analyses and optimises, but for a query in TIMESTAMP AS OF, which no setting holds back.
+    # Neither do temporary functions of the same names: `builtin.reflect` goes round them (all run).
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+    # Without it a path in place of a table is read for its columns.
+    "spark.sql.runSQLOnFiles": "false",
+}
+
+
+class ScratchDatabases:
+    """Databases of ours, named by one prefix; what an agent that was killed has left of them is dropped first."""
+
+    def __init__(self, session: Session, prefix: str) -> None:
+        self._session = session
+        self._spark = session.spark
+        self._prefix = prefix
+        self._database_by_tables: dict[Tables, str] = {}
+        self._folder_by_database: dict[str, str] = {}
+        self._checks = 0
+        session.attach()
+        session.spark.conf._set_all(configs=_CONF, silent=False)
+        self._drop()
+
+    def answer(self, question: AnalysisQuestion) -> AnalysisAnswer:
+        """Answer a question; raises EngineRefused where one of its tables cannot be made."""
+        engine = self._spark.version
+        new, frame, plan = self._look(question.new)
+        if question.old is None:
+            return AnalysisAnswer(engine, new)
+        old, old_frame, old_plan = self._look(question.old)
+        same = False
+        if frame is not None and old_frame is not None and question.new.tables == question.old.tables:
+            # `sameSemantics` compares analysed plans. It is False, also for one statement and itself, where there is a
+            # WATERMARK (a random id), a WITH or a rand() (run on 4.2.0). In the optimised plan WITH is inlined, and
+            # ids can be put aside.
+            same = (bool(plan) and plan == old_plan) or frame.sameSemantics(old_frame)
+        return AnalysisAnswer(engine, new, old, same)
+
+    def leave(self) -> None:
+        """Forget a session that the server has lost."""
+        self._session.close()
+
+    def close(self) -> None:
+        """Drop the databases with their folders, and let the server forget the session."""
+        self._drop()
+        self._session.release()
+
+    def _look(self, side: AnalysedRevision) -> tuple[AnalysedStatement, Any, str]:
+        """Return the analysis, the analysed frame (None when refused) and the optimised plan without ids."""
+        database = self._database(side.tables)
+        self._spark.sql(f"USE {database}")
+        try:
+            with spark_errors():
+                # In brackets nothing but a query is read: outside of them a command would be carried out at once.
+                # Dropping a column that is not there makes Spark explain what it has analysed. What it has only
+                # parsed it takes for a batch where a stream stands in WITH, and fails (run on 4.2.0).
+                frame: Any = self._spark.sql(f"SELECT * FROM (\n{side.select}\n)").drop("")
+                columns = tuple(
+                    AnalysedColumn(f.name, f.dataType.simpleString(), f.nullable) for f in frame.schema.fields
+                )
+                parts = plans_of_explain(frame._explain_string(mode="extended"))
+        except MaybeStopped:
+            # Of the server, and nothing that Spark has against the statement.
+            raise
+        except EngineRefused as error:
+            return AnalysedStatement(refused=refusal_of(error.summary, error.error_class)), None, ""
+        analysed, physical = parts.get("Analyzed", ""), parts.get("Physical", "")
+        failure = failure_of(physical)
+        if failure:
+            refused: AnalysisRefusal | None = refusal_of(first_line(failure), error_class(failure))
+        else:
+            refused = self._check(frame, database)
+        statement = AnalysedStatement(
+            tables_read_by(analysed, database), columns, stateful_operators_of(physical), refused
+        )
+        return statement, frame, normalized_plan(parts.get("Optimized", "")) if refused is None else ""
+
+    def _check(self, frame: Any, database: str) -> AnalysisRefusal | None:
+        """Have Spark check that the frame can be streamed in append mode.
+
+        The check is part of a start and of nothing else. This start asks for two things that exclude each other, which
+        Spark finds after the check and before there is a query (run on 4.2.0); where it should not, it is stopped.
+        """
+        self._checks += 1
+        writer = frame.writeStream.format("noop").outputMode("append")
+        writer = writer.option("checkpointLocation", f"{self._folder(database)}/_check_{self._checks}")
+        try:
+            with spark_errors():
+                writer.option("asyncProgressTrackingEnabled", "true").trigger(once=True).start().stop()
+        except EngineRefused as error:
+            if _CHECKED in error.summary:
+                return None
+            if not isinstance(error.__cause__, AnalysisException):
+                # A folder that cannot be written, say, is nothing that Spark has against the statement.
+                raise
+            return refusal_of(error.summary, error.error_class)
+        return None
+
+    def _database(self, tables: Tables) -> str:
+        """Return the database that holds exactly these tables; it is made where it is not there."""
+        if tables not in self._database_by_tables:
+            database = f"{self._prefix}_{len(self._database_by_tables)}"
+            self._spark.sql(f"CREATE DATABASE {database}")
+            self._spark.sql(f"USE {database}")
+            for name, text in tables:
+                self._make(name, text)
+            self._database_by_tables[tables] = database
+        return self._database_by_tables[tables]
+
+    def _make(self, name: TableName, text: str) -> None:
+        ddl, problems = read_ddl(text, f"ddl.{name}.sql")
+        if ddl is None:
+            summary = problems[0].summary if problems else "it declares no table"
+            raise EngineRefused(f"the declaration of {name} cannot be read: {summary}", remedy="correct it")
+        self._spark.sql(compile_ddl(ddl, str(name), ""))
+
+    def _folder(self, database: str) -> str:
+        if database not in self._folder_by_database:
+            rows = self._spark.sql(f"DESCRIBE DATABASE {database}").collect()
+            about = {str(row.info_name): str(row.info_value) for row in rows}
+            self._folder_by_database[database] = about["Location"]
+        return self._folder_by_database[database]
+
+    def _drop(self) -> None:
+        for row in self._spark.sql(f"SHOW DATABASES LIKE '{self._prefix}*'").collect():
+            self._spark.sql(f"DROP DATABASE IF EXISTS {row[0]} CASCADE")
+        self._database_by_tables = {}
+
+
+class SparkAnalysis:
+    """Implements `core.ports.spark.Analysis`: one question at a time, in sessions of its own."""
+
+    def __init__(self, session: Session) -> None:
+        """Prepare, beside the operating session; nothing is sent before the first question."""
+        self._operating = session
+        name = uuid.uuid5(uuid.NAMESPACE_OID, f"{session.session_id}/analysis")
+        self._prefix = f"headgate_analysis_{name.hex[:12]}"
+        self._scratch: ScratchDatabases | None = None
+        self._lock = threading.Lock()
+
+    def engine(self) -> str:
+        """Return Spark's version, without a call once it is known."""
+        with spark_errors():
+            return str(self._operating.spark.version)
+
+    def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
+        """Answer a question; raises EngineRefused where a table cannot be made, TryAgain, PoolUnreachable.
+
+        A deadline that is missed here raises TryAgain shortly before the caller's own, so that a slow analysis is not
+        taken for a pool that is silent: stops and starts are not held up by it. Tables stay for the next question.
+        """
+        return self._alone(lambda: self._opened().answer(question))
+
+    def clear(self) -> None:
+        """Drop everything that was made for the questions so far."""
+        if self._scratch is not None:
+            self._alone(self._close)
+
+    def _alone(self, act: Callable[[], T]) -> T:
+        left = call_deadlines.remaining()
+        seconds = UNTIMED_S if left is None else max(0.1, min(0.95 * left, left - 0.2))
+        try:
+            return call_deadlines.call(seconds, self._locked, act)
+        except (call_deadlines.MissedDeadline, SessionLost) as error:
+            # Of another session than the operating one, which is not lost.
+            summary = f"Spark did not analyse the statement: {error.summary}"
+            raise TryAgain(summary, remedy="try again when the pool is less busy") from error
+
+    def _locked(self, act: Callable[[], T]) -> T:
+        if not self._lock.acquire(timeout=call_deadlines.remaining() or 0):
+            raise TryAgain("Spark is busy with other analysis requests", remedy="try again in a moment")
+        try:
+            with spark_errors():
+                return act()
+        except SessionLost:
+            lost, self._scratch = self._scratch, None
+            if lost is not None:
+                lost.leave()
+            raise
+        finally:
+            self._lock.release()
+
+    def _opened(self) -> ScratchDatabases:
+        if self._scratch is None:
+            # A session for some questions only: what Spark remembers of them goes with it.
+            self._scratch = ScratchDatabases(self._operating.beside(str(uuid.uuid4())), self._prefix)
+        return self._scratch
+
+    def _close(self) -> None:
+        scratch, self._scratch = self._scratch, None
+        if scratch is not None:
+            scratch.close()

@@ -1,0 +1,283 @@
+"""Streaming queries of the operating session: started, stopped, listed, and mourned with the reason they ended."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.plan import SQL
+from pyspark.sql.connect.streaming.query import StreamingQuery
+
+from core.model.errors import Busy, EngineRefused, PoolUnreachable
+from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
+from core.text.sentence import Sentence
+from pipelines.spark_connect.call_deadlines import lingering
+from pipelines.spark_connect.error_translation import error_class, first_line
+from pipelines.spark_connect.listener_events import ListenerEvents
+from pipelines.spark_connect.session import Session, spark_errors
+from pipelines.spark_connect.upsert_writers import OpenBatches, upsert_writer, why_other_python
+
+STOP_S = 30.0
+"""Longest wait for a query to be gone after its stop, where the caller has no deadline of its own."""
+
+LINGER_S = 60.0
+"""How much longer than its caller a start waits for its answer: without it nobody knows what the query runs."""
+
+_DEAF_S = 5.0
+"""A list that comes so long after the one before says that the pool, or we, stood still in between."""
+
+_NO_WORKER = "Python worker failed to connect back"
+
+_BACK_FILL_S = 30.0
+"""Between two questions for the progress of a query that has reported none."""
+
+
+class SparkQueries:
+    """Implements `core.ports.spark.Queries`; one per session generation, used by several threads."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._manager = session.spark.streams
+        self._events = ListenerEvents(session.spark)
+        self._batches = OpenBatches(session)
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[str, str]] = {}
+        self._started: dict[str, QueryStart] = {}
+        """What each run was started with, as far as this connection has started it."""
+        self._ended: list[ReportedQuery] = []
+        self._asked: dict[str, float] = {}
+        self._python_fits = False
+        self._beginning_writer = threading.Lock()
+        self._answered_at = time.monotonic()
+
+    def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
+        """Start a query, or find the one with this name running as `run_id`, or as this connection has started it.
+
+        It is looked for only where Spark refuses the start: of many statements each start would list all others. A name
+        says nothing of text and checkpoint: for one that was started in another way AnotherQuery is raised.
+        """
+        try:
+            with lingering(LINGER_S):
+                return self._begun(start)
+        except EngineRefused as error:
+            with spark_errors():
+                running = self._find(start.name)
+            if running is None:
+                raise
+            with self._lock:
+                is_it = running.runId == run_id or self._started.get(running.runId) == start
+            if not is_it:
+                raise AnotherQuery(f"{start.name} runs, started by another agent or in another way") from error
+            return ReportedQuery(name=start.name, id=running.id, run_id=running.runId, active=True)
+
+    def _begun(self, start: QueryStart) -> ReportedQuery:
+        query = self.launch(start)
+        with self._lock:
+            self._known[query.runId] = (start.name, query.id)
+            self._started[query.runId] = start
+        return ReportedQuery(name=start.name, id=query.id, run_id=query.runId, active=True)
+
+    def launch(self, start: QueryStart) -> StreamingQuery:
+        """Start a query and return Spark's own handle of it; raises EngineRefused, also where the name is taken.
+
+        Raises Busy while the pool begins the writer of another statement, and where one has not begun in time. Spark
+        gives each process 10 s, and leaves one that is late to itself (4.2.0): six that began at once took the two
+        cores from each other, were all late, and those of the next tries joined them.
+        """
+        if start.upsert is None:
+            return self._launched(start)
+        if not self._beginning_writer.acquire(blocking=False):
+            raise Busy(f"{start.name} waits for the writer of another statement to begin", remedy="try again")
+        try:
+            return self._launched(start)
+        except EngineRefused as error:
+            if _NO_WORKER not in error.summary:
+                raise
+            raise Busy(f"the pool is too busy to begin the writer of {start.name}", remedy="try again") from error
+        finally:
+            self._beginning_writer.release()
+
+    def _launched(self, start: QueryStart) -> StreamingQuery:
+        with spark_errors():
+            # `spark.sql()` has the server analyse the text by itself first; this way a start takes 0.83 to 0.90 of the
+            # server's CPU (100 starts, Spark 4.2.0).
+            frame = DataFrame(SQL(start.select), self._session.spark)
+            writer = frame.writeStream.queryName(start.name).outputMode(start.mode)
+            writer = _triggered(writer.option("checkpointLocation", start.checkpoint), start.trigger)
+            if start.upsert is not None:
+                if self._find(start.name) is None:
+                    # Where the process of its writer has died, the pool may still write what that asked for.
+                    self._batches.end(start.name, time.monotonic() + STOP_S)
+                upserting: StreamingQuery = writer.foreachBatch(upsert_writer(start.upsert, start.name)).start()
+                return upserting
+            # Without a format a missing table is silently created as parquet (Spark 4.2.0): always say it.
+            writer = writer.format(start.format)
+            if start.partitioned_by:
+                # `toTable` does not take the table's partitioning over, and a table that is created over files has no
+                # partition columns in the catalog (Spark 4.2.0): files would lie flat, and readers pass them over.
+                writer = writer.partitionBy(*start.partitioned_by)
+            query: StreamingQuery = writer.toTable(start.target)
+        return query
+
+    def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
+        """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call.
+
+        Of one that `upserts`, which writes by a key, once nothing writes its last batch any more.
+        """
+        ends_at = time.monotonic() + STOP_S
+        for known in self._remembered(name):
+            # A busy server takes its time to list what runs. What it knows under these ids no more is found below.
+            with suppress(EngineRefused), spark_errors():
+                self._end(known, calling)
+        with spark_errors():
+            while (query := self._find(name)) is not None:
+                self._end(query, calling)
+                if time.monotonic() > ends_at:
+                    raise PoolUnreachable(f"{name} was asked to stop but is still running", remedy="stop it again")
+        if upserts:
+            self._batches.end(name, ends_at)
+
+    def active(self) -> tuple[ReportedQuery, ...]:
+        """List the session's queries: one call for all, and one for each that has reported nothing yet."""
+        with self._lock:
+            started = frozenset(self._started)
+        with spark_errors():
+            listed = self._manager.active
+            now = time.monotonic()
+            if now - self._answered_at > _DEAF_S:
+                self._events.forgive()
+            self._answered_at = now
+            self._events.listen(alone=not listed)
+            found = tuple(self._described(query) for query in listed)
+        run_ids = frozenset(query.run_id for query in found)
+        self._events.keep(run_ids)
+        with self._lock:
+            gone = {run_id: known for run_id, known in self._known.items() if run_id not in run_ids}
+            self._known = {query.run_id: (query.name, query.id) for query in found}
+            # What was started since the list was made stays.
+            self._started = {run: start for run, start in self._started.items() if run in run_ids or run not in started}
+            self._asked = {run_id: at for run_id, at in self._asked.items() if run_id in run_ids}
+        for run_id, (name, id) in gone.items():
+            self._mourn(name, id, run_id)
+        return found
+
+    def look(self, query: ReportedQuery) -> ReportedQuery:
+        """Return a query's last progress, its status message and whether a trigger is active."""
+        with spark_errors():
+            asked = StreamingQuery(self._session.spark, query.id, query.run_id, query.name)
+            if (last := asked.lastProgress) is not None:
+                self._events.put(query.run_id, _as_json(last))
+            status = asked.status
+        return replace(
+            query,
+            progress=self._events.progress(query.run_id),
+            message=str(status["message"]),
+            trigger_active=bool(status["isTriggerActive"]),
+            silent_s=self._events.silence_s(query.run_id),
+        )
+
+    def ended(self) -> tuple[ReportedQuery, ...]:
+        """Return the queries that `active` found terminated without a stop by Headgate, each once.
+
+        Of a server that runs nothing any more none is returned: they ended with it, whatever their errors say.
+        """
+        with self._lock:
+            failed = any(query.error for query in self._ended)
+        if failed:
+            with spark_errors():
+                self._session.prove()
+        with self._lock:
+            ended, self._ended = tuple(self._ended), []
+        return ended
+
+    def expect(self, name: str, id: str, run_id: str) -> None:
+        """Register a query that an earlier agent left running, so that its end and the reason are noticed."""
+        with self._lock:
+            self._known.setdefault(run_id, (name, id))
+
+    def other_python(self) -> Sentence | None:
+        """Explain why the pool's Python cannot run a writer of keyed tables; what can once is not asked again."""
+        if not self._python_fits:
+            why = why_other_python(self._session)
+            self._python_fits = not why
+            return why
+        return None
+
+    def _remembered(self, name: str) -> tuple[StreamingQuery, ...]:
+        with self._lock:
+            known = [(id, run_id) for run_id, (of, id) in self._known.items() if of == name]
+        return tuple(StreamingQuery(self._session.spark, id, run_id, name) for id, run_id in known)
+
+    def _end(self, query: StreamingQuery, calling: Callable[[], object]) -> None:
+        with self._lock:
+            # It is asked to go, so its end is no news.
+            self._known.pop(query.runId, None)
+        calling()
+        query.stop()
+
+    def _find(self, name: str) -> StreamingQuery | None:
+        return next((query for query in self._manager.active if query.name == name), None)
+
+    def _described(self, query: StreamingQuery) -> ReportedQuery:
+        progress = self._events.progress(query.runId)
+        message, trigger_active = "", False
+        if progress is None and self._due(query.runId):
+            last = query.lastProgress
+            if last is not None:
+                progress = _as_json(last)
+                self._events.put(query.runId, progress)
+        if progress is None:
+            status = query.status
+            message, trigger_active = str(status["message"]), bool(status["isTriggerActive"])
+        return ReportedQuery(
+            name=query.name or "",
+            id=query.id,
+            run_id=query.runId,
+            active=True,
+            message=message,
+            trigger_active=trigger_active,
+            progress=progress,
+            silent_s=self._events.silence_s(query.runId),
+        )
+
+    def _due(self, run_id: str) -> bool:
+        """Return whether to request progress: at once the first time, then rarely, since the listener delivers it."""
+        now = time.monotonic()
+        if now - self._asked.get(run_id, -_BACK_FILL_S) < _BACK_FILL_S:
+            return False
+        self._asked[run_id] = now
+        return True
+
+    def _mourn(self, name: str, id: str, run_id: str) -> None:
+        """Return why a terminated query failed; the server remembers it for an hour (Spark 4.2.0)."""
+        try:
+            with spark_errors():
+                error = StreamingQuery(self._session.spark, id, run_id, name).exception()
+        except EngineRefused:
+            error = None
+        text = "" if error is None else str(error)
+        query = ReportedQuery(
+            name=name,
+            id=id,
+            run_id=run_id,
+            active=False,
+            error_class=error_class(text),
+            error=first_line(text) if text else "",
+        )
+        with self._lock:
+            self._ended.append(query)
+
+
+def _triggered(writer: Any, trigger: str) -> Any:
+    if trigger.strip().lower() in ("available now", "availablenow"):
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=trigger)
+
+
+def _as_json(progress: Any) -> Mapping[str, Any]:
+    decoded: Mapping[str, Any] = json.loads(progress.json)
+    return decoded

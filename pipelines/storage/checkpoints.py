@@ -1,0 +1,538 @@
+"""Files of tables and checkpoints: whose they are, what they hold, how far a query has come and how far it is behind.
+
+Spark fences nobody: a folder without our owner file, or with another's, is never moved and never started on. Of a table
+in a format with a transaction log its log says what is in it, of every other one its files.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from core.model.errors import Refused, TryAgain
+from core.model.names import TableName, whole_number
+from core.model.table_formats import table_format
+from core.observed.aligned_positions import BatchHistory
+from core.observed.table_statistics import LogHistory
+from core.ports.storage import (
+    CheckpointState,
+    Cut,
+    FolderContents,
+    FolderTaken,
+    LogMark,
+    OriginRows,
+    SeenFile,
+    SeenLog,
+    SourceLag,
+    Sources,
+    TableFault,
+    Upkeep,
+    VersionFolders,
+)
+from core.sql.statement import LogStart
+from core.text.sentence import Sentence
+from pipelines.storage import checkpoint_forks, table_contents
+from pipelines.storage.batch_histories import BatchHistories
+from pipelines.storage.delta_tables import DeltaTables
+from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
+from pipelines.storage.file_stream_logs import first_gap, local_path
+from pipelines.storage.file_system import move_folder, reachable, read_json, remove_folder, sync_folder, write_json
+from pipelines.storage.source_lag import SourceLags
+
+LOGS = {"delta": DeltaTables}
+"""What reads the tables of each format with a log, by its name in `core.model.table_formats`."""
+
+OWNER_FILE = "_headgate_owner"
+
+
+class TableLog(NamedTuple):
+    """The log of one table: what reads it, and the folder that it lies in."""
+
+    of: DeltaTables
+    place: str
+
+
+class TableCheckpoints:
+    """Implements `core.ports.storage.Checkpoints`, which says what each method does, for tables of every format.
+
+    Folders are those that this machine can reach. Used by several threads.
+    """
+
+    def __init__(
+        self, ledger: str, *, machine: str = "", epoch: int = 1, logs: Mapping[str, DeltaTables] | None = None
+    ) -> None:
+        """Act in the name of one ledger, on one machine by its id; `epoch` counts adoptions.
+
+        `logs` are what reads the tables of each format with a log; by default those of `LOGS`, each new.
+        """
+        self.ledger, self.machine, self.epoch = ledger, machine, epoch
+        self._logs: Mapping[str, DeltaTables] = logs or {name: tables() for name, tables in LOGS.items()}
+        self._lags = SourceLags()
+        self._histories = BatchHistories(self._mark_of)
+        self._tables = table_contents.TableFolders()
+        self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
+        self._batches: dict[str, tuple[int, int | None]] = {}
+
+    def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
+        place, run = Path(folder), str(note.get("run", ""))
+        with reachable(folder):
+            if place.exists():
+                self._check_ours(place)
+                if (made_by := _made_by(place)) == run:
+                    return
+                if not _is_unused(place):
+                    raise FolderTaken(f"{place} holds what run {made_by or 'unknown'} has written, not this one")
+                write_json(place / TABLE_NOTE_FILE, note)
+                write_json(place / OWNER_FILE, self._owner(run))
+                return
+            place.parent.mkdir(parents=True, exist_ok=True)
+            temporary = place.parent / f".{place.name}.{secrets.token_hex(4)}"
+            temporary.mkdir()
+            try:
+                write_json(temporary / OWNER_FILE, self._owner(run))
+                write_json(temporary / TABLE_NOTE_FILE, note)
+                os.rename(temporary, place)
+            except OSError:
+                # On a full disk each try would leave one.
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+            sync_folder(place.parent)
+
+    def read(self, folder: str) -> CheckpointState | None:
+        with reachable(folder):
+            if not os.path.isdir(folder):
+                return None
+            batch, planned = self._newest(f"{folder}/commits"), self._newest(f"{folder}/offsets")
+            try:
+                owner = read_json(f"{folder}/{OWNER_FILE}")
+                return CheckpointState(
+                    id=str(read_json(f"{folder}/metadata").get("id", "")),
+                    owner=str(owner.get("ledger", "")),
+                    epoch=int(owner.get("epoch") or 0),
+                    machine=str(owner.get("machine") or ""),
+                    run=str(owner.get("run") or ""),
+                    batch=batch,
+                    planned=planned,
+                    committed_at=None if batch is None else os.stat(f"{folder}/commits/{batch}").st_mtime,
+                    consumed={} if batch is None else self._consumed(folder, batch),
+                )
+            except (ValueError, FileNotFoundError):
+                return None
+
+    def lacks(self, folder: str) -> str:
+        with reachable(folder):
+            try:
+                sources = sorted(
+                    entry.name for entry in os.scandir(f"{folder}/sources") if whole_number(entry.name) is not None
+                )
+            except FileNotFoundError:
+                return ""
+            for source in sources:
+                if (batch := first_gap(f"{folder}/sources/{source}")) is not None:
+                    return f"sources/{source}/{batch}"
+            return ""
+
+    def take_over(self, folder: str, former: str = "") -> None:
+        place = Path(folder)
+        with reachable(folder):
+            self._check_ours(place, former)
+            write_json(place / OWNER_FILE, self._owner(_made_by(place)))
+
+    def note(self, folder: str, note: Mapping[str, Any]) -> None:
+        with reachable(folder):
+            write_json(Path(folder) / TABLE_NOTE_FILE, note)
+
+    def set_aside(self, folder: str, into: str) -> None:
+        place, target = Path(folder), Path(into)
+        with reachable(folder):
+            if not place.exists():
+                return
+            self._check_ours(place)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.exists():
+                target = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
+            move_folder(place, target)
+            self._offsets.pop(folder, None)
+            for log in ("commits", "offsets"):
+                self._batches.pop(f"{folder}/{log}", None)
+
+    def remove(self, folder: str) -> bool:
+        # Its owner file goes last, so that what cannot be deleted still carries the proof. Links are not followed.
+        place = Path(folder)
+        if place.is_symlink():
+            return False
+        with reachable(folder):
+            if not place.exists():
+                return True
+            try:
+                self._check_ours(place)
+            except Refused:
+                return False
+            remove_folder(place, last=OWNER_FILE)
+            return True
+
+    def put_back(self, aside: str, folder: str) -> None:
+        place, target = Path(aside), Path(folder)
+        with reachable(folder):
+            if not place.exists():
+                if not target.exists():
+                    raise Refused(f"{place} is no longer in the trash", remedy="nothing was changed")
+                self._check_ours(target)
+                return
+            if target.exists():
+                raise Refused(f"{target} exists, and {place} would take its place", remedy="move one of them away")
+            self._check_ours(place)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            move_folder(place, target)
+            with suppress(OSError):
+                # Folders of its kind and version, and the trash: an empty one carries no proof that it is ours.
+                for left in place.parents[:3]:
+                    left.rmdir()
+
+    def made_beside(self, checkpoint: str) -> tuple[str, ...]:
+        first = Path(checkpoint)
+        with reachable(checkpoint):
+            beside = first.parent.glob(f"{first.name}*") if first.parent.is_dir() else ()
+            return tuple(
+                sorted(str(p) for p in beside if p.is_dir() and (p == first or p.name.startswith(f"{first.name}.")))
+            )
+
+    def is_there(self, folder: str) -> bool:
+        with reachable(folder):
+            try:
+                return stat.S_ISDIR(os.stat(local_path(folder)).st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+
+    # What a table holds, and what was written to it.
+
+    def sink_batch(self, folder: str, *, format: str = "", query: str = "") -> int | None:
+        with self._log(folder, format) as log:
+            return log.of.sink_batch(log.place, query) if log else _newest(f"{folder}/{TABLE_LOG_FOLDER}")
+
+    def identity(self, folder: str, format: str) -> str:
+        with self._log(folder, format) as log:
+            if log is None:
+                return ""
+            if not (found := log.of.identity(log.place)):
+                _refuse_unmounted(folder)
+            return found
+
+    def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
+        with self._log(folder, format) as log:
+            return log.of.columns(log.place) if log else None
+
+    def properties(self, folder: str, format: str) -> Mapping[str, str]:
+        with self._log(folder, format) as log:
+            return log.of.properties(log.place) if log else {}
+
+    def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
+        with self._log(folder, format) as log:
+            return log.of.written_by_hand(log.place) if log else None
+
+    def contents(self, folder: str, format: str) -> FolderContents | None:
+        with self._log(folder, format) as log:
+            if log:
+                return log.of.contents(log.place)
+            try:
+                return self._tables.contents(folder, format)
+            except ValueError as error:
+                raise _unreadable(folder, error) from error
+
+    def rows(self, folder: str, format: str) -> int | None:
+        with self._log(folder, format) as log:
+            return log.of.rows(log.place) if log else self._lags.rows(folder, format)
+
+    def rows_since(self, folder: str, format: str, moment: float) -> int | None:
+        with self._log(folder, format) as log:
+            if log:
+                return log.of.rows_since(log.place, moment)
+            with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+                return table_contents.rows_since(folder, format, moment)
+            return None
+
+    def log_history(self, folder: str, format: str) -> LogHistory | None:
+        with self._log(folder, format) as log:
+            return log.of.history(log.place) if log else None
+
+    def kept_h(self, folder: str, format: str) -> float | None:
+        with self._log(folder, format) as log:
+            return log.of.kept_h(log.place) if log else None
+
+    def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
+        with self._log(folder) as log:
+            if log:
+                return log.of.written_files(log.place, upto)
+            with suppress(FileNotFoundError, ValueError):
+                return self._histories.files(local_path(folder), upto)
+            return None
+
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        with self._log(folder) as log:
+            return log.of.written_version(log.place, query, batch) if log else None
+
+    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
+        with self._log(folder) as log:
+            return log.of.lost_files(log.place, version) if log else ()
+
+    def why_not_from(
+        self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
+    ) -> Sentence | None:
+        with self._log(folder, format) as log:
+            if log is None:
+                return Sentence(f"{start.table} has no versions")
+            return log.of.why_not_from(log.place, start, takes_changes=takes_changes, tracked=tracked)
+
+    def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
+        with _reading(place):
+            found = (tables.mark(local_path(place), version) for tables in self._logs.values())
+            return next((mark for mark in found if mark is not None), None)
+
+    def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
+        with _reading(place):
+            logs = (tables for tables in self._logs.values() if tables.is_there(local_path(place)))
+            found = (tables.upkeep(local_path(place), operation, tag) for tables in logs)
+            return next((done for done in found if done is not None), None)
+
+    # What a statement has read of its sources.
+
+    def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
+        logs = {source: found for source in sources if (found := self._log_of(source[2], source[3]))}
+        files = tuple(source for source in sources if source not in logs)
+        with reachable(checkpoint):
+            lags = self._lags.measure(checkpoint, self._committed(checkpoint), files)
+            measured = dict(zip(files, lags, strict=True))
+        if logs:
+            with _reading(checkpoint):
+                committed = self._newest(f"{checkpoint}/commits")
+                for source, log in logs.items():
+                    offset = log.of.offsets(checkpoint, committed).get(source[0])
+                    measured[source] = log.of.lag(offset, source[1], log.place)
+        return tuple(measured[source] for source in sources)
+
+    def folded_lag(self) -> dict[str, str]:
+        return self._lags.folded()
+
+    def unfold_lag(self, folded: Mapping[str, str]) -> None:
+        self._lags.unfold(folded)
+
+    def why_other_source(
+        self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
+    ) -> tuple[TableName, TableFault] | None:
+        with _reading(checkpoint):
+            committed = self._newest(f"{checkpoint}/commits")
+            for ordinal, table, folder, format in sources:
+                if (log := self._log_of(folder, format)) is None:
+                    continue
+                if (offset := log.of.offsets(checkpoint, committed).get(ordinal)) is None:
+                    continue
+                changes = ordinal in take_changes
+                fault = log.of.fault_behind(offset, log.place, takes_changes=changes, tracked=tracked)
+                if fault is not None:
+                    _refuse_unmounted(folder)
+                    return table, fault
+        return None
+
+    def unread_before(
+        self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
+    ) -> int | None:
+        ordinal, _, folder, format = source
+        if (log := self._log_of(folder, format)) is None:
+            return None
+        with _reading(checkpoint):
+            offset = log.of.offsets(checkpoint, self._newest(f"{checkpoint}/commits")).get(ordinal)
+            if offset is None:
+                offset = log.of.first_offsets(checkpoint, self._newest(f"{checkpoint}/offsets")).get(ordinal)
+            if offset is None:
+                return None
+            return log.of.unread_before(offset, log.place, moment, takes_changes=takes_changes)
+
+    def gone(self, checkpoint: str, sources: Sources) -> int | None:
+        logs = {source: found for source in sources if (found := self._log_of(source[2], source[3]))}
+        with _reading(checkpoint):
+            if not all(log.of.keeps_all(log.place) for log in logs.values()):
+                return None
+        if (state := self.read(checkpoint)) is None:
+            return None
+        files = tuple(source for source in sources if source not in logs)
+        with reachable(checkpoint), suppress(FileNotFoundError, ValueError):
+            return table_contents.missing_files(checkpoint, state.consumed, files)
+        return None
+
+    def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
+        found = BatchHistory({}, {})
+        with reachable(checkpoint), suppress(FileNotFoundError, ValueError):
+            found = self._histories.history(checkpoint, sources, local_path(folder))
+        with self._log(folder) as log:
+            return replace(found, held=log.of.held(log.place)) if log else found
+
+    # Versions that begin where another one, or a source, has got to.
+
+    def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
+        log = self._log_of(folder, format or None)
+        if log is None or not log.of.is_there(log.place):
+            with reachable(folder):
+                return checkpoint_forks.seen_files(folder, upto)
+        with _reading(folder):
+            found = log.of.seen(log.place, upto)
+        if found is None:
+            raise Refused(f"the log of {folder} no longer tells batch {upto} alone", remedy="choose another strategy")
+        return found
+
+    def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
+        with reachable(copy.checkpoint):
+            logged = self._log_of(copy.table) is not None
+            return checkpoint_forks.fork(self.prepare, origin, copy, note, rows, logged=logged)
+
+    def seed(
+        self,
+        version: VersionFolders,
+        seen: Sequence[Sequence[SeenFile] | SeenLog],
+        note: Mapping[str, Any],
+        *,
+        batch: int | None = None,
+        like: str = "",
+    ) -> Cut:
+        with reachable(version.checkpoint):
+            logged = self._log_of(version.table) is not None
+            # The query under which the table's own record goes on.
+            known = self.read(like) if like and logged else None
+            query = known.id if known else ""
+            return checkpoint_forks.seed(
+                self.prepare, version, seen, note, batch=batch, like=like, query=query, logged=logged
+            )
+
+    @contextmanager
+    def _log(self, folder: str, format: str | None = None) -> Iterator[TableLog | None]:
+        """Give the log of a table, as `_log_of` does, and raise what cannot be read of it now as TryAgain."""
+        log = self._log_of(folder, format)
+        with _reading(folder) if log else reachable(folder):
+            yield log
+
+    def _log_of(self, folder: str, format: str | None = None) -> TableLog | None:
+        """Return the log of a table in a format, whether it is there or not; None for a format without logs.
+
+        Without a format it is the one that lies in the folder of a version.
+        """
+        if format is not None:
+            of = self._logs.get(table_format(format).name)
+            return None if of is None else TableLog(of, _table_in(folder, format))
+        found = (TableLog(of, _table_in(folder, name)) for name, of in self._logs.items())
+        return next((log for log in found if log.of.is_there(log.place)), None)
+
+    def _mark_of(self, line: str) -> str | None:
+        found = (tables.mark_of(line) for tables in self._logs.values())
+        return next((mark for mark in found if mark is not None), None)
+
+    def _owner(self, run: str) -> dict[str, Any]:
+        return {"ledger": self.ledger, "machine": self.machine, "epoch": self.epoch, "run": run}
+
+    def _check_ours(self, place: Path, former: str = "") -> None:
+        try:
+            owner = read_json(str(place / OWNER_FILE)).get("ledger", "")
+        except ValueError:
+            owner = ""
+        if owner not in (self.ledger, former or self.ledger):
+            raise Refused(
+                f"{place} belongs to another ledger" if owner else f"{place} exists and has no owner file",
+                remedy="move it away",
+            )
+
+    def _committed(self, folder: str) -> Mapping[int, int]:
+        """Return the log position of each source at the newest committed batch; empty before the first."""
+        batch = self._newest(f"{folder}/commits")
+        with suppress(ValueError, FileNotFoundError):
+            return {} if batch is None else self._consumed(folder, batch)
+        return {}
+
+    def _newest(self, folder: str) -> int | None:
+        """Return the newest batch of a log, which is listed only where the folder has changed."""
+        try:
+            changed = os.stat(folder)
+        except FileNotFoundError:
+            return None
+        known = self._batches.get(folder)
+        if known is not None and known[0] == changed.st_mtime_ns:
+            return known[1]
+        found = _newest(folder)
+        if time.time() - changed.st_mtime > SETTLED_S:
+            self._batches[folder] = (changed.st_mtime_ns, found)
+        return found
+
+    def _consumed(self, folder: str, batch: int) -> Mapping[int, int]:
+        """Return the log position of each source at a batch; the file of a batch never changes."""
+        known = self._offsets.get(folder)
+        if known is not None and known[0] == batch:
+            return known[1]
+        consumed = _log_offsets(Path(f"{folder}/offsets/{batch}").read_text("utf-8"))
+        self._offsets[folder] = (batch, consumed)
+        return consumed
+
+
+def _made_by(place: Path) -> str:
+    """Return the run that has made a folder of ours; before the owner file named it, the note did."""
+    return str(
+        read_json(f"{place}/{OWNER_FILE}").get("run") or read_json(f"{place}/{TABLE_NOTE_FILE}").get("run") or ""
+    )
+
+
+def _is_unused(place: Path) -> bool:
+    """Return whether nothing but our own files lies in a folder."""
+    return all(path.name in (OWNER_FILE, TABLE_NOTE_FILE) for path in place.iterdir())
+
+
+def _log_offsets(text: str) -> Mapping[int, int]:
+    """Read an offsets file: version, then the metadata of the batch, then one line per source, `-` for none yet."""
+    lines = text.split("\n")
+    if not lines[0].startswith("v"):
+        raise ValueError(f"not an offset log: {lines[0][:20]!r}")
+    found: dict[int, int] = {}
+    for ordinal, line in enumerate(lines[2:]):
+        if line.startswith("{"):
+            offset = json.loads(line)
+            if isinstance(offset, dict) and isinstance(offset.get("logOffset"), int):
+                found[ordinal] = offset["logOffset"]
+    return found
+
+
+def _newest(folder: str) -> int | None:
+    """Return the highest number among the batches of a log, compacted ones included."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [whole_number(entry.name.removesuffix(".compact")) for entry in entries]
+    except FileNotFoundError:
+        return None
+    return max((number for number in found if number is not None), default=None)
+
+
+def _table_in(folder: str, format: str) -> str:
+    """Return where the table of a version's folder lies, or the folder itself of one that others write."""
+    return table_format(format).place_in(local_path(folder.rstrip("/")))
+
+
+@contextmanager
+def _reading(folder: str) -> Iterator[None]:
+    """Raise what the file system refuses, and what is no log that is known, as TryAgain."""
+    with reachable(folder):
+        try:
+            yield
+        except (ValueError, KeyError, TypeError) as error:
+            raise _unreadable(folder, error) from error
+
+
+def _unreadable(folder: str, error: Exception) -> TryAgain:
+    return TryAgain(f"the log of {folder} cannot be read: {error}", remedy="check what wrote it")
+
+
+def _refuse_unmounted(folder: str) -> None:
+    """Raise TryAgain where the folder that holds a version's folder is not there: what is below it is not gone."""
+    above = os.path.dirname(local_path(folder.rstrip("/")))
+    if not os.path.isdir(above):
+        raise TryAgain(f"{above} is not there", remedy="mount it, or check its permissions")

@@ -1,0 +1,230 @@
+"""Readers of a Delta table: the offset of a query, its lag behind the log, and whether it can continue (Delta 4.4.0).
+
+A reader far behind an active table is checked in every round and may have thousands of commits to read, so each commit
+is examined once.
+"""
+
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from core.model.states import TableFaultKind
+from core.ports.storage import TableFault
+from pipelines.storage.delta_log import CommitsGone, DataFile, DeltaLog, Totals
+from pipelines.storage.delta_schemas import lost_column
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaOffset:
+    """Where the next batch begins to read."""
+
+    table_id: str
+    version: int
+    index: int
+    """The last file of the version that was read, from 0; below 0 where none of it was."""
+    in_snapshot: bool
+    """Whether the files are those of the version itself, which first batches read, not those that its commit added."""
+
+    @property
+    def files_read(self) -> int:
+        """Return how many files of the version were read."""
+        return max(0, self.index + 1)
+
+    @property
+    def mark(self) -> str:
+        """Return a text that is equal where the same was read."""
+        snapshot = "s" if self.in_snapshot else ""
+        return f"{self.table_id}:{self.version}:{self.files_read}{snapshot}"
+
+    @property
+    def line(self) -> str:
+        """Return it as it stands in an offsets file."""
+        about = {"sourceVersion": 1, "reservoirId": self.table_id, "reservoirVersion": self.version}
+        rest = {"index": self.index, "isStartingVersion": self.in_snapshot}
+        return json.dumps(about | rest, separators=(",", ":"))
+
+
+def read_offsets(checkpoint: str, batch: int) -> Mapping[int, DeltaOffset]:
+    """Read the Delta sources of a batch by their ordinals; raises FileNotFoundError, ValueError for another layout."""
+    lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
+    if lines[0] != "v1":
+        raise ValueError(f"not an offset log that is known: {lines[0][:20]!r}")
+    return {ordinal: offset for ordinal, line in enumerate(lines[2:]) if (offset := offset_of(line)) is not None}
+
+
+def mark_of(line: str) -> str | None:
+    """Return the mark of a source's line in an offsets file; None where it is not of a Delta table."""
+    found = offset_of(line)
+    return None if found is None else found.mark
+
+
+def offset_of(line: str) -> DeltaOffset | None:
+    """Read one line; None where it is of another source, or of none yet."""
+    if not line.startswith("{"):
+        return None
+    value = json.loads(line)
+    if not isinstance(value, dict) or "reservoirId" not in value:
+        return None
+    return DeltaOffset(
+        str(value["reservoirId"]),
+        int(value["reservoirVersion"]),
+        int(value["index"]),
+        bool(value.get("isStartingVersion")),
+    )
+
+
+class OtherTable(Exception):
+    """What was read is another table, or a state of it that its log does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What a query has not read of one source."""
+
+    versions: int
+    """Versions that are not wholly read; some of them may hold no new row."""
+    waiting: Totals
+    oldest: float | None
+    """When the oldest of it came into the table; None where nothing waits."""
+
+
+def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
+    """Compute what waits at the state of the log that was read last.
+
+    Without an offset it is all that the table holds. Raises OtherTable, and CommitsGone where the log begins later.
+    """
+    if offset is None:
+        held = log.active()
+        return Backlog(log.head + 1 if held.files else 0, held, held.earliest)
+    _require(log, offset)
+    waiting, oldest, after, partly = Totals(), None, offset.version, 0
+    if offset.in_snapshot:
+        left = log.files_at(offset.version)[offset.files_read :]
+        waiting, after, partly = Totals.of(left), offset.version + 1, int(bool(left))
+        oldest = waiting.earliest
+    for commit in log.since(after):
+        files, size, rows = commit.files, commit.bytes, commit.rows
+        if commit.version == offset.version and offset.files_read:
+            left = log.added_in(commit.version)[offset.files_read :]
+            part = Totals.of(left)
+            files, size, rows = part.files, part.bytes, part.rows
+        waiting = waiting.plus(files, size, rows, commit.at)
+        if files and (oldest is None or commit.at < oldest):
+            oldest = commit.at
+    return Backlog(log.head + 1 - after + partly, waiting, oldest)
+
+
+def longer(known: Backlog, upto: int, log: DeltaLog, offset: DeltaOffset) -> Backlog:
+    """Compute the same from what waited at version `upto` of the same log, at or behind what the offset says.
+
+    Only what was committed since is looked at. Raises what `backlog` raises.
+    """
+    _require(log, offset)
+    waiting, oldest = known.waiting, known.oldest
+    for commit in log.since(upto + 1):
+        waiting = waiting.plus(commit.files, commit.bytes, commit.rows, commit.at)
+        if commit.files and (oldest is None or commit.at < oldest):
+            oldest = commit.at
+    return Backlog(known.versions + log.head - upto, waiting, oldest)
+
+
+def _require(log: DeltaLog, offset: DeltaOffset) -> None:
+    if offset.table_id != log.id or offset.version > log.head + 1:
+        raise OtherTable
+    log.require(offset.version + int(offset.in_snapshot))
+
+
+LOOKED_AT = 200
+"""Versions that wait, and files of one, that are looked for before a start."""
+
+KEPT = 10_000
+"""Readers that are remembered; what waits for those that were asked for longest ago is looked at again."""
+
+
+@dataclass(slots=True)
+class _Looked:
+    """What was found in the commits behind an offset, up to a version in a life of its log: nothing to stop at."""
+
+    life: int
+    upto: int
+    replaced: bool = False
+
+
+class DeltaReaders:
+    """Remembers of each reader how far the commits that it has to read were looked at."""
+
+    def __init__(self) -> None:
+        """Nothing was looked at yet."""
+        self._looked: OrderedDict[tuple[str, DeltaOffset, bool, bool], _Looked] = OrderedDict()
+
+    def fault_behind(
+        self, log: DeltaLog, offset: DeltaOffset, *, takes_changes: bool, tracked: bool
+    ) -> TableFault | None:
+        """Return why a query at an offset cannot go on with a table as its log was read last; None where it can.
+
+        A stream of rows ends at a commit that took rows out (4.4.0), one that `takes_changes` does not; none goes on
+        over a column that was renamed or dropped, except those that are `tracked`.
+        That fault comes last: it is the only one that tracking helps against.
+        """
+        if log.id != offset.table_id:
+            why = f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"
+            return TableFault(TableFaultKind.REPLACED, why)
+        if offset.version > log.head + 1:
+            why = f"is an older copy: it ends with version {log.head}, and version {offset.version - 1} was read"
+            return TableFault(TableFaultKind.REPLACED, why)
+        first = offset.version + int(offset.in_snapshot)
+        try:
+            log.require(first)
+            key = (log.folder, offset, takes_changes, tracked)
+            looked = self._looked.get(key)
+            if looked is None or looked.life != log.life:
+                looked = _Looked(log.life, first - 1)
+            waits = list(log.since(looked.upto + 1))
+            took_out = next((commit for commit in waits if commit.took_out and not takes_changes), None)
+            if took_out is not None:
+                how = f"{took_out.took_out} in version {took_out.version}, which it has not read"
+                why = f"was changed by {how}: a stream of rows does not go on over that"
+                return TableFault(TableFaultKind.ROWS_CHANGED, why)
+            lost = None if tracked else lost_column(log, waits)
+            replaced = looked.replaced or any(commit.replaced for commit in waits)
+            if lost is None:
+                self._keep(key, _Looked(log.life, log.head, replaced))
+            if replaced and (version := first_without_files(log, offset)) is not None:
+                why = f"lacks files of version {version}, which is to be read next: VACUUM has deleted them"
+                return TableFault(TableFaultKind.FILES_GONE, why)
+            if lost is not None:
+                only = "only with schema_tracking does a stream go on over that, also where it is taken back"
+                why = f"is another one since version {lost[0]}: its {lost[1]}, and {only}"
+                return TableFault(TableFaultKind.STREAM_COLUMNS_CHANGED, why)
+        except CommitsGone:
+            why = f"has no version {first} in its log any more, which is to be read next"
+            return TableFault(TableFaultKind.LOG_GONE, why)
+        return None
+
+    def _keep(self, key: tuple[str, DeltaOffset, bool, bool], looked: _Looked) -> None:
+        self._looked[key] = looked
+        self._looked.move_to_end(key)
+        if len(self._looked) > KEPT:
+            self._looked.popitem(last=False)
+
+
+def first_without_files(log: DeltaLog, offset: DeltaOffset) -> int | None:
+    """Return the first version to be read whose files are not there; of many versions only the first are looked at.
+
+    Raises CommitsGone where the log begins later.
+    """
+    if offset.in_snapshot and not _are_there(log, log.files_at(offset.version)[offset.files_read :]):
+        return offset.version
+    for commit in islice(log.since(offset.version + int(offset.in_snapshot)), LOOKED_AT):
+        first = offset.files_read if commit.version == offset.version else 0
+        if commit.files and not _are_there(log, log.added_in(commit.version)[first:]):
+            return commit.version
+    return None
+
+
+def _are_there(log: DeltaLog, files: Sequence[DataFile]) -> bool:
+    return all(os.path.exists(log.place_of(file)) for file in files[:LOOKED_AT])

@@ -1,0 +1,449 @@
+"""Delta tables as their log describes them: identity, batches written, lag, contents, maintenance; thread-safe."""
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+
+from core.model.errors import Refused
+from core.model.names import TableName
+from core.model.states import TableFaultKind
+from core.model.table_formats import TABLE_FORMATS
+from core.observed.table_statistics import NEWEST_COMMITS, LogHistory
+from core.ports.storage import FolderContents, LogMark, SeenLog, SourceLag, TableFault, Upkeep
+from core.sql.statement import AT_VERSION, LogStart
+from core.text.sentence import Sentence
+from pipelines.storage.delta_log import Commit, CommitsGone, DataFile, DeltaLog, NoDeltaLog, is_elsewhere
+from pipelines.storage.delta_log_files import commits_in
+from pipelines.storage.delta_readers import (
+    Backlog,
+    DeltaOffset,
+    DeltaReaders,
+    OtherTable,
+    backlog,
+    first_without_files,
+    longer,
+    mark_of,
+    read_offsets,
+)
+from pipelines.storage.delta_schemas import columns_of, lost_column
+
+_DELTA = TABLE_FORMATS["delta"]
+
+REFRESH_S = 0.5
+"""A log that several statements read is looked at once within this time."""
+
+KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
+"""Tables, and backlogs, that are remembered; those that were asked for longest ago are read again."""
+
+
+class DeltaTables:
+    """Tables by the folder that `_delta_log` lies in; methods do what those of their names in the port for files say.
+
+    Reads logs again and again, each time what is new; all of one round share a look at a table.
+    """
+
+    def __init__(self, *, refresh_s: float = REFRESH_S) -> None:
+        self._refresh_s = refresh_s
+        self._lock = threading.RLock()
+        self._logs: OrderedDict[str, tuple[DeltaLog, float]] = OrderedDict()
+        self._backlogs: OrderedDict[tuple[str, DeltaOffset | None], tuple[int, int, Backlog]] = OrderedDict()
+        """What waits, with the life and the version of the log that say so."""
+        self._readers = DeltaReaders()
+        self._offsets: dict[str, tuple[int, Mapping[int, DeltaOffset]]] = {}
+
+    def identity(self, folder: str) -> str:
+        with self._lock, suppress(NoDeltaLog):
+            return self._log(folder, newest=True).id
+        return ""
+
+    def mark(self, folder: str, version: int | None) -> LogMark | None:
+        """Return where a log stands, or how it was at a version, at its end where it ends before; None without one."""
+        with self._lock, suppress(NoDeltaLog):
+            log = self._log(folder, newest=True)
+            at = log.head if version is None else min(version, log.head)
+            return LogMark(log.id, at, log.commit_mark(at))
+        return None
+
+    def columns(self, folder: str) -> Mapping[str, str] | None:
+        with self._lock, suppress(NoDeltaLog):
+            return columns_of(self._log(folder).schema)
+        return None
+
+    def properties(self, folder: str) -> Mapping[str, str]:
+        with self._lock, suppress(NoDeltaLog):
+            return dict(self._log(folder).configuration)
+        return {}
+
+    def sink_batch(self, folder: str, query: str) -> int | None:
+        with self._lock, suppress(NoDeltaLog):
+            return self._log(folder, newest=True).batches.get(query)
+        return None
+
+    def written_by_hand(self, folder: str) -> tuple[int, str] | None:
+        with self._lock, suppress(NoDeltaLog):
+            return self._log(folder, newest=True).by_hand
+        return None
+
+    def fault_behind(
+        self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False, tracked: bool = False
+    ) -> TableFault | None:
+        """Return why a query at an offset cannot go on with the table that is there; None where it can.
+
+        A stream of rows ends at a commit that took rows out (4.4.0), one that `takes_changes` does not; none goes on
+        over a column that was renamed or dropped, except those that are `tracked`.
+        """
+        with self._lock:
+            try:
+                log = self._log(folder, newest=True)
+            except NoDeltaLog:
+                return TableFault(TableFaultKind.GONE, "is gone: there is no _delta_log")
+            return self._readers.fault_behind(log, offset, takes_changes=takes_changes, tracked=tracked)
+
+    def offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
+        """Return how far a batch has read each Delta source, by ordinal; the file of a batch never changes."""
+        if batch is None:
+            return {}
+        with self._lock, suppress(FileNotFoundError):
+            known = self._offsets.get(checkpoint)
+            if known is None or known[0] != batch:
+                known = self._offsets[checkpoint] = (batch, read_offsets(checkpoint, batch))
+            return known[1]
+        return {}
+
+    def first_offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
+        """Return where a first batch begins that was planned and not committed: with the files of its version."""
+        return {
+            ordinal: replace(end, version=end.version - int(not end.in_snapshot), index=-1, in_snapshot=True)
+            for ordinal, end in self.offsets(checkpoint, batch).items()
+        }
+
+    def mark_of(self, line: str) -> str | None:
+        """Return a text of a line of offsets that is equal where the same was read; None for another format's line."""
+        return mark_of(line)
+
+    def lag(self, offset: DeltaOffset | None, table: TableName, folder: str) -> SourceLag:
+        now = time.time()
+        with self._lock:
+            try:
+                log = self._log(folder)
+                waits = self._backlog(log, offset)
+            except (NoDeltaLog, OtherTable, CommitsGone):
+                return SourceLag(table, 0, bytes=0, rows=None, exact=False, oldest_s=None, missing=True)
+            produced, rows = log.produced.rows, waits.waiting.rows
+            return SourceLag(
+                table=table,
+                files=waits.waiting.files,
+                bytes=waits.waiting.bytes,
+                rows=rows,
+                exact=rows is not None,
+                oldest_s=None if waits.oldest is None else max(0.0, now - waits.oldest),
+                produced_rows=produced,
+                consumed_rows=None if produced is None or rows is None else max(0, produced - rows),
+                newest_s=None if log.newest_at is None else max(0.0, now - log.newest_at),
+                versions=waits.versions,
+            )
+
+    def rows(self, folder: str) -> int | None:
+        """Count the rows of the newest version; None where a file says nothing of its own, or there is no table."""
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            return self._log(folder).active().rows
+        return None
+
+    def contents(self, folder: str) -> FolderContents | None:
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder)
+            held, (entries, size) = log.active(), since_checkpoint(log)
+            return FolderContents(
+                held.files,
+                held.bytes,
+                held.rows,
+                held.rows is not None,
+                held.earliest,
+                small_files=held.small,
+                log_entries=entries,
+                log_bytes=size,
+            )
+        return None
+
+    def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder, newest=True)
+            at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
+            if not at and upto >= 0:
+                return None
+            files = log.files_at(at[-1]) if at else []
+            if why := _why_other_rows(log, files):
+                raise Refused(why)
+            return tuple(log.place_of(file) for file in files)
+        return None
+
+    def seen(self, folder: str, upto: int | None) -> SeenLog | None:
+        with self._lock, suppress(NoDeltaLog):
+            log = self._log(folder, newest=True)
+            at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
+            if upto is None:
+                at = [log.head]
+            if len(at) == 1:
+                offset = DeltaOffset(log.id, at[0] + 1, -1, False)
+                return SeenLog(offset.line, offset.version)
+        return None
+
+    def written_version(self, folder: str, query: str, batch: int) -> int | None:
+        with self._lock, suppress(NoDeltaLog):
+            log = self._log(folder, newest=True)
+            newest = log.batches.get(query, -1)
+            if newest <= batch:
+                return log.head if newest == batch else None
+            known = sorted((n, version) for version, (of, n) in log.batch_by_version.items() if of == query)
+            later = [(n, version) for n, version in known if n > batch]
+            if later and (later[0][0] == batch + 1 or known[0][0] <= batch):
+                return later[0][1] - 1
+        return None
+
+    def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
+        places: list[str] = []
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder, newest=True)
+            places = [log.place_of(file) for file in log.files_at(version)]
+        return tuple(place for place in places if not os.path.exists(place))
+
+    def history(self, folder: str) -> LogHistory | None:
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder)
+            first = log.first()
+            oldest = next(islice(log.since(first), 1))
+            newest = log.since(max(first, log.head + 1 - NEWEST_COMMITS))
+            commits = tuple((each.version, each.at, each.rows) for each in newest)
+            return LogHistory(first, oldest.at, commits, _DELTA.kept_h(log.configuration))
+        return None
+
+    def why_not_from(
+        self, folder: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
+    ) -> Sentence | None:
+        with self._lock:
+            try:
+                log = self._log(folder, newest=True)
+                first = log.first()
+                version = int(start.value) if start.option == AT_VERSION else _version_at(log, first, start.value)
+                if version < first:
+                    return Sentence(
+                        f"version {version} of {start.table} is no longer in its log, which begins with {first}"
+                    )
+                if version > log.head:
+                    return Sentence(f"{start.table} ends with version {log.head}, which is before {start.value}")
+                waits = list(log.since(version))
+                took_out = next((each for each in waits if each.took_out and not takes_changes), None)
+                if not tracked and (lost := lost_column(log, waits)) is not None:
+                    what = f"its {lost[1]} in version {lost[0]}"
+                    return Sentence(
+                        f"{start.table} is another one since then: {what}, and only with schema_tracking does one go on"
+                    )
+                if took_out is not None:
+                    how = f"{took_out.took_out} in version {took_out.version}"
+                    return Sentence(
+                        f"{start.table} was changed by {how}: a stream of rows from before does not go on over that"
+                    )
+                offset = DeltaOffset(log.id, version, -1, False)
+                if (gone := first_without_files(log, offset)) is not None:
+                    return Sentence(f"{start.table} lacks files of version {gone}: VACUUM has deleted them")
+            except NoDeltaLog:
+                return Sentence(f"{start.table} is gone: there is no _delta_log")
+            except CommitsGone as error:
+                return Sentence(str(error))
+            return None
+
+    def rows_since(self, folder: str, moment: float) -> int | None:
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder, newest=True)
+            since: list[Commit] = []
+            for version in range(log.head, -1, -1):
+                (commit,) = islice(log.since(version), 1)
+                if commit.at < moment:
+                    break
+                since.append(commit)
+            known = [commit.rows for commit in since if commit.rows is not None]
+            return sum(known) if len(known) == len(since) else None
+        return None
+
+    def upkeep(self, folder: str, operation: str, tag: str) -> Upkeep | None:
+        return upkeep_of(DeltaLog(folder), operation, tag)
+
+    def kept_h(self, folder: str) -> float | None:
+        with self._lock, suppress(NoDeltaLog):
+            return _DELTA.kept_h(self._log(folder, newest=True).configuration)
+        return None
+
+    def unread_before(
+        self, offset: DeltaOffset, folder: str, moment: float, *, takes_changes: bool = False
+    ) -> int | None:
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            return unread_before(self._log(folder, newest=True), offset, moment, takes_changes=takes_changes)
+        return None
+
+    def is_there(self, folder: str) -> bool:
+        """Return whether a folder holds a table with a log."""
+        return os.path.isdir(f"{folder}/_delta_log")
+
+    def keeps_all(self, folder: str) -> bool:
+        """Return whether no row was taken out of a table as far as its log is known."""
+        with self._lock, suppress(NoDeltaLog):
+            return self._log(folder).keeps_all()
+        return False
+
+    def held(self, folder: str) -> Mapping[str, tuple[int, int]]:
+        """Return what a reader has read → the first and last batch of the table's writer at which it held just that.
+
+        A reader that has read all of a version stands at the next one.
+        """
+        found: dict[str, tuple[int, int]] = {}
+        with self._lock, suppress(NoDeltaLog, CommitsGone):
+            log = self._log(folder)
+            written = sorted(log.batch_by_version.items())
+            for n, (version, (_, batch)) in enumerate(written):
+                until = written[n + 1][0] if n + 1 < len(written) else log.head + 1
+                for after in range(version + 1, until + 1):
+                    if after > version + 1 and _changed(log, after - 1):
+                        break
+                    mark = DeltaOffset(log.id, after, -1, False).mark
+                    found[mark] = (found.get(mark, (batch, batch))[0], batch)
+        return found
+
+    def _log(self, folder: str, *, newest: bool = False) -> DeltaLog:
+        """Return a log as it was lately, or is now; raises NoDeltaLog."""
+        log, at = self._logs.get(folder) or (DeltaLog(folder), -self._refresh_s)
+        now = time.monotonic()
+        if newest or now - at >= self._refresh_s:
+            log.refresh()
+            at = now
+        self._logs[folder] = (log, at)
+        self._logs.move_to_end(folder)
+        if len(self._logs) > KEPT_LOGS:
+            self._logs.popitem(last=False)
+        return log
+
+    def _backlog(self, log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
+        key = (log.folder, offset)
+        life, head, known = self._backlogs.get(key) or (-1, -1, None)
+        if known is None or life != log.life or offset is None or offset.version > head:
+            known = backlog(log, offset) if (life, head) != (log.life, log.head) or known is None else known
+        else:
+            known = longer(known, head, log, offset)
+        self._backlogs[key] = (log.life, log.head, known)
+        self._backlogs.move_to_end(key)
+        if len(self._backlogs) > KEPT_BACKLOGS:
+            self._backlogs.popitem(last=False)
+        return known
+
+
+def _version_at(log: DeltaLog, first: int, moment: str) -> int:
+    """Return the first version that was committed at a moment or after it; behind the newest one where none was."""
+    begins = datetime.fromisoformat(moment).timestamp()
+    for version in range(log.head, first - 1, -1):
+        (commit,) = islice(log.since(version), 1)
+        if commit.at < begins:
+            return version + 1
+    return first if first == 0 else first - 1
+
+
+def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> Sentence | None:
+    """Explain why files that are read by themselves do not give a table's rows; None where they do.
+
+    Values of partitions are in the folders below one place, and those of a clone lie in several.
+    """
+    if _maps_columns(log):
+        return Sentence("columns have other names there")
+    if any(file.deleted for file in files):
+        return Sentence("rows that were deleted are still there")
+    elsewhere = any(is_elsewhere(file) and "=" in os.path.dirname(file.path) for file in files)
+    return Sentence("some are partitions of another version") if elsewhere else None
+
+
+def _maps_columns(log: DeltaLog) -> bool:
+    """Return whether columns have other names in the files."""
+    return log.configuration.get("delta.columnMapping.mode", "none") != "none"
+
+
+def _changed(log: DeltaLog, version: int) -> bool:
+    (commit,) = islice(log.since(version), 1)
+    return bool(commit.files or commit.took_out)
+
+
+LOOKED_AT = 1_000
+"""Versions behind the last checkpoint that are looked at."""
+
+MARKED = 10_000
+"""Newest versions that are looked at: a table may go on while its files are written into others."""
+
+
+def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
+    """Return the versions of a log since its last checkpoint and the bytes of their commits.
+
+    The bytes are None where there are more than LOOKED_AT, or one is gone.
+    """
+    last = max((version for version, _ in log.checkpoints() if version <= log.head), default=-1)
+    if log.head - last > LOOKED_AT:
+        return log.head - last, None
+    try:
+        return log.head - last, sum(os.stat(log.path(version)).st_size for version in range(last + 1, log.head + 1))
+    except FileNotFoundError:
+        return log.head - last, None
+
+
+def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
+    """Return what the newest `OPTIMIZE`, or whole `VACUUM`, with a tag has done; None without one.
+
+    It is looked for by its tag, since a clock that was set back puts it before all that was known then.
+    """
+    try:
+        newest = max(commits_in(log.place), default=-1)
+    except FileNotFoundError:
+        return None
+    for version in range(newest, max(-1, newest - MARKED), -1):
+        actions = log.read(version)
+        if actions is None:
+            return None
+        if actions.tag != tag:
+            continue
+        if actions.operation == operation == "OPTIMIZE":
+            return Upkeep(len(actions.removed), len(actions.rewritten))
+        if actions.operation == f"{operation} END":
+            return Upkeep(int(actions.metrics.get("numDeletedFiles", 0)))
+    return None
+
+
+def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_changes: bool) -> int | None:
+    """Return the first version that a query has not read and of which a file was replaced before a moment.
+
+    None where there is none, and of another table. Raises CommitsGone where the log does not say what is to be read.
+    """
+    if log.id != offset.table_id:
+        return None
+    paths: dict[str, int] = {}
+    if offset.in_snapshot:
+        paths |= {file.path: offset.version for file in log.files_at(offset.version)[offset.files_read :]}
+    for commit in log.since(offset.version + int(offset.in_snapshot)):
+        if takes_changes and commit.took_out and commit.at < moment:
+            # Its changes lie in files of their own, which go with their time.
+            return commit.version
+        if commit.files:
+            first = offset.files_read if commit.version == offset.version else 0
+            paths |= {file.path: commit.version for file in log.added_in(commit.version)[first:]}
+    return _first_replaced(log, paths, offset.version, moment)
+
+
+def _first_replaced(log: DeltaLog, paths: Mapping[str, int], begin: int, moment: float) -> int | None:
+    """Return the first version, by file, of which one was taken out by a commit before a moment."""
+    found: list[int] = []
+    for version in range(max(0, begin), log.head + 1):
+        actions = log.read(version)
+        if actions is None:
+            raise CommitsGone(f"version {version} of {log.folder} is no longer in its log")
+        if actions.at is not None and actions.at < moment:
+            found += [paths[path] for path in actions.removed if path in paths]
+    return min(found, default=None)

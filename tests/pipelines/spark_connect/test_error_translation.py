@@ -1,0 +1,197 @@
+"""What is read out of Spark's messages; the messages were copied from Spark 4.2.0."""
+
+import grpc
+import pytest
+from pyspark.errors import PySparkAssertionError
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException, SparkException
+
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
+from pipelines.spark_connect.call_deadlines import MissedDeadline
+from pipelines.spark_connect.error_translation import (
+    MaybeStopped,
+    SessionLost,
+    error_class,
+    first_line,
+    translate_error,
+)
+
+STREAM_FAILED = (
+    "[STREAM_FAILED] Query [id = 1a, runId = 2b] terminated with exception: [DIVIDE_BY_ZERO] Division by zero. "
+    "Use `try_divide` to tolerate divisor being 0 and return NULL instead. SQLSTATE: 22012\n== SQL (line 1) ==\n"
+    "SELECT a / 0\n       ^^^^^\n SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: t@v1\n"
+)
+
+
+def test_the_class_is_what_went_wrong_and_not_its_wrapper() -> None:
+    assert error_class(STREAM_FAILED) == "DIVIDE_BY_ZERO"
+    assert error_class("[STREAM_FAILED] Query terminated with exception: Job aborted") == "STREAM_FAILED"
+    assert error_class("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column") == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+    assert error_class("an [id = 3] and nothing else") == ""
+
+
+def test_the_line_is_the_cause_without_class_and_state() -> None:
+    assert first_line(STREAM_FAILED).endswith("to tolerate divisor being 0 and return NULL instead.")
+    unresolved = "[UNRESOLVED_COLUMN] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'Project ['x]"
+    assert first_line(unresolved) == "A column `x` cannot be resolved.; line 1 pos 7"
+    assert first_line("(org.apache.spark.SparkException) Job aborted\n\nJVM stacktrace:\n\tat a.b") == "Job aborted"
+    assert first_line("") == "no message"
+    assert len(first_line("x" * 5000)) == 600
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, PoolUnreachable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, MissedDeadline),
+        (grpc.StatusCode.UNAUTHENTICATED, EngineRefused),
+        (grpc.StatusCode.INTERNAL, EngineRefused),
+    ],
+)
+def test_a_status_of_the_connection_decides_whether_trying_again_can_help(
+    code: grpc.StatusCode, kind: type[HeadgateError]
+) -> None:
+    assert type(translate_error(SparkConnectGrpcException("it went wrong", grpc_status_code=code))) is kind
+
+
+def test_a_server_that_forgot_the_session_asks_for_a_new_generation() -> None:
+    closed = "[INVALID_HANDLE.SESSION_CLOSED] The handle 1 is invalid. Session was closed."
+    assert isinstance(translate_error(SparkConnectGrpcException(closed)), SessionLost)
+    changed = "Received incorrect server side session identifier for request. Please create a new Spark Session"
+    assert isinstance(translate_error(PySparkAssertionError(changed)), SessionLost)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "(java.lang.IllegalStateException) Cannot call methods on a stopped SparkContext.\n"
+            "This stopped SparkContext was created at:\n\n"
+            "org.apache.spark.sql.connect.service.SparkConnectServer.main(SparkConnectServer.scala)",
+            "Cannot call methods on a stopped SparkContext.",
+        ),
+        (
+            "<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = StatusCode.UNKNOWN\n"
+            '\tdetails = "Application error processing RPC"\n'
+            '\tdebug_error_string = "UNKNOWN:Application error processing RPC"\n>',
+            "the pool failed in this call and did not say why",
+        ),
+    ],
+)
+def test_a_refusal_of_a_stopped_spark_context_is_known_and_said_in_words(text: str, line: str) -> None:
+    found = translate_error(SparkConnectGrpcException(text))
+    assert (type(found), found.summary) == (MaybeStopped, line)
+
+
+def test_what_a_writer_of_keyed_tables_has_refused_is_said_in_its_own_words() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An "
+        "error occurred in the user provided function in foreach batch sink. Reason: Traceback (most recent call last):"
+        '\n  File "worker.py", line 3\npyspark.errors.exceptions.connect.SparkRuntimeException: [USER_RAISED_EXCEPTION]'
+        ' [HEADGATE_NULL_KEY] a row has no key: {"id":null} SQLSTATE: P0001\n\nJVM stacktrace:\nat x'
+    )
+    words = 'a row has no key: {"id":null}; filter such rows out in its statement, and deploy it'
+    assert (error_class(text), first_line(text)) == ("HEADGATE_NULL_KEY", words)
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "words"),
+    [("pyspark.errors.exceptions.connect.AnalysisException: [UNRESOLVED_COLUMN] A column `x` cannot be resolved. "
+      "SQLSTATE: 42703", "UNRESOLVED_COLUMN", "A column `x` cannot be resolved."),
+     ("pyspark.errors.exceptions.connect.SparkException: (java.io.IOException) No space left on device",
+      "HEADGATE_NO_SPACE", "No space left on device"),
+     ("pyspark.errors.exceptions.connect.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t"
+      ".\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):"
+      "\n  File \"w.py\", line 9\nOSError: [Errno 28] No space left on device",
+      "HEADGATE_NO_SPACE", "No space left on device"),
+     ("pyspark.errors.exceptions.connect.SparkException: [DELTA_X] Said.\n\nDuring handling of the above exception, "
+      "another exception occurred:\n\nTraceback (most recent call last):\n  File \"w.py\", line 9\nValueError: it",
+      "PYTHON_EXCEPTION", "it")],
+)  # fmt: skip
+def test_why_a_batch_of_a_keyed_table_failed_is_said_and_not_where_in_python(error: str, name: str, words: str) -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [PYTHON_EXCEPTION] [session: 4d] "
+        "[userId: headgate] Found error inside foreachBatch Python process: Traceback (most recent call last):\n"
+        f'  File "upsert_writers.py", line 67, in write\n    spark.sql(sql)\n    ^^^^^\n{error}\n'
+        " SQLSTATE: 38000\n\tat org.apache.spark.A.b(A.scala:1)\n\nJVM stacktrace:\nat x"
+    )
+    assert (error_class(text), first_line(text)) == (name, words)
+
+
+def test_a_full_disk_is_told_by_the_causes_of_an_error_where_its_own_words_say_nothing() -> None:
+    causes = "org.apache.spark.SparkException\n\tat a.b\nCaused by: java.io.IOException: No space left on device"
+    found = translate_error(SparkException("Exception thrown in awaitResult:", server_stacktrace=causes))
+    assert isinstance(found, EngineRefused)
+    assert (found.error_class, found.summary) == ("HEADGATE_NO_SPACE", "No space left on device")
+    ended = (
+        f"[STREAM_FAILED] [TASK_WRITE_FAILED] Task failed while writing rows to file:/t.\n\nJVM stacktrace:\n{causes}"
+    )
+    assert (error_class(ended), first_line(ended)) == ("HEADGATE_NO_SPACE", "No space left on device")
+    said = "[STREAM_FAILED] [USER_RAISED_EXCEPTION] No space left on device, says the row."
+    assert error_class(said) == "USER_RAISED_EXCEPTION"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[DELTA_SCHEMA_CHANGED_WITH_VERSION] Detected schema change in version 2:\nstreaming source schema: root",
+         "columns of what it reads were changed by hand (version 2): a start goes on from its checkpoint"),
+        ("[DELTA_SOURCE_TABLE_IGNORE_CHANGES] Detected a data update (for example UPDATE (Map())) in the source table "
+         "at version 3. This is currently not supported.",
+         "rows of what it reads were changed by hand (version 3): a rebuild reads all"),
+        ("[DELTA_SOURCE_IGNORE_DELETE] Detected deleted data (for example x) from streaming source at version 4.",
+         "rows of what it reads were deleted by hand (version 4): a rebuild reads what is left"),
+        ("[DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE] The streaming query was reading from an unexpected table",
+         "what it reads was created again: restore it, or rebuild"),
+    ],
+)  # fmt: skip
+def test_why_a_stream_of_delta_ended_is_said_with_a_way_out(text: str, words: str) -> None:
+    failed = f"[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: {text} SQLSTATE: KD002"
+    assert first_line(failed) == words
+
+
+def test_what_a_plan_would_raise_is_not_what_went_wrong() -> None:
+    text = (
+        "[STREAM_FAILED] Query terminated with exception: [INVALID_WHERE_CONDITION] The WHERE condition holds invalid "
+        "expressions: count(1).\nProject [CASE WHEN isnull(id#5) THEN cast(raise_error(USER_RAISED_EXCEPTION, map("
+        "errorMessage, concat([HEADGATE_NULL_KEY] a row has no key: , to_json(struct(id)))), NullType) as boolean)]"
+    )
+    assert error_class(text) == "INVALID_WHERE_CONDITION"
+    assert first_line(text).endswith("The WHERE condition holds invalid expressions: count(1).")
+
+
+def test_a_file_that_a_table_names_and_that_is_gone_is_said_with_a_way_out() -> None:
+    text = (
+        "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file "
+        "file:///lake/tables/t__v1/delta/part-00000-7c.c000.snappy.parquet. File does not exist. It is possible the "
+        "underlying files have been updated.\nYou can explicitly invalidate the cache in Spark by running 'REFRESH'"
+    )
+    assert first_line(text) == (
+        "/lake/tables/t__v1/delta/part-00000-7c.c000.snappy.parquet is not there, which its table names: restore it, "
+        "or rebuild that table"
+    )
+
+
+def test_the_session_of_a_process_that_died_is_not_what_a_person_needs() -> None:
+    text = "[session: fc67924f-d449] [userId: headgate] Python worker exited unexpectedly (crashed)"
+    assert first_line(text) == "Python worker exited unexpectedly (crashed)"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyError("headgate-4d0e"), "the client of the pool failed in this call and did not say why"),
+        (AssertionError(), "the client of the pool failed in this call and did not say why"),
+        (ValueError("invalid literal"), "the client of the pool failed: invalid literal"),
+    ],
+)
+def test_a_failure_of_the_client_is_said_without_pythons_name_of_it_which_the_log_has(
+    error: Exception, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = translate_error(error)
+    assert (type(found), found.summary, found.remedy) == (PoolUnreachable, words, "headgate logs agent shows where")
+    assert type(error).__name__ in caplog.text
+
+
+def test_errors_of_ours_pass_unchanged() -> None:
+    ours = EngineRefused("no", error_class="X")
+    assert translate_error(ours) is ours

@@ -1,0 +1,38 @@
+"""Files of tables by format: each one with a log has what reads it, and no other one has."""
+
+from pathlib import Path
+
+import pytest
+
+from core.model.names import TableName
+from core.model.table_formats import TABLE_FORMATS, format_of_others
+from pipelines.storage.checkpoints import LOGS, TableCheckpoints
+
+T = TableName("t")
+
+
+def test_what_has_a_log_has_something_that_reads_it() -> None:
+    assert LOGS.keys() == {name for name, format in TABLE_FORMATS.items() if format.transaction_log}
+
+
+@pytest.mark.parametrize("format", [*LOGS, *map(format_of_others, LOGS)])
+def test_a_table_that_is_not_there_is_nothing_and_no_error(format: str, tmp_path: Path) -> None:
+    files, folder = TableCheckpoints("ledger"), str(tmp_path / "t")
+    assert files.identity(folder, format) == "" and files.columns(folder, format) is None
+    assert files.properties(folder, format) == {} and files.written_by_hand(folder, format) is None
+    assert files.rows(folder, format) is None and files.contents(folder, format) is None
+    assert files.rows_since(folder, format, 0.0) is None and files.log_history(folder, format) is None
+    assert files.sink_batch(folder, format=format, query="q") is None and files.log_mark(folder) is None
+    assert files.upkeep(folder, "OPTIMIZE", "t") is None and files.written_version(folder, "q", 0) is None
+    (lag,) = files.lag(str(tmp_path / "checkpoint"), ((0, T, folder, format),))
+    assert lag.missing
+
+
+@pytest.mark.parametrize("format", sorted(TABLE_FORMATS.keys() - LOGS.keys()))
+def test_a_table_of_files_has_no_versions(format: str, tmp_path: Path) -> None:
+    files, folder = TableCheckpoints("ledger"), str(tmp_path)
+    assert files.identity(folder, format) == "" and files.log_history(folder, format) is None
+    assert files.kept_h(folder, format) is None and files.written_by_hand(folder, format) is None
+    source = (0, T, folder, format)
+    assert files.unread_before(folder, source, 0.0) is None
+    assert files.why_other_source(folder, (source,)) is None
