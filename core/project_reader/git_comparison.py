@@ -10,13 +10,12 @@ from core.policy.model import Policy
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Environment, Project, Table
 from core.project.revision import RevisionTexts, revision_hash
-from core.project_reader.keyed_tables import with_changes
 from core.project_reader.loader import read_tables
 from core.project_reader.manifest import Manifest, read_manifest
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.paths import table_folder
 from core.project_reader.revision_reader import revision_of
-from core.project_reader.schema_tracking import with_schema_tracking
+from core.project_reader.settings_checks import with_changes, with_schema_tracking
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,16 @@ from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Project, Script, Settings, Table
 from core.project_reader.consistency import check_tables
-from core.project_reader.keyed_tables import check_keyed, with_changes
 from core.project_reader.manifest import Manifest, read_manifest
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.paths import ScriptFolder, read_script_folders
-from core.project_reader.project_checks import check_queries
-from core.project_reader.schema_tracking import check_schema_tracking, with_schema_tracking
+from core.project_reader.settings_checks import (
+    check_keyed,
+    check_queries,
+    check_schema_tracking,
+    with_changes,
+    with_schema_tracking,
+)
 from core.project_reader.table_settings import read_settings, settings_as_text
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.escaping import escape_surrogates

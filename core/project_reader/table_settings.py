@@ -1,21 +1,26 @@
 """`<table>.yml` and the project's `defaults` → Settings, and back to one text that needs no defaults to be read."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from core.model.problems import Problem
+from core.model.problems import Problem, Where
 from core.project.model import APPEND, UPSERT, Settings
 from core.text.wording import did_you_mean
 
 if TYPE_CHECKING:
-    from core.project_reader.yaml_reader import YamlSection
+    from core.project_reader.yaml_reader import YamlSection, YamlValue
 
 KEYS = tuple(field.name for field in fields(Settings))
 LATER = ("contract", "static_refresh")
 _READER = re.compile(r"[^()\x00-\x1f]{1,100}(?: \([^()\x00-\x1f]{1,100}\))?\Z")
 _TRIGGER = re.compile(r"[1-9][0-9]{0,6} (?:millisecond|second|minute|hour)s?\Z")
+
+_CHECK_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}\Z")
+_CHECKS_FORM = 'write checks: [{name: no_negative_amounts, sql: "SELECT * FROM orders WHERE amount < 0"}]'
+MOST_CHECKS = 50
 
 
 def read_settings(text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
@@ -34,7 +39,6 @@ READS = ("batch", "stream", "changes", "rows")
 
 def read_settings_section(section: "YamlSection", defaults: Settings) -> Settings:
     """Read the keys of Settings from a section."""
-    from core.project_reader.project_checks import read_checks
 
     section.only(KEYS, later=LATER)
     trigger = " ".join(section.text("trigger", defaults.trigger).split())
@@ -76,7 +80,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         schema_tracking=section.flag("schema_tracking", defaults.schema_tracking),
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
-        checks=read_checks(section),
+        checks=_checks(section),
     )
 
 
@@ -109,6 +113,39 @@ def _readers(section: "YamlSection") -> tuple[str, ...]:
         else:
             found[name] = reader
     return tuple(found[name] for name in sorted(found))
+
+
+def _checks(section: "YamlSection") -> tuple[tuple[str, str], ...]:
+    """Read the checks as (name, query), in their order; what is not of their form is a Problem and left out."""
+    found: dict[str, str] = {}
+    for name, sql, line in check_entries(section.value("checks")):
+        if not name or not sql or not _CHECK_NAME.match(name):
+            _wrong_checks(section, "a list of checks, each with a name and a query", line)
+        elif name in found:
+            _wrong_checks(section, f"a list that names {name} once", line)
+        else:
+            found[name] = sql
+    if section.name and "checks" in section.nodes:
+        section.wrong("checks", "in the yml of the table that they check", "write checks: in <table>.yml")
+        return ()
+    if len(found) > MOST_CHECKS:
+        section.wrong("checks", f"at most {MOST_CHECKS}", "put several conditions into one query")
+    return tuple(found.items())
+
+
+def check_entries(value: "YamlValue | None") -> Iterator[tuple[str, str, int]]:
+    """Yield name, query and line of each entry; empty texts where it has another form."""
+    if value is None or (value.text is None and value.items is None and value.pairs is None):
+        return
+    for item in value.items if value.items is not None else (value,):
+        pairs = {str(key.text): each for key, each in item.pairs or ()}
+        name, sql = (pairs[key].text or "" if key in pairs else "" for key in ("name", "sql"))
+        line = pairs["sql"].line if "sql" in pairs else item.line
+        yield (name, sql, line) if set(pairs) == {"name", "sql"} else ("", "", item.line)
+
+
+def _wrong_checks(section: "YamlSection", expected: str, line: int) -> None:
+    section.problems.append(Problem(f"checks must be {expected}", _CHECKS_FORM, Where(section.path, line), "checks"))
 
 
 @lru_cache(maxsize=10_000)

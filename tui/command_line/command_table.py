@@ -148,7 +148,7 @@ COMMAND_SPECS = (
                 "headgate report fct_orders\nheadgate report src_orders --down --depth 2 --yaml\n"
                 "headgate report fct_orders --up --svg fct_orders.svg", "inventory:report", arguments.report),
     CommandSpec("health", LOOK, "Summarize states, lag and errors by product and layer.",
-                "headgate health\nheadgate health kitchen sales --fail-on failed,stalled --json", "health:health",
+                "headgate health\nheadgate health kitchen sales --fail-on failed,stalled --json", "ls:health",
                 arguments.health),
     CommandSpec("impact", LOOK, "Show what happens downstream if a table is rebuilt or dropped or loses a column.",
                 "headgate impact src_orders\nheadgate impact src_orders.status\n"
@@ -225,9 +225,10 @@ COMMAND_SPECS = (
                 "stop_start_restart:start", arguments.act),
     CommandSpec("restart", ACT, "Stop and start statements on their checkpoints.", "headgate restart fct_orders --yes",
                 "stop_start_restart:restart", arguments.act),
-    CommandSpec("up", HOUSE, "Start the agent and its pool.", "headgate up --env dev", "up_down:up", arguments.up),
+    CommandSpec("up", HOUSE, "Start the agent and its pool.", "headgate up --env dev", "console_up_down:up",
+                arguments.up),
     CommandSpec("down", HOUSE, "Stop agent, pool and generator; nothing keeps running.",
-                "headgate down\nheadgate down --purge --confirm pizzeria", "up_down:down", arguments.down),
+                "headgate down\nheadgate down --purge --confirm pizzeria", "console_up_down:down", arguments.down),
     CommandSpec("policy", HOUSE, "Show or record the policy of an environment.",
                 "headgate policy show --env prod\nheadgate policy apply --env prod\nheadgate policy approve --env prod",
                 "policy:policy", arguments.nothing, subcommands=POLICY_SUBCOMMANDS),

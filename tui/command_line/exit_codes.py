@@ -81,7 +81,7 @@ def _run(argv: list[str], voice: CommandOutput) -> int:
     if args.version is True:
         voice.print([f"headgate {VERSION}"])
         return 0
-    name = "console:console" if args.verb is None else SPEC_BY_NAME[args.verb].runs
+    name = "console_up_down:console" if args.verb is None else SPEC_BY_NAME[args.verb].runs
     module, _, function = name.partition(":")
     command: Callable[[CommandContext], int] = getattr(importlib.import_module(f"tui.commands.{module}"), function)
     return command(CommandContext(args, voice, os.environ))

@@ -1,23 +1,27 @@
-"""Plans as they are named on the command line: by the start of a hash, or by the file that holds one."""
+"""Plans named on the command line by the start of a hash, or by the file that holds one; plan files themselves."""
 
+import getpass
 import os
 import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from core.model.errors import LedgerUnavailable, Refused
+from core.model.errors import LedgerUnavailable, Refused, UsageError
 from core.plan.model import Plan
 from tui.agent_client.agent_commands import equivalent_command
+from tui.agent_client.socket_client import AgentClient
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import moment
-from tui.services import plan_files
-from tui.services.plan_submission import find_plan_row, plan_of_row, with_edits
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.project_folder.user_named_files import write_whole
+from tui.services.plan_submission import SubmittedPlan, find_plan_row, plan_of_row, submitted_from, with_edits
 
 if TYPE_CHECKING:
     from core.plan.file import SavedPlan
     from core.plan.rendering import PlanStanding
     from state.row_types import ApprovalRow, PlanRow
+    from tui.project_folder.project_reader import ProjectDeclaration
 
 _HASH = re.compile(r"[0-9a-f]*\Z")
 """What is a hash is never looked for as a file: `./7f3a` names one that is called so."""
@@ -59,7 +63,7 @@ def find_plan(context: CommandContext, word: str) -> NamedPlan:
         reader = context.operations.reader
         row = with_edits(find_plan_row(reader, word), context.place)
         return NamedPlan(plan_of_row(row), row, None, reader.approvals(row.hash))
-    saved = plan_files.read(os.path.join(context.cwd, word), context.place)
+    saved = _read(os.path.join(context.cwd, word), context.place)
     there = _row(context, saved.plan.hash)
     approvals = context.operations.reader.approvals(there.hash) if there else ()
     return NamedPlan(saved.plan, there, saved, approvals)
@@ -70,7 +74,7 @@ def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> "PlanRow"
     if proposal.saved is not None:
         place = context.place
         line = equivalent_command(place, "apply", proposal.plan.hash[:12])
-        plan_files.hand_over(place, context.operations.client, proposal.saved, line=line)
+        _hand_over(place, context.operations.client, proposal.saved, line=line)
     return with_edits(find_plan_row(context.operations.reader, proposal.plan.hash), context.place)
 
 
@@ -129,3 +133,70 @@ def _row(context: CommandContext, plan_hash: str) -> "PlanRow | None":
         return context.operations.reader.plan(plan_hash)
     except LedgerUnavailable:
         return None
+
+
+def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
+    """Write a plan with its texts, whole or not at all; raises UsageError, Refused where a text holds a secret."""
+    from core.plan.file import SavedPlan, refuse_secrets, saved_as_text
+
+    refuse_secrets(declared.texts)
+    for node in plan.nodes:
+        for texts in (node.texts, node.old):
+            # What is deployed, or was, may hold what the files no longer do.
+            named = {"ddl.sql": texts.ddl, "dml.sql": texts.dml, "yml": texts.yml}
+            refuse_secrets({f"deployed text of {node.table}, {name}": text for name, text in named.items()})
+    now, hours = time.time(), declared.project.environments[plan.environment].plan_expires_h
+    write_whole(path, saved_as_text(SavedPlan(plan, declared.texts, now, now + hours * 3600, _login())))
+
+
+def _read(path: str, place: SelectedEnvironment) -> "SavedPlan":
+    """Read a plan file; raises UsageError for a damaged one, Refused for one of another project or environment."""
+    from core.plan.file import saved_from_text
+
+    try:
+        with open(path, encoding="ascii") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not a plan file"
+        raise UsageError(
+            f"{path} cannot be read: {why}", remedy="give a plan's hash, or a file written with --save"
+        ) from error
+    saved = saved_from_text(text, path)
+    if saved.plan.project_id != place.project_id:
+        raise Refused(
+            f"{path} is a plan of a project other than {place.project}", remedy="name its project with --project"
+        )
+    if saved.plan.environment != place.environment:
+        raise Refused(
+            f"{path} was planned for {saved.plan.environment}, but the environment is {place.environment}",
+            remedy=f"use its environment: --env {saved.plan.environment}",
+        )
+    return saved
+
+
+def _hand_over(place: SelectedEnvironment, client: AgentClient, saved: "SavedPlan", *, line: str) -> SubmittedPlan:
+    """Hand a saved plan over as it is; the agent plans again from its texts and refuses any difference."""
+    from core.plan.codec import plan_as_json
+    from core.planner.strategy_costs import refuse_not_executable
+
+    refuse_not_executable(saved.plan)
+    body = plan_as_json(saved.plan)
+    args = {
+        "texts": dict(saved.texts),
+        "environment": place.environment,
+        "request": body["request"],
+        "hash": saved.plan.hash,
+        "folder": place.folder,
+        "planner": saved.plan.planner,
+        "plan": body,
+        "created_at": saved.created_at,
+    }
+    return submitted_from(saved.plan, client.call("submit_plan", args, line=line), "")
+
+
+def _login() -> str:
+    """Name who plans; a user without a name is its number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

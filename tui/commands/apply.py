@@ -8,7 +8,7 @@ from core.plan.model import Plan
 from state.plans import refuse_closed
 from tui.command_line import plan_lookup
 from tui.command_line.context import CommandContext
-from tui.command_line.plan_request import read_request
+from tui.commands.plan import read_request
 from tui.commands.review_approve import plan_lines
 from tui.commands.runs import follow_run
 from tui.presentation.screen_content.screen_frame import accepted_words

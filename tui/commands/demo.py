@@ -12,7 +12,7 @@ from core.plan.request import PlanRequest
 from core.text.wording import did_you_mean
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
-from tui.commands import console
+from tui.commands import console_up_down
 from tui.commands.doctor import check_lines
 from tui.commands.runs import follow_run
 from tui.presentation.styling.value_formatting import short_number
@@ -39,7 +39,7 @@ def _run(context: CommandContext, folder: str) -> int:
     args, voice = context.args, context.voice
     with_console = not (args.no_console or voice.as_json)
     if with_console:
-        console.require_terminal(context)
+        console_up_down.require_terminal(context)
     began = time.monotonic()
     running = demo_project.is_demo_folder(folder) and agent_process.is_listening(_at(context, folder).operations.client)
     if not running and not _healthy(context, folder, terminal=with_console):
@@ -149,7 +149,7 @@ def _console(context: CommandContext) -> int:
         )
         context.voice.say("ended: " + ", ".join(ended))
 
-    code = console.open_console(context, offer_down=stop_everything)
+    code = console_up_down.open_console(context, offer_down=stop_everything)
     if teardown.still_running(context.place):
         context.voice.say(f"left running: headgate demo returns to it, headgate down {context.place.options} stops it")
     return code

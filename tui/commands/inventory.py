@@ -2,17 +2,17 @@
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.model.errors import UsageError
+from core.model.names import TableName
 from core.text.wording import counted
 from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table
 from tui.presentation.reports.table_hierarchy import kind_of, nested, rows, state_of, table_as_json, version_of
 from tui.project_folder.parsing_performance import rare_garbage_collection
 from tui.project_folder.user_named_files import write_whole
-from tui.services import inventory_lineage
 
 if TYPE_CHECKING:
     from core.reports.inventory import HierarchyRow, InventoryEntry
@@ -93,7 +93,7 @@ def report(context: CommandContext) -> int:
         raise UsageError("--json and --yaml cannot be combined", remedy="give one of them")
     entries = context.operations.inventory()
     ways = [way for way, asked in (("up", args.up), ("down", args.down)) if asked] or ["up", "down"]
-    trees = [(way, inventory_lineage.table_hierarchy(entries, args.table, way, depth=args.depth)) for way in ways]
+    trees = [(way, _table_hierarchy(entries, args.table, way, depth=args.depth)) for way in ways]
     if args.svg:
         from tui.presentation.diagrams.hierarchy_svg import hierarchy_svg
 
@@ -109,6 +109,21 @@ def report(context: CommandContext) -> int:
         head, *laid = rows(trees, shutil.get_terminal_size().columns)
         voice.print(format_table(head, laid, right=("VER", "LAG")))
     return 0
+
+
+def _table_hierarchy(
+    entries: "Sequence[InventoryEntry]", words: str, direction: str, *, depth: int | None = None
+) -> "tuple[HierarchyRow, ...]":
+    """Walk up or down from the table that `words` name, in any case; raises UsageError where there is none."""
+    from core.reports.inventory import hierarchy as walk
+    from core.text.wording import did_you_mean
+
+    by_name = {entry.table: entry for entry in entries}
+    name = TableName(words.strip().strip("`").lower())
+    if name not in by_name:
+        remedy = did_you_mean(name, by_name) or "headgate inventory lists the tables"
+        raise UsageError(f"{name or 'a table without a name'} is neither declared nor deployed", remedy=remedy)
+    return walk(by_name, name, direction, depth=depth)
 
 
 def report_as_data(trees: "list[tuple[str, tuple[HierarchyRow, ...]]]", context: CommandContext) -> dict[str, Any]:

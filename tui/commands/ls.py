@@ -1,4 +1,4 @@
-"""The commands on lists of statements: `ls`, `lag` and `wait`; and `peek`, which prints rows of a table."""
+"""The commands on lists of statements: `ls`, `lag`, `wait` and `health`; and `peek`, which prints rows of a table."""
 
 import time
 from collections.abc import Iterable
@@ -223,3 +223,47 @@ def _give_up(context: CommandContext, lines: list[StatementLine], why: str) -> i
     else:
         context.voice.say(f"headgate: {why}")
     return 1
+
+
+def health(context: CommandContext) -> int:
+    """Summarize products and their layers from the ledger; 1 when `--fail-on` matches a statement of theirs."""
+    from core.run.records import overdue_tickets
+    from core.text.wording import did_you_mean
+    from tui.presentation.reports import product_health
+    from tui.presentation.screen_content.releases import ticket_as_json, ticket_words, verdict
+
+    args, voice = context.args, context.voice
+    conditions = parse_conditions(args.fail_on)
+    snapshot = context.operations.snapshot()
+    known = sorted({line.product for line in snapshot.serving})
+    for product in args.products:
+        if product not in known:
+            raise UsageError(
+                f"no table of product {product} is deployed here",
+                remedy=did_you_mean(product, known) or f"products: {', '.join(known) or 'none yet'}",
+            )
+    lines = [line for line in snapshot.serving if not args.products or line.product in args.products]
+    staged = frozenset(str(mark.table) for mark in snapshot.staged)
+    found = product_health.health_by_product(snapshot.serving, staged, args.products)
+    late = overdue_tickets(snapshot.tickets, snapshot.read_at)
+    if voice.as_json:
+        products = [product_health.as_json(product) for product in found]
+        releases = [{"run": one.run, "state": one.state, "since": one.since} for one in snapshot.releases]
+        context.document(
+            "headgate.health/1",
+            age_s=snapshot.age_s,
+            pool_state=snapshot.pool_state,
+            products=products,
+            releases=releases,
+            overdue_tickets=[{"run": one.run_id, **ticket_as_json(one)} for one in late],
+        )
+    else:
+        voice.print(format_table(product_health.HEAD, product_health.rows(found), right=product_health.RIGHT))
+        if failing := product_health.failing_rows(found, snapshot.read_at):
+            voice.print(
+                ["", *format_table(("FAILING", "VER", "PRODUCT", "STATE", "LAST ERROR"), failing, right=("VER",))]
+            )
+        voice.print(f"run {one.run}: {said}" for one in snapshot.releases if (said := verdict(one, snapshot.read_at)))
+        voice.print(f"run {one.run_id}: ticket of {ticket_words(one, snapshot.read_at)}" for one in late)
+        voice.say(data_age_line(context, snapshot, lines))
+    return check_fail_on(context, conditions, lines)

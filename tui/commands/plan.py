@@ -1,38 +1,58 @@
-"""The command that proposes: plan. Offline it needs neither agent nor ledger."""
+"""The command `plan`: its scope and options read into a request, computed, printed, and submitted to the agent.
+
+Offline it needs neither agent nor ledger.
+"""
 
 import argparse
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from core.model.errors import AgentUnreachable, LedgerUnavailable, TryAgain
+from core.model.errors import AgentUnreachable, LedgerUnavailable, TryAgain, UsageError
+from core.model.names import TableName
 from core.model.problems import Problem
 from core.model.states import State
 from core.observed.planner_input import PlannerInput
 from core.plan.model import Plan
-from core.plan.request import BY_NAME
+from core.plan.request import BY_NAME, PlanRequest
 from tui.agent_client import agent_process
+from tui.command_line import plan_lookup
 from tui.command_line.context import CommandContext
-from tui.command_line.plan_request import PlanArguments, read_request
 from tui.commands.review_approve import how_to_apply, plan_lines, plan_markdown, print_plan_diff, refuse_two_forms
 from tui.presentation.styling.value_formatting import moment
+from tui.project_folder import request_scope
 from tui.project_folder.environment_selection import has_ledger
 from tui.project_folder.parsing_performance import rare_garbage_collection
 from tui.project_folder.request_scope import refuse_unknown
-from tui.services import plan_files, plan_submission, planner_input
+from tui.services import plan_submission, planner_input
 from tui.services.plan_submission import SubmittedPlan
 
 if TYPE_CHECKING:
     from core.plan.rendering import PlanStanding
+    from core.project_reader.git_comparison import GitComparison
     from tui.project_folder.project_reader import ProjectDeclaration
 
 _UNSUBMITTED = "no agent is running: the plan was computed but not submitted"
 
 NO_CHANGE, CHANGES, LOSS = 0, 10, 11
 """Exit codes of `--exit-code`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanArguments:
+    """A request, with what is only of use on this side."""
+
+    request: PlanRequest
+    """Normal: what is planned has the same one."""
+    places: Mapping[TableName, str]
+    """Where a list file names a table."""
+    since: "GitComparison | None" = None
+    """What was found with `--changed-since`."""
 
 
 def plan(context: CommandContext) -> int:
@@ -77,7 +97,7 @@ def _plan(context: CommandContext) -> int:
     if args.save and found.refusals:
         voice.say(f"not saved: the plan is refused, and {args.save} was not changed")
     elif args.save:
-        plan_files.save(os.path.join(context.cwd, args.save), found, declared)
+        plan_lookup.save(os.path.join(context.cwd, args.save), found, declared)
         voice.say(f"saved: {args.save}")
     if voice.as_json:
         voice.data(_as_json(found, submitted))
@@ -184,3 +204,61 @@ def _exit_code(found: Plan, known: PlannerInput) -> int:
     asked = confirmation_for_plan(found).level in ("C3", "C4")
     lost = any(node.loses for node in found.nodes)
     return LOSS if asked or lost or found.protected or found.approvals else CHANGES
+
+
+def read_request(context: CommandContext, verb: str) -> PlanArguments:
+    """Read the scope of a `deploy` or `delete` from the arguments, and whatever they name; raises UsageError."""
+    from core.plan.request import parse_children, parse_choices, parse_layer, parse_start, parse_tables
+    from core.planner.scope import normal_request
+
+    args = context.args
+    _refuse_nothing(args, verb)
+    select = partial(context.operations.selected, declared=verb == "deploy")
+    tables = select(args.tables)
+    listed = request_scope.read_lists(args.list, context.cwd, select)
+    for line in request_scope.repeated(tables, listed):
+        context.voice.say(line)
+    folders = [request_scope.find_folder(each, context.cwd, context.place.folder) for each in args.dir]
+    start = getattr(args, "start", None)
+    since = _since(context)
+    request = PlanRequest(
+        verb=verb,
+        tables=(*tables, *(each.table for each in listed), *(since.changed if since else ())),
+        products=tuple(args.product),
+        layers=tuple(parse_layer(word) for word in args.layer),
+        folders=tuple(folders),
+        pipelines=tuple(chain.from_iterable(map(parse_tables, args.pipeline))),
+        changed_since=since.reference if since else "",
+        gone=since.gone if since else (),
+        settings=since.settings if since else (),
+        everything=args.all,
+        children=parse_children(args.children) if args.children is not None else "",
+        exclude=select(chain.from_iterable(map(_words, args.exclude))),
+        rebuild=getattr(args, "rebuild", False),
+        keep_table=getattr(args, "keep_table", False),
+        hold=getattr(args, "hold", False),
+        start=parse_start(start) if start is not None else "",
+        choices=parse_choices(getattr(args, "strategy", ())),
+    )
+    return PlanArguments(normal_request(request), {each.table: each.place for each in reversed(listed)}, since)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word.strip()]
+
+
+def _since(context: CommandContext) -> "GitComparison | None":
+    reference = getattr(context.args, "changed_since", None)
+    return context.operations.projects.since(reference) if reference is not None else None
+
+
+def _refuse_nothing(args: argparse.Namespace, verb: str) -> None:
+    if any(not product.strip() for product in args.product):
+        raise UsageError("--product is empty", remedy="name a product; headgate ls shows them")
+    if not (args.tables or getattr(args, "changed_since", None) is not None or any(_scopes(args))):
+        command = "headgate plan" if verb == "deploy" else "headgate plan delete"
+        raise UsageError("the request is empty", remedy=f"{command} TABLE…, --product P, or --all")
+
+
+def _scopes(args: argparse.Namespace) -> Iterator[object]:
+    yield from (args.list, args.product, args.layer, args.dir, args.pipeline, args.all)

@@ -22,7 +22,7 @@ from tui.command_line.context import CommandContext
 from tui.commands.review_approve import plan_lines
 from tui.presentation.screen_content.releases import gate_words, time_left_words
 from tui.presentation.screen_content.runs import is_held
-from tui.services.run_continuation import RunContinuation
+from tui.services.follow_up_plans import RunContinuation
 
 COLUMNS = 98
 """Of a note that is told in full."""

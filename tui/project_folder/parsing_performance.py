@@ -15,7 +15,7 @@ from core.project_reader.parse_cache import ParseCache
 from tui.project_folder.manifest_head import PROJECT_FILE
 
 if TYPE_CHECKING:
-    from core.project_reader.columns_read import Reading
+    from core.project_reader.parse_cache import Reading
 
 _SELDOM = (200_000, 20, 1_000)
 """Thresholds of the garbage collector, which walks a project's values again and again with the usual ones."""

@@ -17,8 +17,7 @@ from tui.agent_client import os_processes
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.services.environment_service import EnvironmentService
-from tui.services.purge import DEMO_FILE
-from tui.services.teardown import GENERATOR, find_generator
+from tui.services.teardown import DEMO_FILE, GENERATOR, find_generator
 
 if TYPE_CHECKING:
     from core.project.model import Project

@@ -3,6 +3,7 @@
 Every method blocks, may be called from any thread, and raises HeadgateErrors only.
 """
 
+import difflib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,12 +23,7 @@ from tui.agent_client.socket_client import AgentClient
 from tui.project_folder import environment_selection
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.project_folder.project_reader import ProjectDeclaration, ProjectReader, parse
-from tui.services import (
-    deployed_statements,
-    inventory_lineage,
-    planner_input,
-    run_continuation,
-)
+from tui.services import deployed_statements, planner_input
 from tui.services import plan_submission as planning
 from tui.services.deployed_statements import ProjectDrift
 
@@ -40,10 +36,10 @@ if TYPE_CHECKING:
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
     from core.run.records import RunRow
+    from core.sql.lineage.model import ColumnOrigin
     from state.ledger import LedgerReader
     from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
-    from tui.project_folder.project_reader import ProjectDeclaration
-    from tui.services import plan_undo
+    from tui.services import follow_up_plans
 
 _OF_RUNS = ("rollback", "retire")
 """Acts that take the id of a run for the tables that it has swapped in."""
@@ -196,7 +192,7 @@ class EnvironmentService:
     def lineage(self, column: str, direction: str) -> "ColumnLineage":
         """Follow `table` or `table.column` of the declared project up or down; raises UsageError for an unknown one."""
         with self._traced() as (_, tracer):
-            return tracer.trace(inventory_lineage.origin_of(tracer, column), direction)
+            return tracer.trace(_origin_of(tracer, column), direction)
 
     def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
         """Return those of some tables whose files say otherwise than what is deployed, by name."""
@@ -213,7 +209,7 @@ class EnvironmentService:
         from core.reports.impact import impact_of
 
         with self._traced() as (project, tracer):
-            root = inventory_lineage.root_of(tracer, known.observed, words)
+            root = _root_of(tracer, known.observed, words)
             facts = self.projects.facts
             return impact_of(project, self.place.environment, known, root, tracer, children=children, parse_cache=facts)
 
@@ -271,33 +267,36 @@ class EnvironmentService:
             asking_s=asking_s,
         )
 
-    def undo(self, word: str, *, children: str | None, rebuild: bool) -> "plan_undo.PlannedUndo":
+    def undo(self, word: str, *, children: str | None, rebuild: bool) -> "follow_up_plans.PlannedUndo":
         """Return the request and the texts that take back what an executed plan, or a run, changed; raises Refused."""
-        from tui.services import plan_undo
 
-        found = plan_undo.find_undo(
+        from tui.services import follow_up_plans
+
+        found = follow_up_plans.find_undo(
             self.reader, word, self.projects.read(), self.known().observed, children=children, rebuild=rebuild
         )
         project, warnings = parse(self.place, found.declared.texts, self.projects.facts)
         return replace(found, declared=ProjectDeclaration(found.declared.texts, project, warnings))
 
-    def continuation(self, run_id: str) -> run_continuation.RunContinuation | None:
+    def continuation(self, run_id: str) -> "follow_up_plans.RunContinuation | None":
         """Submit the plan that goes on from a failed run with today's texts; None where its texts did not change.
 
         Raises Refused where the run did not fail or goes on elsewhere, and what `submit` raises.
         """
+        from tui.services import follow_up_plans
+
         run = self.run(run_id)
-        run_continuation.refuse_running(run)
+        follow_up_plans.refuse_running(run)
         row = planning.find_plan_row(self.reader, run.plan_hash)
         plan = planning.plan_of_row(row)
         if run.state != "failed" or plan.request.verb != "deploy" or plan.request.undoes:
             return None
-        if run_continuation.same_files(row, self.projects.texts()):
+        if follow_up_plans.same_files(row, self.projects.texts()):
             return None
-        edits = run_continuation.find_edits(plan, run, self.project())
+        edits = follow_up_plans.find_edits(plan, run, self.project())
         if not edits:
             return None
-        return run_continuation.RunContinuation(run, edits, self.submit(run_continuation.request_of(plan, run)))
+        return follow_up_plans.RunContinuation(run, edits, self.submit(follow_up_plans.request_of(plan, run)))
 
     # The agent.
 
@@ -367,3 +366,44 @@ def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "S
         return found
 
     return SelectableTables(lambda table: (edge.parent for edge in graph.parents(table)), graph.children, tags)
+
+
+def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
+    """Find what `table` or `table.column` names; a table may be deployed and no longer declared. Raises UsageError."""
+    from core.sql.lineage.model import ColumnOrigin
+
+    table, point, _ = words.partition(".")
+    name = TableName(table.strip().strip("`").lower())
+    if name in tracer.tables() or name not in observed:
+        return _origin_of(tracer, words)
+    if point:
+        raise UsageError(
+            f"{name} is deployed but no longer declared: its columns are unknown",
+            remedy=f"ask about the whole table: {name}",
+        )
+    return ColumnOrigin(name)
+
+
+def _origin_of(tracer: "LineageTracer", words: str) -> "ColumnOrigin":
+    """Find what `table` or `table.column` names, in any case, with or without back-ticks."""
+    from core.sql.lineage.model import ColumnOrigin
+
+    table, _, column = (part.strip().strip("`") for part in words.partition("."))
+    name = TableName(table.lower())
+    if name not in tracer.tables():
+        raise _unknown(f"{table or 'a table without a name'} is not declared in this project", name, tracer.tables())
+    if not column and "." not in words:
+        return ColumnOrigin(name)
+    found = tracer.column(name, column)
+    if found is None:
+        known = [each.name for each in tracer.columns(name)]
+        raise _unknown(f"{name} has no column {column or 'without a name'}", column, known)
+    return found
+
+
+def _unknown(summary: str, word: str, known: Iterable[str]) -> UsageError:
+    names = list(known)
+    near = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1)
+    spelled = next((name for name in names if near and name.lower() == near[0]), "")
+    listed = f"there are {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
+    return UsageError(summary, remedy=f"did you mean {spelled}?" if spelled else listed)

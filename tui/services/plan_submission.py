@@ -99,8 +99,7 @@ def compute(
 
 
 def _refuse_wrong_columns(plan: Plan, project: "Project", facts: "ParseCache | None") -> None:
-    from core.project_reader.columns_read import wrong_columns
-    from core.project_reader.parse_cache import ParseCache
+    from core.project_reader.parse_cache import ParseCache, wrong_columns
     from tui.project_folder.parsing_performance import read_columns_in_two_processes
 
     started = [node.table for node in plan.nodes if node.action in _STARTS_TEXT]

@@ -1,9 +1,25 @@
-"""Ending an environment: generator, agent and pool, each proven to be its own and proven gone."""
+"""Ending an environment and deleting what Headgate made of it.
 
+Generator, agent and pool are each proven to belong to the environment, and proven gone. A purge deletes a folder or file
+only by its own proof, never a folder for its content: a version's folder carries the owner file of this ledger, a record
+names it, and files of the home and of a demo are known by name. Everything else beside them stays, with its folders.
+Links are never followed.
+"""
+
+import fcntl
+import json
 import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.model.errors import HeadgateError, Refused
+from core.text.wording import counted
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
@@ -86,3 +102,283 @@ def find_generator(place: SelectedEnvironment) -> OsProcess | None:
     if found is None or found.pid != os_processes.written_pid(lock):
         return None
     return found if GENERATOR in os_processes.arguments_of(found.pid) else None
+
+
+AT_ONCE = 16
+"""Folders that are emptied side by side: 30,000 files took 3 s instead of 56 s one by one on a slow virtual disk."""
+
+OWNER_FILE = "_headgate_owner"
+"""In the folder of a table and of a checkpoint: whose it is."""
+NOTE_FILE = "_headgate.json"
+"""Beside it: of which version."""
+WORLD_FILE = "_headgate_world"
+RECORDS_FOLDER = "_headgate_registry"
+LOCK_FILE = "_headgate_pool"
+DEMO_FILE = ".headgate-demo"
+
+_HOME_FILES = re.compile(
+    r"ledger\.db(\.new|\.restoring|\.\d{8}T\d{6}Z(\.\d+)?\.replaced)?(-wal|-shm|-journal)?|agent\.(lock|log(\.\d+)?)"
+    r"|pool\.(json|token|lock|log(\.\d+)?)|\.pool\.(json|token|log)\.\d+|emergency\.jsonl.*|audit-.*\.jsonl|generator\.log"
+)
+_SUFFIX = r"fork|empty|[0-9a-f]{8}|rewrite\.[\w-]+|\w+__v\d+\.\d+"
+"""Behind a version's name: what a move, a fork, a rewrite or a seam has made, or left."""
+_HOME_FOLDERS = ("pool", "connectors")
+"""The local server's own folder, and the jars that were fetched for it."""
+_GENERATED = ("feeds.json", "generator.json", "generator.log", "generator.book.json", "generator.lock")
+"""Written by the demo's generator into its data folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedPlace:
+    """Something that a purge deletes."""
+
+    path: str
+    parts: tuple[str, ...] = ()
+    """What is deleted of it, after which it is removed if it is empty; without parts it goes whole."""
+
+
+def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
+    """List what is proven to be this environment's: versions, records, marks, its home, and what the demo made."""
+    data, ledger = Path(place.data), _ledger_id(place)
+    found = [OwnedPlace(str(folder)) for folder in _version_folders(data) if is_owned(folder, ledger)]
+    records = data / RECORDS_FOLDER
+    if _is_folder(records):
+        found += _with_parts(records, [path for path in _entries(records) if _is_of(path, ledger)])
+    if keeps_home(place) is None:
+        found += _home_parts(Path(place.where.home))
+    if _is_of(data / WORLD_FILE, ledger):
+        # The mark last, as it is the proof for the home and for the lock: a purge that is killed can be done again.
+        found += [_file(path) for path in (data / LOCK_FILE, data / WORLD_FILE) if path.is_file()]
+    return found + _demo_parts(place, {owned.path for owned in found})
+
+
+def keeps_home(place: SelectedEnvironment) -> str | None:
+    """Return why the home of an environment stays; None where it goes.
+
+    Its ledger tells of a data folder that is not this project's: of a copy of the project, the home is the original's.
+    """
+    ledger = _ledger_id(place)
+    if not ledger or _is_of(Path(place.data, WORLD_FILE), ledger):
+        return None
+    return f"{place.where.home} stays: its ledger is not that of {place.data}, which may be a copy's or was deleted"
+
+
+def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: ProgressCallback) -> list[str]:
+    """Delete what `marked` listed, and each folder that is empty by that; returns the paths that are gone."""
+    began, ledger = time.monotonic(), _ledger_id(place)
+    ends = {place.data, place.folder, os.path.dirname(place.where.home)}
+    gone: list[str] = []
+    for owned in places:
+        where = f"{len(gone) + 1} of {counted(len(places), 'place')}"
+
+        def told(files: int, where: str = where) -> None:
+            progress(WaitProgress("deleting", time.monotonic() - began, 0.0, f"{where}, {files:,} files"))
+
+        for path in map(Path, owned.parts):
+            _delete(path)
+            _remove_empty(path.parent, ends)
+        # Asked once more: the answer to the question takes as long as it takes.
+        if not owned.parts and _goes_whole(place, Path(owned.path), ledger):
+            remove_tree(owned.path, told=told)
+            _remove_empty(Path(owned.path).parent, ends)
+        if not os.path.lexists(owned.path):
+            gone.append(owned.path)
+    return gone
+
+
+def _goes_whole(place: SelectedEnvironment, folder: Path, ledger: str) -> bool:
+    return is_owned(folder, ledger) or str(folder) in [f"{place.where.home}/{name}" for name in _HOME_FOLDERS]
+
+
+def _delete(path: Path) -> None:
+    """Delete a file, or a folder that is empty; whatever else took its place stays."""
+    with suppress(OSError):
+        if _is_folder(path):
+            path.rmdir()
+        elif not path.is_symlink() and not (path.name == LOCK_FILE and _is_locked(path)):
+            path.unlink()
+
+
+def _is_locked(path: Path) -> bool:
+    """Return whether a server still holds the lock of a data folder."""
+    with suppress(FileNotFoundError), open(path, "rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _remove_empty(folder: Path, ends: set[str]) -> None:
+    """Remove a folder, and those above it up to one of `ends`, for as long as they are empty."""
+    with suppress(OSError):
+        os.rmdir(folder)
+        if str(folder) not in ends:
+            _remove_empty(folder.parent, ends)
+
+
+def is_owned(folder: Path, ledger: str) -> bool:
+    """Return whether a folder, which is no link, is a version's of a ledger: by owner file and note, under their name.
+
+    Somebody's copy of it carries both under another name. Nothing is of an unknown ledger.
+    """
+    if folder.is_symlink() or not _is_of(folder / OWNER_FILE, ledger):
+        return False
+    note = _object(folder / NOTE_FILE)
+    version = re.escape(f"{note.get('table')}__v{note.get('version')}")
+    return re.fullmatch(rf"[\w.]*{version}(\.({_SUFFIX}))?", folder.name) is not None
+
+
+def remove_tree(root: str, *, told: Callable[[int], None]) -> None:
+    """Delete a folder with all below it; links are taken away and never followed.
+
+    `told` hears, from this thread, how many files are gone so far. What cannot be deleted stays, without an error; the
+    owner file goes last, so that what is left still carries its proof.
+    """
+    folders = [folder for folder, _, _ in os.walk(root)]
+    gone = 0
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="remove") as workers:
+        for emptied in as_completed([workers.submit(_empty, folder, folder == root) for folder in folders]):
+            gone += emptied.result()
+            told(gone)
+    for folder in reversed(folders):
+        with suppress(OSError):
+            if folder == root and os.listdir(folder) == [OWNER_FILE]:
+                os.unlink(os.path.join(folder, OWNER_FILE))
+            os.rmdir(folder)
+
+
+def _empty(folder: str, is_root: bool) -> int:
+    """Delete the files of one folder; through its descriptor, so that a link that takes its place leads nowhere."""
+    gone = 0
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            with os.scandir(descriptor) as entries:
+                names = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+            for name in names:
+                if is_root and name == OWNER_FILE:
+                    continue
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=descriptor)
+                    gone += 1
+        finally:
+            os.close(descriptor)
+    return gone
+
+
+def _ledger_id(place: SelectedEnvironment) -> str:
+    """Return the id of the environment's ledger, else that in the mark of its home; empty where none is known."""
+    from state.ledger import ledger_id_of
+
+    with suppress(HeadgateError):
+        return ledger_id_of(Path(place.where.ledger))
+    mark = _object(Path(place.data, WORLD_FILE))
+    is_ours = os.path.realpath(str(mark.get("home"))) == place.where.home
+    return str(mark.get("ledger", "")) if is_ours else ""
+
+
+def _version_folders(data: Path) -> Iterator[Path]:
+    """Yield where folders of versions lie: tables, checkpoints, and both of what was deleted, or left by a seam."""
+    for container in ("tables", "checkpoints"):
+        yield from _folders(data / container)
+    for version in _folders(data / "trash"):
+        for kind in _folders(version):
+            for folder in _folders(kind):
+                yield folder
+                yield from _folders(folder)
+
+
+def _folders(root: Path) -> list[Path]:
+    return [entry for entry in _entries(root) if _is_folder(entry)]
+
+
+def _entries(folder: Path) -> list[Path]:
+    """List what lies in a folder; nothing of one that is closed to us, or gone: that stays."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _is_of(file: Path, ledger: str) -> bool:
+    return bool(ledger) and _object(file).get("ledger") == ledger
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """Read a JSON object from a file that is no link; empty where there is none."""
+    try:
+        value = json.loads(path.read_text("utf-8")) if not path.is_symlink() else {}
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _with_parts(folder: Path, ours: list[Path], besides: Iterable[Path] = ()) -> list[OwnedPlace]:
+    """Return a folder as one place where nothing else but `besides` is in it, else each part as a place of its own."""
+    if not ours:
+        return []
+    if {*_entries(folder)} == {*ours, *besides}:
+        return [OwnedPlace(str(folder), tuple(map(str, ours)))]
+    return [_file(path) for path in ours]
+
+
+def _file(path: Path) -> OwnedPlace:
+    return OwnedPlace(str(path), (str(path),))
+
+
+def _home_parts(home: Path) -> list[OwnedPlace]:
+    if not os.path.isfile(home / "ledger.db"):
+        return []
+    whole = [path for path in (home / name for name in _HOME_FOLDERS) if _is_folder(path)]
+    ours = [path for path in _entries(home) if _HOME_FILES.fullmatch(path.name) and path.is_file()]
+    # The ledger last: without it nothing else here is taken for a part of the home.
+    ours.sort(key=lambda path: (path.name == "ledger.db", path.name))
+    return [OwnedPlace(str(path)) for path in whole] + _with_parts(home, ours, besides=whole)
+
+
+def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace]:
+    """List what `headgate demo` made: the files that its mark names, and what the generator has landed.
+
+    It is the demo's folder as one place where nothing lies in it but that and `others`, which a purge deletes as well.
+    """
+    root = Path(place.folder)
+    mark = _object(root / DEMO_FILE)
+    if mark.get("made_by") != "headgate demo" or mark.get("project_id") != place.project_id:
+        return []
+    made = [root / "data" / name for name in _GENERATED]
+    for feed in _folders(root / "data" / "landing"):
+        landed = re.compile(rf"{re.escape(feed.name)}-\d{{9}}\.json")
+        made += [file for file in _entries(feed) if landed.fullmatch(file.name)]
+    # In reverse, as a folder has to be empty before it goes; the project's file last: without it no purge finds more.
+    names = sorted(map(str, mark.get("made", ())), key=lambda name: (name != "headgate.yml", name), reverse=True)
+    made += [root / name for name in names]
+    found = [path for path in made if os.path.exists(path) and not path.is_symlink() and _is_below(path, root)]
+    found.append(root / DEMO_FILE)
+    known = {*map(str, found), *others}
+    foreign = any(
+        os.path.join(folder, name) not in known
+        for folder, folders, files in _walked(str(root), others)
+        for name in (*files, *(name for name in folders if os.path.islink(os.path.join(folder, name))))
+    )
+    return (
+        [_file(path) for path in found if path.is_file()]
+        if foreign
+        else [OwnedPlace(str(root), tuple(map(str, found)))]
+    )
+
+
+def _walked(root: str, without: set[str]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk a folder, and leave out those that a purge deletes for themselves."""
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if os.path.join(folder, name) not in without]
+        yield folder, folders, files
+
+
+def _is_below(path: Path, root: Path) -> bool:
+    return path.parent.resolve().is_relative_to(root.resolve())
+
+
+def _is_folder(path: Path) -> bool:
+    # Not `Path.is_dir`, which raises PermissionError below a folder that is closed to us.
+    return os.path.isdir(path) and not path.is_symlink()

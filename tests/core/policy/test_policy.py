@@ -14,8 +14,7 @@ from core.model.problems import Problem
 from core.policy.freeze_windows import frozen_until, parse_freeze_window
 from core.policy.model import ROLES, Policy, differing_rules, policy_as_json, policy_from_json
 from core.project_reader.loader import read_project
-from core.project_reader.manifest import declared_policy
-from core.project_reader.policy_section import RULES
+from core.project_reader.manifest import RULES, declared_policy
 
 MANIFEST = """\
 project: p

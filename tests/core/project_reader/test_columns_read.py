@@ -4,9 +4,8 @@ import pytest
 
 from core.model.names import TableName as T
 from core.model.problems import Problem
-from core.project_reader.columns_read import wrong_columns
 from core.project_reader.loader import read_project
-from core.project_reader.parse_cache import ParseCache
+from core.project_reader.parse_cache import ParseCache, wrong_columns
 
 MANIFEST = "project: p\nid: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c\ndefault_env: dev\nenvironments: {dev: {}}\n"
 DDL = {

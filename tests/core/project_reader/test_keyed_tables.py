@@ -8,9 +8,8 @@ from core.model.evidence import Edit, EditKind
 from core.model.names import TableName as T
 from core.model.problems import Problem, Severity
 from core.project.model import Settings, Table
-from core.project_reader.columns_read import wrong_columns
 from core.project_reader.loader import read_project, read_settings, settings_as_text
-from core.project_reader.parse_cache import ParseCache
+from core.project_reader.parse_cache import ParseCache, wrong_columns
 from core.project_reader.revision_reader import read_revision, revision_of
 from core.sql.compiler import compile_select
 from tests.core.project_reader.test_loader import MANIFEST, ddl

@@ -18,8 +18,8 @@ from state.migrations import SCHEMA_VERSION
 from tests.tui.conftest import MANIFEST
 from tui.agent_client import agent_process
 from tui.command_line import exit_codes
-from tui.commands import up_down
-from tui.services import doctor_checks, purge
+from tui.commands import console_up_down
+from tui.services import doctor_checks, teardown
 from tui.services.doctor_checks import DoctorCheck
 
 AN_EMPTY_JAR = b"PK\x05\x06" + bytes(18)
@@ -487,13 +487,13 @@ def test_purge_deletes_what_was_written_until_everything_had_ended(
 ) -> None:
     late = Path(place.where.home, "generator.log")
     Path(place.data).mkdir(exist_ok=True)
-    Path(place.data, purge.WORLD_FILE).write_text(json.dumps({"ledger": ledger_id_of(Path(place.where.ledger))}))
+    Path(place.data, teardown.WORLD_FILE).write_text(json.dumps({"ledger": ledger_id_of(Path(place.where.ledger))}))
 
     def end_all(*given: Any, **more: Any) -> list[str]:
         late.touch()
         return []
 
-    monkeypatch.setattr(up_down.teardown, "end_all", end_all)
+    monkeypatch.setattr(console_up_down.teardown, "end_all", end_all)
     assert exit_codes.run_command_line(["down", "--purge", "--confirm", place.project]) == 0
     assert not Path(place.where.home).exists()
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from core.project_reader.columns_read import wrong_columns
 from core.project_reader.loader import read_project
-from core.project_reader.parse_cache import ParseCache
+from core.project_reader.parse_cache import ParseCache, wrong_columns
 from tests.bench.generated_projects import project_texts
 from tui.project_folder import parsing_performance
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tui.project_folder.environment_selection import SelectedEnvironment
-from tui.services import purge
+from tui.services import teardown
 
 OURS, OTHER = "9f2c", "another ledger"
 
@@ -23,13 +23,13 @@ def version_folder(folder: Path, ledger: str = OURS, *, table: str = "a", versio
     (folder / "state" / "0").mkdir(parents=True)
     (folder / "state" / "0" / "1.delta").write_text("state")
     (folder / "part-0").write_text("rows")
-    (folder / purge.OWNER_FILE).write_text(json.dumps({"ledger": ledger, "run": "r"}))
-    (folder / purge.NOTE_FILE).write_text(json.dumps({"table": table, "version": version}))
+    (folder / teardown.OWNER_FILE).write_text(json.dumps({"ledger": ledger, "run": "r"}))
+    (folder / teardown.NOTE_FILE).write_text(json.dumps({"table": table, "version": version}))
     return folder
 
 
 def everything(place: SelectedEnvironment) -> list[str]:
-    return purge.purge(place, purge.marked(place), lambda wait: None)
+    return teardown.purge(place, teardown.marked(place), lambda wait: None)
 
 
 def contents(root: Path) -> dict[str, str]:
@@ -71,11 +71,11 @@ class Lake:
                 (data / name / "rows.csv").write_text(name)
         self.records()
         if self.random.random() < 0.5:
-            self.put(data / purge.WORLD_FILE, json.dumps({"ledger": OURS}))
-            self.put(data / purge.LOCK_FILE, "1")
+            self.put(data / teardown.WORLD_FILE, json.dumps({"ledger": OURS}))
+            self.put(data / teardown.LOCK_FILE, "1")
         else:
-            (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OTHER}))
-            (data / purge.LOCK_FILE).write_text("1")
+            (data / teardown.WORLD_FILE).write_text(json.dumps({"ledger": OTHER}))
+            (data / teardown.LOCK_FILE).write_text("1")
 
     def put(self, path: Path, text: str) -> None:
         path.write_text(text)
@@ -98,12 +98,12 @@ class Lake:
                     version_folder(container / f"copy of {name}.bak", table=table, version=version)
                 case 6:
                     (container / name).mkdir()
-                    (container / name / purge.OWNER_FILE).write_text("not JSON")
+                    (container / name / teardown.OWNER_FILE).write_text("not JSON")
                 case 7:
                     (container / name).write_text("a file")
 
     def records(self) -> None:
-        folder = self.data / purge.RECORDS_FOLDER
+        folder = self.data / teardown.RECORDS_FOLDER
         folder.mkdir()
         for name in ("a@v1.json", "_serving.json"):
             if self.random.random() < 0.7:
@@ -164,20 +164,20 @@ def test_without_a_ledger_the_mark_of_the_home_tells_whose_folders_are(place: Se
     data = Path(place.data)
     ours = version_folder(data / "tables" / "a__v1")
     other = version_folder(data / "tables" / "b__v1", OTHER, table="b")
-    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS, "home": f"{place.where.home}-other"}))
+    (data / teardown.WORLD_FILE).write_text(json.dumps({"ledger": OURS, "home": f"{place.where.home}-other"}))
     everything(place)
     assert ours.exists()
-    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS, "home": place.where.home}))
+    (data / teardown.WORLD_FILE).write_text(json.dumps({"ledger": OURS, "home": place.where.home}))
     everything(place)
     assert not ours.exists() and other.exists()
 
 
 def test_the_lock_of_a_server_that_lives_stays(place: SelectedEnvironment, data: Path) -> None:
-    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS}))
-    with open(data / purge.LOCK_FILE, "w") as lock:
+    (data / teardown.WORLD_FILE).write_text(json.dumps({"ledger": OURS}))
+    with open(data / teardown.LOCK_FILE, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         everything(place)
-    assert contents(data) == {purge.LOCK_FILE: ""}
+    assert contents(data) == {teardown.LOCK_FILE: ""}
 
 
 def test_the_home_goes_file_by_file_and_what_somebody_keeps_there_stays(place: SelectedEnvironment, data: Path) -> None:
@@ -195,7 +195,7 @@ def test_the_home_goes_file_by_file_and_what_somebody_keeps_there_stays(place: S
     (home / "pool" / "warehouse").mkdir(parents=True)
     (home / "ledger.db.20260102T030405Z.replaced").write_text("")
     (home / "before-upgrade.db").write_text("mine")
-    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS}))
+    (data / teardown.WORLD_FILE).write_text(json.dumps({"ledger": OURS}))
     (home / "pools").mkdir()
     everything(place)
     assert contents(home) == {"before-upgrade.db": "mine", "pools": ""}
@@ -211,9 +211,9 @@ def test_the_home_of_the_original_stays_where_a_copy_of_the_project_is_purged(
 ) -> None:
     kept = contents_of_home(place)
     everything(place)
-    assert contents_of_home(place) == kept and purge.keeps_home(place) is not None
-    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS}))
-    assert purge.keeps_home(place) is None
+    assert contents_of_home(place) == kept and teardown.keeps_home(place) is not None
+    (data / teardown.WORLD_FILE).write_text(json.dumps({"ledger": OURS}))
+    assert teardown.keeps_home(place) is None
     everything(place)
     assert not Path(place.where.home).exists()
 
@@ -224,9 +224,9 @@ def contents_of_home(place: SelectedEnvironment) -> set[str]:
 
 def test_what_took_the_place_of_a_folder_after_the_question_stays(place: SelectedEnvironment, data: Path) -> None:
     ours = version_folder(data / "tables" / "a__v1")
-    found = purge.marked(place)
-    (ours / purge.OWNER_FILE).write_text(json.dumps({"ledger": OTHER}))
-    gone = purge.purge(place, found, lambda wait: None)
+    found = teardown.marked(place)
+    (ours / teardown.OWNER_FILE).write_text(json.dumps({"ledger": OTHER}))
+    gone = teardown.purge(place, found, lambda wait: None)
     assert ours.exists() and str(ours) not in gone
 
 
@@ -243,7 +243,7 @@ def test_a_version_that_cannot_be_deleted_whole_keeps_its_proof(
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", busy)
         everything(place)
-    assert (ours / purge.OWNER_FILE).exists()
+    assert (ours / teardown.OWNER_FILE).exists()
 
 
 def test_a_purge_that_is_killed_anywhere_is_finished_by_the_next_one(
@@ -252,22 +252,22 @@ def test_a_purge_that_is_killed_anywhere_is_finished_by_the_next_one(
     home, kept = Path(place.where.home), tmp_path / "kept"
     for container in ("tables", "checkpoints"):
         version_folder(data / container / "a__v1")
-    (data / purge.RECORDS_FOLDER).mkdir()
-    (data / purge.RECORDS_FOLDER / "a@v1.json").write_text(json.dumps({"ledger": OURS}))
-    (data / purge.LOCK_FILE).write_text("1")
-    (data / purge.WORLD_FILE).write_text(json.dumps({"ledger": OURS, "home": str(home)}))
+    (data / teardown.RECORDS_FOLDER).mkdir()
+    (data / teardown.RECORDS_FOLDER / "a@v1.json").write_text(json.dumps({"ledger": OURS}))
+    (data / teardown.LOCK_FILE).write_text("1")
+    (data / teardown.WORLD_FILE).write_text(json.dumps({"ledger": OURS, "home": str(home)}))
     (home / "agent.log").write_text("")
     for folder in (data, home):
         shutil.copytree(folder, kept / folder.name)
     one_by_one = [
         replace(owned, parts=owned.parts[:parts])
-        for owned in purge.marked(place)
+        for owned in teardown.marked(place)
         for parts in range(min(1, len(owned.parts)), len(owned.parts) + 1)
     ]
     for done in range(len(one_by_one) + 1):
         for folder in (data, home):
             shutil.copytree(kept / folder.name, folder, dirs_exist_ok=True)
-        purge.purge(place, one_by_one[:done], lambda wait: None)
+        teardown.purge(place, one_by_one[:done], lambda wait: None)
         everything(place)
         assert not data.exists() and not home.exists(), one_by_one[:done][-1:]
 
@@ -291,16 +291,16 @@ def test_a_demo_goes_whole_where_all_of_it_is_ours(demo: SelectedEnvironment) ->
 
 
 def test_what_tells_that_a_demo_is_ours_goes_last(demo: SelectedEnvironment) -> None:
-    (whole,) = [owned for owned in purge.marked(demo) if owned.path == demo.folder]
-    assert [Path(part).name for part in whole.parts[-2:]] == ["headgate.yml", purge.DEMO_FILE]
+    (whole,) = [owned for owned in teardown.marked(demo) if owned.path == demo.folder]
+    assert [Path(part).name for part in whole.parts[-2:]] == ["headgate.yml", teardown.DEMO_FILE]
 
 
 def test_a_folder_that_is_closed_to_us_stays_and_is_no_error(
     place: SelectedEnvironment, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version_folder(data / "tables" / "a__v1")
-    (data / purge.RECORDS_FOLDER).mkdir()
-    closed = {str(data / purge.RECORDS_FOLDER), place.where.home}
+    (data / teardown.RECORDS_FOLDER).mkdir()
+    closed = {str(data / teardown.RECORDS_FOLDER), place.where.home}
 
     def listdir(path: Any = ".") -> list[str]:
         if os.fspath(path) in closed:
@@ -310,7 +310,7 @@ def test_a_folder_that_is_closed_to_us_stays_and_is_no_error(
     really = os.listdir
     monkeypatch.setattr(os, "listdir", listdir)
     everything(place)
-    assert not (data / "tables").exists() and (data / purge.RECORDS_FOLDER).exists()
+    assert not (data / "tables").exists() and (data / teardown.RECORDS_FOLDER).exists()
 
 
 def test_what_somebody_has_put_into_a_demo_stays(demo: SelectedEnvironment) -> None:
@@ -321,7 +321,7 @@ def test_what_somebody_has_put_into_a_demo_stays(demo: SelectedEnvironment) -> N
     everything(demo)
     files = {path for path, what in contents(Path(demo.folder)).items() if what == "mine"}
     assert files == mine and other.exists()
-    assert not (Path(demo.folder) / purge.DEMO_FILE).exists()
+    assert not (Path(demo.folder) / teardown.DEMO_FILE).exists()
 
 
 def test_a_copy_of_a_demo_that_became_another_project_is_no_demo(demo: SelectedEnvironment) -> None:
@@ -342,6 +342,6 @@ def test_a_folder_is_removed_whole_and_its_links_lead_nowhere(tmp_path: Path) ->
     (tmp_path / "ours/0/elsewhere").symlink_to(kept)
     (tmp_path / "ours/1/broken").symlink_to(tmp_path / "nowhere")
     heard: list[int] = []
-    purge.remove_tree(str(tmp_path / "ours"), told=heard.append)
+    teardown.remove_tree(str(tmp_path / "ours"), told=heard.append)
     assert not (tmp_path / "ours").exists() and (kept / "file").exists()
     assert heard == sorted(heard) and heard[-1] == 102

@@ -1,13 +1,80 @@
-"""Commands on the environment itself: up and down."""
+"""Commands on the environment itself: `up`, `down`, and bare `headgate`, which opens the console.
 
+The console starts an agent on demand where the environment is not protected.
+"""
+
+import getpass
 import os
+import sys
+from collections.abc import Callable
 
+from core.model.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
 from core.model.states import WantedState
 from core.text.wording import counted
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
-from tui.services import purge, teardown
+from tui.project_folder.environment_selection import select_environment
+from tui.services import teardown
+from tui.services.environment_service import EnvironmentService
+
+
+def console(context: CommandContext) -> int:
+    """Open the console; it is opened without an agent as well, on the last known state."""
+    require_terminal(context)
+    try:
+        client = context.operations.client
+        agent_process.ensure_running(context.place, client, context.environ, progress=context.voice.progress)
+    except (Refused, HeadgateError) as error:
+        if not os.path.exists(context.place.where.ledger):
+            raise
+        context.voice.say(f"{error.summary}: showing the last known state")
+    context.voice.clear()
+    return open_console(context)
+
+
+def require_terminal(context: CommandContext) -> None:
+    """Raise UsageError where the console could not be drawn."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("the console needs a terminal", remedy="headgate ls; headgate --help lists the commands")
+    if context.environ.get("TERM", "") in ("", "dumb"):
+        raise UsageError("this terminal has no full screen (TERM)", remedy="set TERM, for example xterm-256color")
+
+
+def open_console(context: CommandContext, *, offer_down: Callable[[], object] | None = None) -> int:
+    """Run the Textual application until it is left; `offer_down` is called when everything is to be stopped."""
+    from tui.screens.backend import ConsoleBackend
+    from tui.screens.startup import run_console
+
+    operations = context.operations
+    while True:
+        place = operations.place
+        if not os.path.exists(place.where.ledger):
+            raise LedgerUnavailable(
+                f"{place.title} has never been started", remedy=f"headgate up --env {place.environment}"
+            )
+        left = run_console(
+            ConsoleBackend(operations),
+            project=place.project,
+            environment=place.environment,
+            protected=place.protected,
+            user=_user(operations),
+            environ=context.environ,
+            offer_down=offer_down,
+        )
+        if isinstance(left, int):
+            return left
+        operations.close()
+        there = select_environment(context.environ, context.cwd, project=place.folder, environment=left)
+        operations = EnvironmentService(there, context.environ)
+
+
+def _user(operations: EnvironmentService) -> str:
+    """Name the user as the agent does, which stages under that name; without one, as the system does."""
+    try:
+        return operations.agent.actor()
+    except HeadgateError:
+        return getpass.getuser()
 
 
 def up(context: CommandContext) -> int:
@@ -61,13 +128,13 @@ def down(context: CommandContext) -> int:
     context.announce()
     typed = place.environment if place.protected else place.project if args.purge else ""
     question = f"Stopping everything in {place.title}: agent, pool and every statement."
-    found: list[purge.OwnedPlace] = []
+    found: list[teardown.OwnedPlace] = []
     if args.purge:
-        found = purge.marked(place)
+        found = teardown.marked(place)
         voice.say(f"{counted(len(found), 'place')} with Headgate's mark:")
         for owned in found:
             voice.say(f"  {owned.path}")
-        if (stays := purge.keeps_home(place)) is not None:
+        if (stays := teardown.keeps_home(place)) is not None:
             voice.say(stays)
         question += " Then permanently deleting all of the above: tables, checkpoints, ledger, edits."
     # Before anything ends: a refusal changes nothing.
@@ -80,8 +147,8 @@ def down(context: CommandContext) -> int:
         progress=voice.progress,
     )
     # The files of the sample arrive until its generator has ended.
-    found = purge.marked(place) if args.purge else []
-    purged = purge.purge(place, found, voice.progress) if found else []
+    found = teardown.marked(place) if args.purge else []
+    purged = teardown.purge(place, found, voice.progress) if found else []
     if voice.as_json:
         voice.data({"ended": ended, "purged": purged})
     else:

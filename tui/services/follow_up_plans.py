@@ -1,8 +1,11 @@
-"""The way back of an executed plan: its tables with the texts from before it, over the project's files of today."""
+"""Plans that follow an executed one: its undo, and the continuation of a failed run after its texts were edited."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from core.model.actions import Action
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.planner_input import ObservedDeployment
@@ -10,12 +13,17 @@ from core.plan.descriptions import undo_command
 from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest, parse_children
 from core.planner.undo_plan import edited_nodes, undo_request
-from core.project.revision import revision_hash
+from core.project.revision import RevisionTexts, revision_hash
 from core.project_reader.table_settings import settings_as_text
 from state.ledger import LedgerReader
 from tui.agent_client.agent_commands import find_run
 from tui.project_folder.project_reader import ProjectDeclaration
-from tui.services.plan_submission import find_plan_row, plan_of_row
+from tui.services.plan_submission import SubmittedPlan, find_plan_row, plan_of_row
+
+if TYPE_CHECKING:
+    from core.project.model import Project
+    from core.run.records import RunRow
+    from state.row_types import PlanRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +103,88 @@ def _to_undo(plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> tu
         why = "every table has its text from before" if edited else "it changed no text"
         raise Refused(f"plan {short} cannot be undone: {why}", remedy=stops[0] if stops else "make a new plan")
     return tuple(found)
+
+
+ENDED_BADLY = ("failed", "blocked")
+
+
+@dataclass(frozen=True, slots=True)
+class EditedTable:
+    """A table whose declared texts are no longer those of the run's plan."""
+
+    table: TableName
+    before: RevisionTexts
+    now: RevisionTexts | None
+    """None for a table that is no longer declared."""
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the difference, text by text, as a unified diff."""
+        from core.text.diff import unified_diff
+
+        if self.now is None:
+            return (f"{self.table} is no longer declared",)
+        found: list[str] = []
+        for name in ("dml", "ddl", "yml"):
+            if changed := unified_diff(getattr(self.before, name), getattr(self.now, name)):
+                found += [f"{name}.{self.table}", *(f"  {line}" for line in changed)]
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class RunContinuation:
+    """The submitted plan that goes on from a failed run, with what was edited since that run was planned."""
+
+    run: "RunRow"
+    edits: tuple[EditedTable, ...]
+    submitted: SubmittedPlan
+
+
+def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
+    """Return whether the project's files are, letter by letter, those that the plan was made from."""
+    try:
+        return bool(row.texts) and json.loads(row.texts) == dict(texts)
+    except ValueError:
+        return False
+
+
+def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTable, ...]:
+    """List what was edited of the tables of failed and blocked steps, and of what they read inside the plan."""
+    from core.project_reader.revision_reader import revision_of
+
+    found = []
+    for node in plan.nodes:
+        if node.table not in _concerned(plan, run) or node.action in (Action.KEEP, Action.DELETE):
+            continue
+        declared = project.tables.get(node.table)
+        now = revision_of(declared) if declared is not None else None
+        if now is None or now.hash != node.revision:
+            found.append(EditedTable(node.table, node.texts, now.texts if now else None))
+    return tuple(found)
+
+
+def request_of(plan: Plan, run: "RunRow") -> PlanRequest:
+    """Return the request that goes on from a run; the run's id makes its plan another one each time, and only then."""
+    return replace(plan.request, nonce="", continues=run.id)
+
+
+def refuse_running(run: "RunRow") -> None:
+    """Raise Refused for a run that did not fail, or that another run goes on from."""
+    if run.continued_by:
+        raise Refused(
+            f"run {run.id} was continued by run {run.continued_by}", remedy=f"headgate runs {run.continued_by}"
+        )
+    if run.state in ("done", "cancelled"):
+        raise Refused(f"run {run.id} is {run.state}", remedy="make a new plan")
+
+
+def _concerned(plan: Plan, run: "RunRow") -> set[TableName]:
+    bad = {step.n for step in run.steps if step.state in ENDED_BADLY}
+    waiting = [table for step in plan.steps if step.n in bad for table in (step.table, *step.tables)]
+    parents = {node.table: [binding.parent for binding in node.bindings] for node in plan.nodes}
+    found: set[TableName] = set()
+    while waiting:
+        table = waiting.pop()
+        if table not in found and table in parents:
+            found.add(table)
+            waiting += parents[table]
+    return found

@@ -1,5 +1,9 @@
-"""Tables whose rows replace others by their key, and streams of them: what has no place in either is a Problem."""
+"""Settings of a table checked against its statement: keys, streams of keyed tables, `schema_tracking:`, `checks:`.
 
+A setting that Spark or Delta could not carry out is a Problem at its line of the yml.
+"""
+
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -7,8 +11,9 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import TABLE_FORMATS, table_format
 from core.project.model import Table
+from core.project_reader.table_settings import check_entries
 from core.project_reader.yaml_reader import read_yaml
-from core.sql.statement import TableRead, line_of, with_change_feeds
+from core.sql.statement import TableRead, line_of, selects_star, with_change_feeds
 from core.text.wording import did_you_mean
 
 _UNORDERED = ("map<", "variant", "struct<", "array<")
@@ -239,3 +244,134 @@ def _records_changes(parent: Table) -> bool:
 def _line_of(text: str, name: str) -> int:
     section = read_yaml(text, "", [])
     return section.lines.get(name, 1) if section is not None else 1
+
+
+_WRONG = {
+    "no stream": (
+        "tracks columns, and streams no table on Delta: no other format has a log of them",
+        "leave out schema_tracking",
+    ),
+    "twice": (
+        "tracks columns and streams {table} twice, which Spark refuses",
+        "stream it once, or leave out schema_tracking",
+    ),
+    "one place": (
+        "tracks columns and streams one table twice, as {table}, which Spark refuses",
+        "stream it under one name, once, or leave out schema_tracking",
+    ),
+    "star": (
+        "tracks columns and says *: one that is dropped from what it streams would be NULL from then on",
+        "name its columns, or leave out schema_tracking",
+    ),
+}
+"""What stands in the way: summary behind the table's name, and remedy (Delta 4.4.0).
+
+A WITH query that is read several times stands in nobody's way: Spark reads what it streams once.
+"""
+
+_FILE = re.compile("^file:/+")
+"""How a path may begin as well."""
+
+
+def with_schema_tracking(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
+    """Return tables of which those alone track columns whose statement can: a project's default holds for no other.
+
+    The formats of what they stream are looked up `among` all.
+    """
+    return {
+        name: replace(table, settings=replace(table.settings, schema_tracking=False))
+        if table.settings.schema_tracking and _in_the_way(table, among)[0]
+        else table
+        for name, table in tables.items()
+    }
+
+
+def check_schema_tracking(
+    tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]
+) -> None:
+    """Report each yml that asks to track columns of a statement which cannot."""
+    for table in tables.values():
+        if "schema_tracking" not in table.settings_text:
+            continue
+        path = yml.get(table.name, "")
+        section = read_yaml(table.settings_text, path, [])
+        if section is None or not section.flag("schema_tracking", default=False):
+            continue
+        what, about = _in_the_way(table, tables)
+        if what:
+            summary, remedy = _WRONG[what]
+            where = Where(path, section.lines["schema_tracking"])
+            problems.append(Problem(f"{table.name} {summary.format(table=about)}", remedy, where, table.name))
+
+
+def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, str]:
+    """Return why a statement cannot track columns, a key of `_WRONG`, and of which table; empty where it can."""
+    if table.parsed is None:
+        return "no stream", table.name
+    streams = [
+        read.table
+        for read in table.parsed.reads
+        if read.streaming and (parent := among.get(read.table)) is not None
+        if table_format(parent.parsed_ddl.format).transaction_log
+    ]
+    if not streams:
+        return "no stream", table.name
+    if twice := [name for name in streams if streams.count(name) > 1]:
+        return "twice", twice[0]
+    names: dict[str, list[str]] = {}
+    for name in streams:
+        if place := _FILE.sub("/", among[name].parsed_ddl.location).rstrip("/"):
+            names.setdefault(place, []).append(name)
+    if one := [each for each in names.values() if len(each) > 1]:
+        return "one place", " and ".join(one[0])
+    return ("star" if selects_star(table.parsed) else "", table.name)
+
+
+def check_queries(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
+    """Report every check whose query cannot be run over its table and other declared tables; `yml` are the paths."""
+    seen: set[str] = set()
+    for table in tables.values():
+        path = yml.get(table.name, "")
+        if not table.settings.checks or path in seen:
+            continue
+        seen.add(path)
+        unit = {each.name for each in tables.values() if yml.get(each.name) == path}
+        for name, sql in table.settings.checks:
+            for summary, remedy in _wrong_query(sql, unit, tables):
+                where = Where(path, _line_of_check(table.settings_text, name))
+                problems.append(Problem(f"check {name} of {table.name}: {summary}", remedy, where, table.name))
+
+
+def _wrong_query(sql: str, unit: set[TableName], tables: Mapping[TableName, Table]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a query, as summary and remedy."""
+    # The parser is loaded only where a project has checks.
+    from core.sql.analysis_safety import unsafe_for_analysis
+    from core.sql.lineage.statement_lineage import lineage_of
+    from core.sql.statement_reader import read_any
+
+    found, problems = read_any(sql, "")
+    if found and (unsafe := unsafe_for_analysis(sql)):
+        yield unsafe, "write one SELECT over the table"
+        return
+    if problems:
+        yield problems[0].summary, problems[0].remedy
+        return
+    reads = found[0].reads
+    if any(read.streaming for read in reads):
+        yield "it streams", "leave out STREAM: a check is a batch query"
+    if not unit & {read.table for read in reads}:
+        yield f"it does not read {', '.join(sorted(unit))}", "select from the table whose yml it is in"
+    unknown = sorted({read.table for read in reads} - tables.keys())
+    for name in unknown:
+        yield f"it reads {name}, which no DDL declares", did_you_mean(name, tables) or "read declared tables"
+    if not unknown:
+        for each in lineage_of(found[0], lambda name: tables[name].parsed_ddl.columns).unresolved:
+            if each.lacking:
+                near = did_you_mean(each.name, each.known) or f"columns: {', '.join(each.known)}"
+                yield f"{each.name} is no column of {', '.join(each.lacking)}", near
+
+
+def _line_of_check(text: str, name: str) -> int:
+    section = read_yaml(text, "", [])
+    entries = check_entries(section.value("checks")) if section is not None else ()
+    return next((line for found, _, line in entries if found == name), 1)
