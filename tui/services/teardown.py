@@ -1,9 +1,9 @@
-"""Ending an environment and deleting what Headgate made of it.
+"""Ending an environment, and deleting what Headgate created for it.
 
-Generator, agent and pool are each proven to belong to the environment, and proven gone. A purge deletes a folder or file
-only by its own proof, never a folder for its content: a version's folder carries the owner file of this ledger, a record
-names it, and files of the home and of a demo are known by name. Everything else beside them stays, with its folders.
-Links are never followed.
+Generator, agent and pool are each proven to belong to the environment, and proven gone. A purge deletes a folder or
+file only by its own proof, never a folder for its content: a version's folder carries the owner file of this ledger or
+is named by a record, and files of the home and of a demo are known by name. Everything else beside them stays, with
+its folders. Links are never followed.
 """
 
 import fcntl
