@@ -1,4 +1,4 @@
-"""A second actor beside what a test does: who holds a version, an operator who acts in the middle of a step."""
+"""A second actor that works while a test runs: a thread that holds a version, or an operator who acts in mid-step."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ from state.operator_commands import Word
 
 @contextmanager
 def held_elsewhere(agent: AgentContext, *versions: Version, by: str = "run 7f3a") -> Iterator[None]:
-    """Have another thread hold versions for the block."""
+    """Hold versions in another thread for the duration of the block."""
     taken, over = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -39,7 +39,7 @@ def held_elsewhere(agent: AgentContext, *versions: Version, by: str = "run 7f3a"
 
 
 class _ReadBefore:
-    """A ledger whose first answer to a question is followed by what somebody else does."""
+    """A ledger after whose first answer to a certain question another actor does something."""
 
     def __init__(self, ledger: Ledger, question: str, act: Callable[[], object]) -> None:
         self._ledger, self._question, self._act = ledger, question, act
@@ -59,12 +59,12 @@ class _ReadBefore:
 
 
 def read_before(agent: AgentContext, question: str, act: Callable[[], object]) -> AgentContext:
-    """Return a world in which somebody acts right after the ledger's first answer to a question."""
+    """Return a context in which `act` runs right after the ledger's first answer to `question`."""
     return replace(agent, ledger=_ReadBefore(agent.ledger, question, act))  # type: ignore[arg-type]  # A double.
 
 
 def put_made(agent: AgentContext, deployment: Deployment, run: str = "") -> Deployment:
-    """Write a version as its run has made it: in the ledger and the catalog, with the folder of its checkpoint."""
+    """Write a version as its run would have left it: in the ledger, in the catalog, and with a checkpoint folder."""
     agent.ledger.put_deployment(deployment)
     pool: Any = agent.pool
     pool.tables[agent.layout.catalog_name(deployment.table, deployment.version)] = deployment.compiled_ddl
@@ -73,24 +73,24 @@ def put_made(agent: AgentContext, deployment: Deployment, run: str = "") -> Depl
 
 
 def fast_lane(agent: AgentContext) -> StatementControl:
-    """Return the acts of operators on a world."""
+    """Return the operators' control of statements over a context."""
     return StatementControl(agent, EmergencyJournal(Path(agent.folder, "emergency.jsonl")))
 
 
 def stop_in_ledger(agent: AgentContext, *names: str) -> None:
-    """Have the ledger record a stop by an operator, and nothing else of it."""
+    """Record a stop by an operator in the ledger without carrying it out."""
     agent.ledger.stop_statements(names, Word(agent.locks.stop(names), "bob", 1.0))
 
 
 def in_a_thread(act: Callable[[], object]) -> threading.Thread:
-    """Begin an act of somebody else; a test that ends early does not wait for it."""
+    """Start another actor's work in a daemon thread, so that a test that ends early does not wait for it."""
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
     return thread
 
 
 def stop_by_operator(agent: AgentContext, pool: Any, *tables: str) -> threading.Thread:
-    """Begin an operator's stop, and return once Spark's stop was called; its confirmation may wait for who holds it."""
+    """Start an operator's stop and return once Spark's stop was called; its confirmation may still be waiting."""
     called = len(pool.stops)
     acts, names = fast_lane(agent), tuple(map(TableName, tables))
     thread = in_a_thread(lambda: acts.stop(names, time.monotonic(), by="bob"))
@@ -99,7 +99,7 @@ def stop_by_operator(agent: AgentContext, pool: Any, *tables: str) -> threading.
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Return once a condition holds; fails after `seconds`."""
+    """Return once a condition holds; fail after `seconds`."""
     ends_at = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < ends_at, "the condition never held"

@@ -1,7 +1,7 @@
-"""Run the agent with a clock that a file moves: `python agent_with_moved_clock.py FILE --project DIR --env E`.
+"""Run the agent with a shifted wall clock: `python agent_with_moved_clock.py FILE --project DIR --env E`.
 
-`time.time` is off by the seconds that the file says, for the machine's own clock cannot be moved in a container. Uptime
-and waiting stay true, as they do where a real clock is set.
+The file holds the shift in seconds, and `time.time` adds it, because the machine's own clock cannot be set inside a
+container. Uptime and sleeping are unaffected, as when a real clock is set.
 """
 
 import runpy

@@ -1,6 +1,7 @@
-"""Folds `.changes/` into the changelog: `python -m tests.support.changelog`.
+"""Folds the fragments of `.changes/` into the changelog: `python -m tests.support.changelog`.
 
-A fragment is one entry, whatever its lines. Entries stand under the day on which git got their file, the newest first.
+A fragment is one entry, however many lines it has. Entries are listed under the day on which their file was committed,
+newest first.
 """
 
 import re
@@ -12,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ".changes"
 CHANGELOG = ".github/CHANGELOG.md"
 NEW = "Not committed yet"
-"""Stands before all days, in the alphabet as well."""
+"""Sorts before all days, alphabetically too."""
 
 
 def changelog(root: Path) -> str:
@@ -37,14 +38,14 @@ def fold(root: Path) -> None:
 
 
 def _fragments(root: Path) -> dict[str, tuple[int, str]]:
-    """Return each fragment with its place, 0 for the newest commit and -1 for one not committed, and its day."""
+    """Map each fragment to its commit and day; commits count from 0 for the newest, and -1 means not committed yet."""
     added = dict(reversed(list(_added(root))))
     paths = (path.relative_to(root).as_posix() for path in (root / FOLDER).glob("*.md"))
     return {path: added.get(path, (-1, NEW)) for path in paths}
 
 
 def _added(root: Path) -> Iterator[tuple[str, tuple[int, str]]]:
-    """Yield each path that a commit added, with the commit's place, 0 for the newest, and its day; the newest first."""
+    """Yield each path that a commit added, with the commit's number (0 for the newest) and its day, newest first."""
     command = ["git", "log", "--diff-filter=A", "--no-renames", "--format=%x00%as", "--name-only", "--", FOLDER]
     said = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     for number, commit in enumerate(said.split("\0")[1:]):

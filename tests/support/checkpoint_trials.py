@@ -1,8 +1,8 @@
-"""Trials of edited statements: each runs on the old text's checkpoint, and on its own, over the same input.
+"""Trials of edited statements: the new text runs on the old text's checkpoint and on a fresh one, over the same input.
 
 The old text runs over part 1 and the new text over part 2, on one checkpoint and one table; the new text alone runs
-over both parts. The two tables are equal; or equal but for rows that the old text wrote, behind the seam; or they
-differ or cannot be read; or Spark refuses.
+over both parts into a second table. Possible outcomes: the tables are equal; they differ only in rows that the old text
+wrote before the seam; they differ otherwise or cannot be read; Spark refuses the query.
 """
 
 import json
@@ -29,7 +29,7 @@ from pipelines.spark_connect.call_deadlines import call
 from pipelines.spark_connect.session import Session, spark_errors
 
 AT_ONCE = 4
-"""Queries that run side by side: two cores are the machine."""
+"""Queries that run side by side on a machine of two cores."""
 
 BOUND_S = 240
 EVOLVING = {
@@ -39,12 +39,12 @@ EVOLVING = {
 COLUMNS = "id BIGINT, k STRING, v BIGINT, w BIGINT, name STRING, ts TIMESTAMP"
 INPUTS = ("a", "b", "c", "dim", "dim2")
 Records = Callable[[str, int], Iterator[list[dict[str, Any]]]]
-"""What gives the files of one part of an input."""
+"""Yields the files of one part of an input, given the input's name and the part's number."""
 
 
 @dataclass
 class Trial:
-    """One edit on its way through both parts."""
+    """One edit as it goes through both parts."""
 
     edit: Edit
     number: int
@@ -52,13 +52,13 @@ class Trial:
     seen: dict[str, Counter[tuple[str, ...]]] = field(default_factory=dict)
     """Rows in the table after each run."""
     refused: str = ""
-    """`refused` or `unreadable` with Spark's error class, or `not run`, once it was."""
+    """`refused` or `unreadable` followed by Spark's error class, or `not run`; empty while all runs have succeeded."""
     said: str = ""
-    """What Spark said to that."""
+    """Spark's summary of the error behind `refused`."""
 
     @property
     def outcome(self) -> str:
-        """What Spark made of it: equal, seam, differs, or refused with the error class."""
+        """The result on Spark: `equal`, `seam`, `differs`, or `refused` with the error class."""
         if self.refused:
             return self.refused
         if self.seen["changed 2"] == self.seen["new 2"]:
@@ -68,7 +68,7 @@ class Trial:
 
 
 def run(trials: Sequence[Trial], pool: LocalPool, root: Path, records: Records | None = None) -> None:
-    """Take all trials through both parts, in sessions of their own configuration and a database of their own."""
+    """Run all trials through both parts, with one session per configuration and in a new database."""
     sessions: dict[tuple[tuple[str, str], ...], Session] = {}
     database = f"trials_{uuid.uuid4().hex}"
 
@@ -97,7 +97,7 @@ def run(trials: Sequence[Trial], pool: LocalPool, root: Path, records: Records |
 
 
 def prepare(trials: Sequence[Trial], session: Callable[[dict[str, str]], Session], root: Path) -> None:
-    """Make both tables of each trial, and open every session while one thread runs."""
+    """Create both tables of each trial, and open every session before threads need them."""
     for trial in trials:
         for side, revision in (("changed", trial.edit.old), ("new", trial.edit.new)):
             name = f"{side}_{trial.number}"
@@ -108,23 +108,23 @@ def prepare(trials: Sequence[Trial], session: Callable[[dict[str, str]], Session
 
 
 def first_conf(trial: Trial) -> dict[str, str]:
-    """Return what is set from the first start on."""
+    """Return the configuration that applies from the first start."""
     return EVOLVING if "evolving" in trial.edit.marks else {}
 
 
 def second_conf(trial: Trial) -> dict[str, str]:
-    """Return what is set for part 2, and for the new text alone from its first start."""
+    """Return the configuration for part 2, which also applies to all runs of the new text alone."""
     return first_conf(trial) | dict(trial.edit.new.pool.conf if trial.edit.new.pool else ())
 
 
 def each(trials: Sequence[Trial], do: Callable[[Trial], None]) -> None:
-    """Do the same for every trial that Spark has not refused yet."""
+    """Call `do` on every trial, a few at a time."""
     with ThreadPoolExecutor(AT_ONCE) as threads:
         list(threads.map(do, trials))
 
 
 def step(trial: Trial, name: str, revision: Revision, session: Session, root: Path) -> None:
-    """Run a text over what has landed; its table is then read by the columns of the new text."""
+    """Run a text over the landed input, then read its table by the columns of the new text."""
     side, part = name.split()
     table = f"{side}_{trial.number}"
     if trial.refused:
@@ -139,7 +139,7 @@ def step(trial: Trial, name: str, revision: Revision, session: Session, root: Pa
         with spark_errors():
             trial.seen[name] = rows(session, table, [c.name for c in trial.edit.new.ddl.columns])
     except EngineRefused as error:
-        # What the old text wrote into its own table is no outcome of the edit.
+        # Errors of the old text in its own table are not an outcome of the edit.
         asked = name == "changed 2" or (name != "changed 1" and word == "unreadable")
         said = error.error_class or error.summary[:60]
         trial.said = error.summary
@@ -149,7 +149,7 @@ def step(trial: Trial, name: str, revision: Revision, session: Session, root: Pa
 
 
 def add_columns(trial: Trial, table: str, session: Session) -> None:
-    """Do what a plan does before it restarts a statement with new columns."""
+    """Add the new columns to a table, as a plan does before it restarts a statement."""
     old = {column.name for column in trial.edit.old.ddl.columns}
     added = [f"{c.name} {c.type}" for c in trial.edit.new.ddl.columns if c.name not in old]
     if added:
@@ -175,7 +175,7 @@ def query(trial: Trial, table: str, revision: Revision, session: Session, root: 
 
 
 def rows(session: Session, table: str, columns: Sequence[str]) -> Counter[tuple[str, ...]]:
-    """Read a table as its readers do; a column that it has not is null."""
+    """Read a table as its readers do; columns that it lacks are null."""
     session.spark.catalog.refreshTable(table)
     frame = session.spark.table(table)
     found = frame.selectExpr(*(name if name in frame.columns else f"NULL AS {name}" for name in columns))
@@ -183,18 +183,18 @@ def rows(session: Session, table: str, columns: Sequence[str]) -> Counter[tuple[
 
 
 def land(root: Path, *, part: int, records: Records) -> None:
-    """Land one part of every input; the second pairs with the first, repeats some of it, and closes all windows."""
+    """Land one part of every input; part 2 joins with part 1, repeats some of it, and closes all windows."""
     for name in INPUTS:
         for number, rows_of_file in enumerate(records(name, part)):
             hidden = root / name / ".part"
             hidden.write_text("".join(json.dumps(row) + "\n" for row in rows_of_file))
-            # Files are taken in the order of their times; the statements look at the whole second.
+            # Files are read in the order of their modification times, to the second.
             os.utime(hidden, (1_700_000_000 + part * 100 + number,) * 2)
             hidden.rename(root / name / f"{part}-{number}.json")
 
 
 def records_of(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
-    """Return the files of one part."""
+    """Yield the files of one part of an input."""
     if name.startswith("dim"):
         if part == 1:
             yield [{"k": k, "name": f"{name} {k}"} for k in "xyzq"]
@@ -207,13 +207,13 @@ def records_of(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
 
 
 def record(n: int, offset: int) -> dict[str, Any]:
-    """Return one row: a minute apart, ids that are values only where they are even."""
+    """Return row `n`: rows are a minute apart, and `v` depends irregularly on odd ids."""
     at = f"2026-01-01T{12 + n // 60}:{n % 60:02}:00Z"
     return {"id": n + offset, "k": "xyz"[n % 3], "v": n if n % 2 == 0 else 3 * n % 7, "w": 10 * n, "ts": at}
 
 
 def verdict(outcome: str, change: Change) -> str:
-    """Return whether our action may stand beside what Spark made of the edit."""
+    """Return whether our planned action is acceptable given the outcome on Spark: `ok`, `WRONG`, or `ok: evidence`."""
     if change.action in (Action.KEEP, Action.RECORD):
         return "ok" if outcome == "equal" else "WRONG"
     if change.action is Action.RESTART:

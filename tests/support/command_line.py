@@ -1,4 +1,4 @@
-"""The command line called in this process, as its `--json` says it."""
+"""Calls the command line in this process and reads its `--json` output."""
 
 import json
 from typing import Any
@@ -9,6 +9,6 @@ from tui.command_line import exit_codes
 
 
 def written(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
-    """Run a command with `--json` that ends with `code`, and return what it wrote."""
+    """Run a command with `--json`, assert that it exits with `code`, and return the decoded output."""
     assert exit_codes.run_command_line([*words, "--json"]) == code
     return json.loads(capsys.readouterr().out)

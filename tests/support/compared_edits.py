@@ -1,7 +1,7 @@
-"""Edits of a statement that are carried out on real Spark, and compared as a release compares two versions.
+"""Edits of a statement, executed on real Spark and compared as a release compares two versions.
 
-Statements run as batches over the same rows, the new one over them in another order: what a stream withholds is left to
-the drills.
+Statements run as batch queries over the same rows, the new version's in another order. Drills cover the rows that a
+stream withholds.
 """
 
 import re
@@ -30,36 +30,36 @@ TIMESTAMP '2026-03-29 00:00:00' + make_dt_interval(0, 0, 0, n * 30) AS ts,
 concat('note number ', n % 50) AS note, IF(n % 4 = 0, array(), transform(sequence(1, 1 + n % 3), x -> concat('t', x)))
 AS tags, IF(n % 10 = 0, 'void', 'ok') AS status FROM (SELECT IF(r.id >= 400, r.id - 400, r.id) AS n
 FROM range(405) AS r))"""
-"""405 rows over 3 h 20 min: five stand twice; NULL kinds and amounts, empty arrays."""
+"""405 rows over 3 h 20 min, five of them twice, with NULL kinds and amounts and empty arrays."""
 RATES = "SELECT * FROM VALUES ('a', 2, 'x'), ('c', 3, 'y') AS rates(kind, rate, zone)"
 TWICE = "SELECT * FROM VALUES ('a', 2, 'x'), ('c', 3, 'y'), ('a', 2, 'z'), ('B', 1, 'v') AS twice(kind, rate, zone)"
 TABLES = {"landed": LANDED, "rates": RATES, "twice": TWICE}
 READS = tuple(Binding(TableName(table), 0, table == "landed") for table in TABLES)
 FAR_MS = 4_102_444_800_000
-"""A watermark that has passed all rows."""
+"""A watermark later than every row."""
 _WATERMARK = re.compile(r"\s+WATERMARK \w+ DELAY OF INTERVAL \d+ \w+", re.I)
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit: a SELECT and the columns that it writes, before and after."""
+    """A SELECT and the columns it writes, before and after an edit."""
 
     name: str
     old: str
     new: str
     columns: str
     new_columns: str = ""
-    """The same where empty."""
+    """Empty if the columns stay the same."""
     key: str = ""
     reads: str = "true"
-    """The rows of `landed` that the new version has read: any other are lost, though its text says nothing of it."""
+    """Selects the rows of `landed` that the new version reads; its text does not show that the others are lost."""
     told: str = ""
-    """What the words say of rows or values that the text itself takes away."""
+    """The expected sentence about rows or values that the new text itself removes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a comparison said."""
+    """The results of one comparison."""
 
     results: dict[str, CheckResult]
     seconds: float
@@ -70,18 +70,18 @@ class Judged:
 
     @property
     def words(self) -> str:
-        """Return what differs."""
+        """Describe what differs."""
         return "; ".join(f"{r.check} {r.verdict}: {r.summary}" for r in self.results.values() if r.verdict != "ok")
 
 
 class EditedOnSpark:
-    """A pool on which edits are carried out."""
+    """Executes edits on Spark and compares both versions."""
 
     def __init__(self, session: Session, folder: Path) -> None:
         self._session, self._folder = session, folder
 
     def judge(self, edit: Edit, **old_row: Any) -> Judged:
-        """Carry out an edit and compare; `old_row` are fields of the registry's row of the old version."""
+        """Execute and compare an edit; `old_row` overrides fields of the old version's ledger row."""
         versions = []
         for n, (side, select, columns) in enumerate(
             (("old", edit.old, edit.columns), ("new", edit.new, edit.new_columns or edit.columns)), 1

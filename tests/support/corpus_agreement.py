@@ -1,4 +1,4 @@
-"""Our reading of the corpus beside Spark's verdicts: what agrees, what does not, and what must never be."""
+"""Compares our analysis of the corpus with Spark's recorded verdicts."""
 
 import re
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from core.sql.statement import ParsedStatement, Verb
 from core.sql.statement_reader import read_any
 
 BOUND = 0.02
-"""Share of statements that may disagree."""
+"""Largest share of statements that may disagree."""
 
 OPERATORS = {
     "aggregate": "stateStoreSave",
@@ -23,26 +23,26 @@ OPERATORS = {
     "stream_join": "symmetricHashJoin",
     "limit": "globalLimit",
 }
-"""Our kind of operator to the name in Spark's progress: DISTINCT and UNION are aggregates to Spark."""
+"""Our kinds of operator by their names in Spark's progress; to Spark, DISTINCT and UNION are aggregates."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where we and Spark say different things about one statement."""
+    """One point on which our analysis of a statement differs from Spark's."""
 
     key: str
     what: str
     ours: str
     spark: str
     unsafe: bool = False
-    """Whether we call stateless, or accept, what Spark keeps state for or refuses."""
+    """True if we accept what Spark refuses, or find no state where Spark keeps some."""
 
     def __str__(self) -> str:
         return f"{'UNSAFE ' if self.unsafe else ''}{self.key}\n    {self.what}: we say {self.ours}; Spark {self.spark}"
 
 
 def report(found: list[Case], recorded: dict[str, list[Verdict]]) -> int:
-    """Print the agreement as `N of M`, with each difference and its reason; returns 1 when it is out of bounds."""
+    """Print the agreement as `N of M` and each difference with its reason; return 1 if it is out of bounds, else 0."""
     reasons = disagreements()
     asked = [case for case in found if case.key in recorded]
     differences = [each for case in asked for each in compared(case, recorded[case.key])]
@@ -61,13 +61,13 @@ def report(found: list[Case], recorded: dict[str, list[Verdict]]) -> int:
 
 
 def disagreements() -> dict[str, str]:
-    """Read the known disagreements: key and reason, apart by ` -- `, one a line."""
+    """Return the known disagreements, key to reason; the file holds `key -- reason` lines."""
     lines = (FOLDER / "disagreements.list").read_text(encoding="utf-8").splitlines()
     return dict((key, reason) for key, _, reason in (line.partition(" -- ") for line in lines if line))
 
 
 def whole(case: Case) -> tuple[list[ParsedStatement], list[ParsedStatement]]:
-    """Return the statements of a file read at once, and read one by one, each as if it stood in the first line."""
+    """Return a file's statements parsed together, and parsed one by one with their positions reset."""
     streams = case.reads == "stream"
     together = read_any(case.text, "q.sql", every_table_streams=streams)[0]
     apart = [parsed for each in case.statements for parsed in read_any(each, "q.sql", every_table_streams=streams)[0]]
@@ -89,14 +89,14 @@ def compared(case: Case, spark: list[Verdict]) -> list[Difference]:
 
 
 def ours(case: Case) -> list[Verdict]:
-    """Read a case as `headgate sql` does; tables and views are those of the corpus."""
+    """Analyze a case as `headgate sql` does, with the tables and views of the corpus."""
     if len(case.statements) == 1:
         return [_ours(case.text, case.reads)]
     return [_ours(each, case.reads) for each in case.statements]
 
 
 def compiled(statement: str) -> str:
-    """Write STREAM where every table streams, as compiling does."""
+    """Compile a statement with STREAM before every table."""
     (parsed,), _ = read_any(statement, "q.sql", every_table_streams=True)
     return compile_select(parsed, {read.table: str(read.table) for read in parsed.reads})
 
@@ -120,7 +120,7 @@ def _ours(text: str, reads: str) -> Verdict:
 
 
 def _watermarks(parsed: ParsedStatement) -> list[tuple[str, str]]:
-    """Read the clauses out of the canonical text: one may stand over a subquery too."""
+    """Read the WATERMARK clauses from the canonical text, since subqueries can have them too."""
     units = "microsecond|millisecond|second|minute|hour|day|week|month|year"
     clauses = re.findall(
         rf"WATERMARK (.+?) DELAY OF (?:INTERVAL )?((?:\S+ (?:{units})(?: to \w+)? ?)+)", parsed.canonical
@@ -129,7 +129,7 @@ def _watermarks(parsed: ParsedStatement) -> list[tuple[str, str]]:
 
 
 def _unknown(parsed: ParsedStatement) -> str:
-    """Describe what a project's checks say of its tables: unknown ones, and streams over views."""
+    """Return the complaint that a project's checks would make about the tables read, or "" for none."""
     streamed = {_plain(read.table) for read in parsed.reads if read.streaming}
     for read in parsed.reads:
         if read.table.rpartition(".")[0] not in ("", "default", "spark_catalog.default") and read.table not in VIEWS:
@@ -164,7 +164,7 @@ BELOW = {
     for text in tables()
     if (found := re.match(r"CREATE (?:TEMPORARY )?VIEW (`[^`]+`|\w+) AS (.*)", text)) is not None
 }
-"""What each view reads. A project declares no views."""
+"""The tables that each view reads; a project declares no views."""
 DDLS = {ddl.table: ddl for text in tables() if (ddl := read_ddl(text, "ddl.sql")[0]) is not None}
 
 

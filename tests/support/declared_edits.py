@@ -1,4 +1,4 @@
-"""Edits of a declared table, a kind of change each, without a parser: its facts change, and its texts with them."""
+"""Edits of a declared table, one per kind of change, made without the parser: facts and texts change together."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,7 @@ from core.sql.statement import Column, TableDdl, TableRead, Watermark
 
 
 def edited(made: Table, *, mark: str, ddl: TableDdl | None = None, **facts: object) -> Table:
-    """Return a table with another meaning; `mark` makes its texts other ones."""
+    """Return a table with a different meaning; `mark` makes its texts differ."""
     assert made.dml is not None and made.parsed is not None
     changed = replace(made.parsed, **facts)  # type: ignore[arg-type]  # Fields by name.
     return replace(
@@ -54,12 +54,12 @@ def _aggregate(made: Table) -> Table:
 
 
 def _fewer_columns(made: Table) -> Table:
-    """Return a table before a column was added: the declared one has one more."""
+    """Return a table as it was before a column was added."""
     return edited(made, mark="fewer", ddl=replace(made.parsed_ddl, columns=()))
 
 
 def _more_columns(made: Table) -> Table:
-    """Return a table before a column was dropped."""
+    """Return a table as it was before a column was dropped."""
     return edited(made, mark="more", ddl=replace(made.parsed_ddl, columns=(*made.parsed_ddl.columns, Column("x", ""))))
 
 
@@ -79,4 +79,4 @@ def _source(made: Table) -> Table:
 EDITS: tuple[Callable[[Table], Table], ...] = (
     _comment, _owner, _trigger, _filter, _after, _delay, _aggregate, _fewer_columns, _more_columns, _format, _source,
 )  # fmt: skip
-"""From what is declared to what was deployed before an edit: rows 1, 2, 11a, 3, 6b, 6c, 6d, 6a, 4, 5, 8 and 7a."""
+"""Each returns the table as deployed before an edit: rows 1, 2, 11a, 3, 6b, 6c, 6d, 6a, 4, 5, 8 and 7a."""

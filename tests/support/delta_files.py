@@ -1,4 +1,4 @@
-"""Delta logs and offsets, laid out as Delta 4.4.0 lays them out, without their data files."""
+"""Writes Delta logs and offset files in the layout of Delta 4.4.0, without data files."""
 
 import json
 import time
@@ -29,7 +29,7 @@ _META = pyarrow.struct(
 
 
 class WrittenLog:
-    """A table with `_delta_log`; each commit adds files of so many rows, a hundred bytes a row."""
+    """A table's `_delta_log`; each commit adds files with given numbers of rows, at 100 bytes a row."""
 
     def __init__(self, folder: Path, id: str = "id-1", configuration: Mapping[str, str] | None = None) -> None:
         self.folder, self.id, self.version = folder, id, -1
@@ -49,7 +49,7 @@ class WrittenLog:
         parameters: Mapping[str, str] | None = None,
         tag: str = "",
     ) -> list[str]:
-        """Add one file for each number of rows, None for one without statistics; returns their paths."""
+        """Add one file per number of rows (None for a file without statistics) and return the paths."""
         paths = [f"part-{self.version + 1}-{n}.parquet" for n in range(len(rows))]
         written = at or time.time()
         actions: list[dict[str, Any]] = [{"txn": {"appId": batch[0], "version": batch[1]}}] if batch else []
@@ -66,25 +66,25 @@ class WrittenLog:
         return paths
 
     def optimize(self, *paths: str, into: int) -> None:
-        """Write files into one of so many rows, as OPTIMIZE does: no row is new."""
+        """Rewrite files into one file of `into` rows, as OPTIMIZE does, without new rows."""
         add = {"path": f"part-{self.version + 1}-0.parquet", "size": 100 * into, "modificationTime": 0}
         actions = [{"add": add | {"dataChange": False, "stats": json.dumps({"numRecords": into})}}]
         actions += [{"remove": {"path": path, "dataChange": False}} for path in paths]
         self._write(actions, time.time(), operation="OPTIMIZE")
 
     def columns(self, *fields: Mapping[str, Any], operation: str = "") -> None:
-        """Say in a commit of its own which columns there are, as fields of Spark's JSON."""
+        """Commit a schema with these columns, given as fields of Spark's JSON."""
         schema = json.dumps({"type": "struct", "fields": list(fields)})
         about = {"id": self.id, "schemaString": schema, "configuration": {}}
         self._write([{"metaData": about}], time.time(), operation=operation)
 
     def add(self, path: str, *, batch: tuple[str, int], **more: Any) -> None:
-        """Add one file of one row, as its action stands in the log."""
+        """Add one file of one row; `more` are further fields of its `add` action."""
         about = {"path": path, "size": 100, "modificationTime": 0, "dataChange": True, "stats": '{"numRecords":1}'}
         self._write([{"txn": {"appId": batch[0], "version": batch[1]}}, {"add": about | more}], time.time())
 
     def checkpoint(self) -> None:
-        """Write the state of the newest version, as Delta does after every tenth: what was taken out is not in it."""
+        """Write a checkpoint of the newest version, as Delta does every tenth version; removed files are left out."""
         adds: dict[str, Any] = {}
         batches: dict[str, int] = {}
         about: dict[str, Any] = {}
@@ -123,7 +123,7 @@ class WrittenLog:
 
 
 def offset_line(log: WrittenLog, version: int, index: int = -1, *, snapshot: bool = False) -> str:
-    """Return a source's line of an offsets file."""
+    """Return a source's line in an offsets file."""
     about = {"sourceVersion": 1, "reservoirId": log.id, "reservoirVersion": version, "index": index}
     return json.dumps(about | {"isStartingVersion": snapshot})
 

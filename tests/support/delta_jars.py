@@ -1,4 +1,4 @@
-"""Delta's jars for tests: fetched once into the user's cache, as the product fetches them for a pool."""
+"""Delta's jars for tests, downloaded once into the user's cache as the product downloads them for a pool."""
 
 import os
 from functools import cache
@@ -13,16 +13,16 @@ from pipelines.local_pool.java_and_spark import find_java, spark_home
 
 
 def delta_jars() -> Path:
-    """Return the folder that holds them; skips the test on a machine that cannot reach a repository of jars."""
+    """Return the folder with the jars; skip the test if no jar repository can be reached."""
     folder, failure = _obtained()
     if failure:
-        pytest.skip(f"Delta is not tried here: {failure}")
+        pytest.skip(f"no jars of Delta: {failure}")
     return folder
 
 
 @cache
 def _obtained() -> tuple[Path, str]:
-    """Return the folder, and why nothing is in it; asks once in each process."""
+    """Return the folder and the reason why it is empty, or ""; tries once per process."""
     cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headgate-tests"
     jars = ConnectorJars(cached, cached, (DELTA,), {})
     try:

@@ -1,7 +1,8 @@
-"""What a drill does to the world of a demo: kills, freezes, locks, fills, restores, clones, and moves its clock.
+"""Disturbances that a drill causes in a demo: kills, freezes, locks, full disks, restores, clones and clock jumps.
 
-A disturbance that is met while operators act takes a few seconds and leaves the world able to go on by itself; the demo
-then has an agent (`Disturbed.back`). One of `RESTORED` puts something older back, and takes the remedy that is said.
+A disturbance takes a few seconds while operators act, and the environment must recover from it unaided; the agent is up
+again afterwards (`Disturbed.back`). A disturbance from `RESTORED` restores older state and then applies the remedy that
+Headgate suggests.
 """
 
 import fcntl
@@ -30,21 +31,21 @@ from pizzeria_demo import Pizzeria
 
 MOVED_CLOCK = str(Path(__file__).with_name("agent_with_moved_clock.py"))
 NEIGHBOUR = "bad_neighbour"
-"""A statement that nothing reads, and that fails as soon as it meets an order with a number above 300."""
+"""A statement without readers that fails as soon as it meets an order with a number above 300."""
 LEAF = "order_labels"
-"""A statement that nothing reads: operators delete it and deploy it again."""
+"""A statement without readers, which operators delete and deploy again."""
 IDLE = 1_000
 
 
 @dataclass
 class Disturbed(Pizzeria):
-    """A demo on two small disks of its own, whose agent lives by a clock that a file moves."""
+    """A demo on two small disks of its own, whose agent can run by a clock that a file shifts."""
 
     done_to_it: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
     def disks(self) -> Iterator[None]:
-        """Put a disk of its own below the home, and later below the checkpoints; needs root."""
+        """Mount a disk for the home, and unmount it and the one for checkpoints at the end; needs root."""
         self._mount(self.root / "home")
         try:
             yield
@@ -53,7 +54,7 @@ class Disturbed(Pizzeria):
                 subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
 
     def begin_on_disks(self, *words: str) -> None:
-        """Start the demo, move its checkpoints to a disk of their own, and go on by the clock that a file moves."""
+        """Start the demo, move its checkpoints to a disk of their own, and start it again."""
         self.begin(*words)
         self.done("down", "--confirm", "")
         kept = self.root / "checkpoints"
@@ -69,7 +70,6 @@ class Disturbed(Pizzeria):
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of the checkpoints."""
         return self.folder / "data/checkpoints"
 
     def add_neighbour(self) -> None:
@@ -84,13 +84,13 @@ class Disturbed(Pizzeria):
         self.apply(self.plan(NEIGHBOUR))
 
     def remove_neighbour(self) -> None:
-        """Delete the statement that fails, whatever state it is in."""
+        """Delete the failing statement, whatever its state."""
         removed = self.delete(NEIGHBOUR)
         assert removed.returncode == 0, removed.stdout + removed.stderr
         shutil.rmtree(self.folder / f"pipelines/facts/kitchen/{NEIGHBOUR}")
 
     def delete(self, table: str) -> subprocess.CompletedProcess[str]:
-        """Delete a table that nothing reads; what cannot be planned is not."""
+        """Delete a table without readers; return the failed command if it cannot be planned or reviewed."""
         planned = self.run("plan", "delete", table, "--json")
         if planned.returncode:
             return planned
@@ -100,15 +100,15 @@ class Disturbed(Pizzeria):
         return self.apply(plan) if "--confirm '" in reviewed.stderr else reviewed
 
     def healthy(self) -> dict[str, str]:
-        """Return the state of every statement but the one that is there to fail."""
+        """Return the state of every statement except the one that is meant to fail."""
         return {table: state for table, state in self.states().items() if table != NEIGHBOUR}
 
     def up(self) -> bool:
-        """Start the agent where there is none."""
+        """Start the agent if none is running."""
         return self.run("up").returncode == 0
 
     def up_on_moved_clock(self) -> None:
-        """Start an agent, in place of the one that runs, by a clock that a file moves."""
+        """Replace the running agent with one whose clock is shifted by a file."""
         self.clock.write_text("0")
         self.kill_agent()
         command = [sys.executable, MOVED_CLOCK, str(self.clock), "--project", str(self.folder), "--env", "dev"]
@@ -123,18 +123,18 @@ class Disturbed(Pizzeria):
 
     @property
     def clock(self) -> Path:
-        """The file that says by how many seconds the agent's clock is off."""
+        """The file that holds the shift of the agent's clock in seconds."""
         return self.root / "clock"
 
     def kill_agent(self) -> None:
-        """Kill the agent, and wait until it is gone."""
+        """Kill the agent and wait until it is gone."""
         with suppress(OSError, ValueError, StopIteration):
             pid = self.agent_pid()
             os.kill(pid, signal.SIGKILL)
             until(lambda: not alive(pid), 10, "the agent is dead")
 
     def ledger(self, sql: str) -> list[tuple[object, ...]]:
-        """Read the ledger beside the agent."""
+        """Query the ledger directly, past the agent."""
         with closing(sqlite3.connect(f"file:{self.home() / 'ledger.db'}?mode=ro", uri=True, timeout=30)) as ledger:
             return list(ledger.execute(sql))
 
@@ -158,7 +158,7 @@ def kill_both(demo: Disturbed, chance: Random) -> None:
 
 
 def kill_console(demo: Disturbed, chance: Random) -> None:
-    """Kill a console of 80x24 after it has drawn."""
+    """Kill an 80x24 console after it has drawn."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, pack("HHHH", 24, 80, 0, 0))
     console = subprocess.Popen(
@@ -173,7 +173,7 @@ def kill_console(demo: Disturbed, chance: Random) -> None:
     os.close(theirs)
     try:
         assert os.read(ours, 65536), "the console draws"
-        time.sleep(chance.uniform(0.1, 3.0))  # The drawn moment is what is drilled.
+        time.sleep(chance.uniform(0.1, 3.0))  # A kill at a random moment is the point of this drill.
     finally:
         console.kill()
         console.wait()
@@ -184,19 +184,19 @@ def freeze_pool(demo: Disturbed, chance: Random) -> None:
     with suppress(OSError, ValueError, StopIteration):
         pid = demo.pool_pid()
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(chance.uniform(5.0, 40.0))  # So long it is frozen.
+        time.sleep(chance.uniform(5.0, 40.0))  # How long it stays frozen.
         os.kill(pid, signal.SIGCONT)
 
 
 def lock_ledger(demo: Disturbed, chance: Random) -> None:
     with closing(sqlite3.connect(demo.home() / "ledger.db", timeout=30, isolation_level=None)) as ledger:
         ledger.execute("BEGIN IMMEDIATE")
-        time.sleep(chance.uniform(2.0, 20.0))  # So long it is locked.
+        time.sleep(chance.uniform(2.0, 20.0))  # How long it stays locked.
         ledger.execute("ROLLBACK")
 
 
 def hold_idle_sockets(demo: Disturbed, chance: Random) -> None:
-    """Hold 1,000 connections that say nothing; those that are refused are opened again at once."""
+    """Hold 1,000 silent connections; reopen at once those that are refused."""
     path = str(next(Path(f"/tmp/headgate-{os.getuid()}").glob("*.sock")))
     held: list[socket.socket] = []
     try:
@@ -206,7 +206,7 @@ def hold_idle_sockets(demo: Disturbed, chance: Random) -> None:
             held.append(one)
             with suppress(OSError):
                 one.connect(path)
-        time.sleep(5.0)  # So long they are held.
+        time.sleep(5.0)  # How long they are held.
     finally:
         for one in held:
             one.close()
@@ -228,7 +228,7 @@ def _fill(filler: Path, seconds: float) -> None:
                 with suppress(OSError):
                     while True:
                         file.write(bytes(65536))
-                time.sleep(0.2)  # What others free meanwhile is filled as well.
+                time.sleep(0.2)  # Also fill whatever others free meanwhile.
     finally:
         filler.unlink(missing_ok=True)
 
@@ -242,17 +242,17 @@ def clock_back(demo: Disturbed, chance: Random) -> None:
 
 
 def _move_clock(demo: Disturbed, by_s: float, chance: Random) -> None:
-    """Move the clock and put it right again; nothing may be purged for it."""
+    """Shift the clock and put it right again; this must purge nothing."""
     demo.up_on_moved_clock()
     before = trash(demo)
     demo.clock.write_text(str(by_s))
-    time.sleep(chance.uniform(12.0, 20.0))  # Longer than the agent takes to look at its clock and its trash.
+    time.sleep(chance.uniform(12.0, 20.0))  # Longer than the agent takes to check its clock and trash.
     demo.clock.write_text("0")
-    assert before <= trash(demo), f"purged by a clock that lied: {before - trash(demo)}"
+    assert before <= trash(demo), f"purged because of a wrong clock: {before - trash(demo)}"
 
 
 def trash(demo: Disturbed) -> set[str]:
-    """Return what lies in the trash."""
+    """Return the names in the trash folder."""
     place = demo.folder / "data/trash"
     return {path.name for path in place.iterdir()} if place.is_dir() else set()
 
@@ -273,7 +273,7 @@ LIVE: dict[str, Disturbance] = {
 
 
 def restore_ledger(demo: Disturbed, chance: Random) -> None:
-    """Put a ledger back that is some seconds of acts older, adopt it."""
+    """Restore a ledger that lacks the last seconds of acts, and adopt it."""
     copy = demo.root / "older.db"
     demo.done("backup", str(copy))
     _time_goes_on(demo)
@@ -287,7 +287,7 @@ def restore_ledger(demo: Disturbed, chance: Random) -> None:
 
 
 def restore_home(demo: Disturbed, chance: Random) -> None:
-    """Put a whole home back that is some seconds older: the server that it does not know is named, and killed."""
+    """Restore a home that is some seconds old; the server it does not know is named and then killed."""
     demo.kill_agent()
     kept = demo.root / "older-home"
     shutil.copytree(demo.home(), kept)
@@ -305,17 +305,17 @@ def restore_home(demo: Disturbed, chance: Random) -> None:
 
 
 def _other_server(demo: Disturbed) -> int:
-    """Return the server that holds the data folder and is not of this home, as the doctor names it; 0 for none."""
+    """Return the process of the server from another home on this data folder, as the doctor names it; 0 if none."""
     named = re.search(r"process (\d+) is the server of another home", demo.run("doctor").stdout)
     return int(named[1]) if named else 0
 
 
 def restore_checkpoint(demo: Disturbed, chance: Random) -> None:
-    """Put an older checkpoint below a statement: it is refused with both numbers, and its rebuild goes through."""
+    """Put an older checkpoint under a statement: the start is refused with both batch numbers, a rebuild works."""
     table = "fct_kitchen_load"
     for each, state in demo.healthy().items():
         if state == "stopped":
-            # Its batches come from upstream.
+            # A stopped parent would give it no batches.
             demo.done("start", each, "--confirm", "yes")
     row = demo.statements()[table]
     checkpoint = demo.checkpoints / f"{table}__v{row['version']}"
@@ -335,7 +335,7 @@ def restore_checkpoint(demo: Disturbed, chance: Random) -> None:
 
 
 def clone_host(demo: Disturbed, chance: Random) -> None:
-    """Start the agent on a machine with another id: it starts nothing; at home again it is adopted."""
+    """Start the agent on a machine with another id, where it starts nothing; adopt it on its own machine."""
     demo.kill_agent()
     other = demo.root / "machine-id"
     other.write_text(f"{chance.getrandbits(128):032x}\n")
@@ -349,7 +349,7 @@ def clone_host(demo: Disturbed, chance: Random) -> None:
 
 
 def clone_home(demo: Disturbed, chance: Random) -> None:
-    """Start a second agent on a copy of the home, over the same data: it starts nothing, and nothing is ended by it."""
+    """Start a second agent on a copy of the home, over the same data: it starts nothing and ends nothing."""
     copy = demo.root / "cloned-home"
     shutil.copytree(demo.root / "home", copy, ignore=shutil.ignore_patterns("*.sock"))
     twin = Pizzeria(demo.root, {"HEADGATE_HOME": str(copy)})
@@ -358,13 +358,13 @@ def clone_home(demo: Disturbed, chance: Random) -> None:
         twin.run("up")
         until(lambda: "this home is" in twin.run("doctor").stdout, 60, "the clone is noticed")
         refused = twin.run("restart", "fct_revenue", "--confirm", "yes")
-        # It has no pool either: the data folder is locked by the server of the first.
+        # It has no pool either, because the first agent's server holds the lock on the data folder.
         assert refused.returncode in (3, 4), refused.stdout + refused.stderr
     finally:
         twin.run("down", "--confirm", "")
         shutil.rmtree(copy)
     assert alive(pool), "the clone has ended the server of another home"
-    # It ends the generator, which is the data folder's.
+    # The twin ends the generator, which belongs to the data folder.
     demo.run("demo", str(demo.folder), "--no-console")
 
 
@@ -378,13 +378,13 @@ RESTORED: dict[str, Disturbance] = {
 
 
 def _time_goes_on(demo: Disturbed) -> None:
-    """Let the world go on for longer than the mark of ledger and data folder takes to count on."""
+    """Let the environment run for longer than the ledger and the data folder take to count on."""
     demo.run("restart", "fct_revenue", "--confirm", "yes")
     time.sleep(25.0)
 
 
 def _adopt(demo: Disturbed) -> None:
-    """Wait until the doubt is said, see that nothing was started, and adopt."""
+    """Wait until the environment is in doubt, check that nothing was started, and adopt it."""
     demo.back()
     until(lambda: demo.run("adopt").returncode == 3, 60, "something is to be adopted")
     refused = demo.run("restart", "fct_revenue", "--confirm", "yes")
@@ -393,12 +393,12 @@ def _adopt(demo: Disturbed) -> None:
 
 
 def _batch(checkpoint: Path) -> int:
-    """Return the newest batch that a checkpoint has committed, -1 for none."""
+    """Return the newest batch that a checkpoint has committed, or -1."""
     return max((int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")), default=-1)
 
 
 def whole(demo: Disturbed) -> list[str]:
-    """List what is wrong with the ledger once all is quiet: open runs, steps in doubt, an audit that is not whole."""
+    """Return what is wrong with the ledger once all is quiet: open runs, steps in doubt, gaps in the audit."""
     bad = []
     verified = demo.run("audit", "--verify")
     if verified.returncode:

@@ -1,9 +1,10 @@
-"""One life of an environment in virtual time: the real agent over a modelled server and disk, operators and faults.
+"""One life of an environment in virtual time: the real agent over a modelled server and disk, with operators and
+faults.
 
-Everything in the agent's process is the product's: `daemon.Agent` with its loops, lanes, reconciler, journal, ledger
-and adoption. The server, the folders and what survives a kill are models. The same script gives the same life.
+Everything inside the agent's process is product code: `daemon.Agent` with its loops, lanes, reconciler, journal, ledger
+and adoption. The server, the folders and what survives a kill are models. The same script always yields the same life.
 
-`tests/support/simulated_agent.py` is another thing: the steps of a plan alone, written again as a pure function.
+`tests/support/simulated_agent.py` is different: it models only the steps of a plan, as a pure function.
 """
 
 import logging
@@ -42,36 +43,36 @@ PROJECT = small_project.project(small_project.texts())
 MANIFEST = read_manifest(small_project.texts()[MANIFEST_PATH], [])
 ENVIRONMENT = Environment("dev")
 SETTLES_S = 240.0
-"""Of virtual time from the last fault until a world must have settled."""
+"""Virtual seconds within which an environment must settle after the last fault."""
 LOOKS = 3
-"""Rounds of the director between two looks at where the world settles."""
+"""Rounds of the director between two checks of whether the environment settles."""
 STEPS = 400_000
-"""Switches of the baton after which a life is one that never ends."""
+"""Switches of the baton after which a life counts as endless."""
 
 
 @dataclass
 class LifeEnd:
-    """What came of a life."""
+    """The results of a life."""
 
     violations: list[Violation]
     trace: list[str]
     passed: Counter[str]
     came: Counter[str]
-    """Events that came to pass, by kind."""
+    """Events that happened, by kind."""
     met: Counter[str]
-    """Requests, calls and threads that a fault has met, by its kind."""
+    """Requests, calls and threads affected by a fault, by its kind."""
     virtual_s: float
     steps: int
     notes: Counter[str] = field(default_factory=Counter)
 
     @property
     def rule(self) -> str:
-        """The first rule that was broken; empty where none was."""
+        """The first rule that was broken, or ""."""
         return self.violations[0].rule if self.violations else ""
 
 
 class Unexpected(logging.Handler):
-    """Takes down exceptions that are ours."""
+    """Records exceptions raised by our own code."""
 
     def __init__(self, rules: Rules) -> None:
         super().__init__(logging.WARNING)
@@ -95,7 +96,7 @@ class _Points:
 
 
 class Life:
-    """A world and its director."""
+    """An environment and its director."""
 
     def __init__(self, script: Script, root: Path) -> None:
         self.script, self.root = script, root
@@ -114,7 +115,7 @@ class Life:
         self.early_until = 0.0
         self.slow: dict[str, float] = {}
         self.late_starts: dict[str, list[float]] = {}
-        """Of the next starts of a query, seconds until each takes effect."""
+        """For each version, the delays in seconds after which its next starts take effect."""
         self.operators = Operators(self.baton, self.rules)
         self.named = self.operators.named
         self.armed: list[list[Any]] = []
@@ -126,7 +127,7 @@ class Life:
     # Faults.
 
     def manner(self, kind: str, subject: str) -> Manner:
-        """Draw how one request fares."""
+        """Draw how one request fares: its delays, and whether it is lost, repeated or early."""
         now, chance = self.baton.now, self.baton.chance
         made = Manner(0.005 + chance.random() * 0.03, 0.005 + chance.random() * 0.03)
         acts = kind in ("start", "stop", "point", "create", "forget", "unpoint")
@@ -155,7 +156,7 @@ class Life:
 
     @property
     def calm(self) -> bool:
-        """Whether no fault is under way, and has an effect any more."""
+        """True if no fault is active or still has an effect."""
         now = self.baton.now
         until = (self.server.frozen_until, self.lock.locked_until, self.lock.full_until, self.disk.full_until,
             self.disk.away_until, self.late_until, self.slow_until, self.lost_until, self.repeat_until,
@@ -164,7 +165,7 @@ class Life:
         return served and max(until) + 41.0 < now and not self.operators.agent._context.identity.doubt
 
     def fault(self, event: Event) -> None:
-        """Carry out a fault."""
+        """Inject a fault."""
         now, until = self.baton.now, self.baton.now + event.lasts_s
         match event.kind:
             case "kill":
@@ -213,7 +214,7 @@ class Life:
                 self.another_hand()
 
     def another_hand(self) -> None:
-        """Somebody else counts on in the data folder: what is recorded there is newer than the ledger."""
+        """Write newer counts into the data folder than the ledger knows, as another agent would."""
         data, self.rules.touched = str(self.root / "data"), True
         mark = read_mark(data)
         if mark is not None:
@@ -225,7 +226,7 @@ class Life:
             write_record(data, "b@v1", replace(record, count=record.count + 1))
 
     def pass_by(self, label: str) -> None:
-        """Pass a point: whatever is drawn to happen there happens, and who passes stands still for it."""
+        """Pass a point: events drawn for it happen, and the passing thread is stalled if one of them says so."""
         if stalls := self.arrive(label):
             self.rules.meets("stands still")
             if label.startswith("socket"):
@@ -235,7 +236,7 @@ class Life:
             self.rules.swap_begins()
 
     def arrive(self, label: str) -> float:
-        """Have what is drawn for a point happen; returns for how long whoever passes it stands still."""
+        """Trigger the events drawn for a point; return for how many seconds the passing thread stalls."""
         self.rules.passed[label] += 1
         stalls = 0.0
         for armed in tuple(self.armed):
@@ -252,7 +253,7 @@ class Life:
     # The agent.
 
     def begin_agent(self) -> None:
-        """Start an agent over what is there."""
+        """Start an agent over the present state."""
         self.agents += 1
         process = self.operators.process = Process(f"agent {self.agents}")
         refresh_locks(self.modules)
@@ -278,14 +279,14 @@ class Life:
             try:
                 main()
             except LedgerUnavailable as error:
-                # As a service does, which ends with it and is started again.
+                # A service manager likewise sees the agent end and starts it again.
                 self.rules.say(f"the agent ends: {error.summary}")
                 self.fault(Event("kill", 0.0))
 
         self.baton.spawn(begin, "agent", process=process, lane="agent")
 
     def kill_agent(self) -> None:
-        """Kill the agent as SIGKILL does."""
+        """Kill the agent as SIGKILL would."""
         self.rules.say("the agent is killed")
         self.rules.met["kill"] += self.kill_wanted
         process, self.kill_wanted = self.operators.process, False
@@ -298,7 +299,7 @@ class Life:
             ledger._reading.close()
 
     def world_changes(self) -> dict[str, Any]:
-        """Return what the agent's context is given in place of the machine's clocks and of chance."""
+        """Return replacements for the clocks and random ids in the agent's context."""
         return {
             "clock": self.modules.time.time,
             "monotonic": self.modules.time.monotonic,
@@ -311,7 +312,7 @@ class Life:
     # The director.
 
     def live(self) -> LifeEnd:
-        """Live the script to its end, or to the first rule that is broken."""
+        """Play the script to its end, or until the first rule is broken."""
         began = self.baton.now
         operators = Process("operators")
         for event in self.script.events:
@@ -363,7 +364,7 @@ class Life:
                 raise StuckLife("it does not end")
 
     def _calm_down(self) -> None:
-        """Stop all faults, and let the world settle."""
+        """Stop all faults and let the environment settle."""
         self.rules.say("faults stop")
         self.armed.clear()
         now = self.baton.now
@@ -396,7 +397,7 @@ class Life:
 
 
 class _Written:
-    """Hears of the transactions of one ledger."""
+    """Is notified of the transactions of one ledger."""
 
     def __init__(self, life: Life) -> None:
         self._life = life

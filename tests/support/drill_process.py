@@ -1,4 +1,4 @@
-"""The process of a drill: told to end, it ends what it has started before it goes."""
+"""The process of a drill, which ends everything it started before it exits on a signal."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ _servers: list[LocalPool] = []
 
 
 def run_drill(main: Callable[[], int]) -> NoReturn:
-    """Run a drill and exit with its code; SIGTERM, SIGHUP and SIGINT leave by its `finally` clauses."""
+    """Run a drill and exit with its code; SIGTERM, SIGHUP and SIGINT exit through its `finally` clauses."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _leave)
     raise SystemExit(main())
@@ -23,7 +23,7 @@ def _leave(number: int, _: object) -> NoReturn:
     for again in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         # The clean-up takes seconds, and an impatient second signal must not cut it off.
         signal.signal(again, signal.SIG_IGN)
-    # First of all: threads that wait for an answer of Spark would hold up the way out until they had it.
+    # Servers first: threads waiting for an answer from Spark would otherwise delay the exit until they got it.
     for server in _servers:
         server.end()
     raise SystemExit(128 + number)
@@ -31,7 +31,7 @@ def _leave(number: int, _: object) -> NoReturn:
 
 @contextmanager
 def spark_server(home: Path, *, memory: str) -> Iterator[LocalPool]:
-    """Start a Spark Connect server of our own on two cores, and end it with the block."""
+    """Start a Spark Connect server on two cores, and end it after the block."""
     server = LocalPool(home, Pool(cores=2, memory=memory))
     _servers.append(server)
     try:

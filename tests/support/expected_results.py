@@ -1,6 +1,6 @@
 """What every table of the sample must hold once its windows are closed, computed from the landed files without Spark.
 
-Times are epoch milliseconds. Closing events are left out: `question` asks a table for the same columns without them.
+Times are epoch milliseconds. Closing events are left out; `real_rows_query` selects a table's rows without them.
 """
 
 import json
@@ -21,43 +21,45 @@ EVENT_TIME = {
     "table_assignments": "time_in",
     "client_changes": "changed_at",
 }
-"""Feed to the field that holds its event time."""
+"""The field with the event time, by feed."""
 LATENESS_S_MAX = 10
-"""Latest arrival and duplicate with a tick for each: every watermark delay of the sample is longer."""
+"""The most seconds by which an event lands late: latest arrival plus latest duplicate, and a tick for each. Every
+watermark delay of the sample is longer.
+"""
 PAID_BOUND_MS = 20_000
 """The join bound of int_paid_orders."""
 SEATED_BOUND_MS = 120_000
 """The join bound of int_seated_orders."""
 BUSY_FROM = 10
-"""The least that vw_busy_windows takes for busy."""
+"""The threshold of vw_busy_windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRules:
-    """What the demo's changes change in the results."""
+    """How the demo's `--change` options alter the results."""
 
     void_is_baked: bool = True
     """False after `--change filter`."""
     revenue_window_ms: int = 60_000
     """120,000 after `--change window`."""
     pizza_column: str = "pizza_id"
-    """How int_order_items names it: `menu_id` after `--change rename`."""
+    """The name of this column in int_order_items: `menu_id` after `--change rename`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTable:
-    """How to ask a table for its real rows, and what it must say."""
+    """How to query a table for its real rows, and the rows expected."""
 
     columns: str
     """SQL select list."""
     real: str
-    """SQL predicate that leaves closing events out."""
+    """SQL predicate that excludes closing events."""
     rows: Callable[["_Truth"], Iterable[Row]]
 
 
 def real_rows_query(table: str, physical: str = "", rules: ExpectedRules = ExpectedRules()) -> str:
-    """Return the SQL that reads a table's rows as `reference` gives them;
-    `physical` where it is not the table's name.
+    """Return the SQL that reads a table's rows in the form of `expected_rows`; `physical` is the name to read from if
+    it differs.
     """
     answer = EXPECTED_TABLES[table]
     columns = answer.columns
@@ -67,24 +69,24 @@ def real_rows_query(table: str, physical: str = "", rules: ExpectedRules = Expec
 
 
 def expected_rows(folder: DemoDataFolder, rules: ExpectedRules = ExpectedRules()) -> dict[str, Counter[Row]]:
-    """Return for every table written by a statement how often each row must stand in it; linear in what has landed."""
+    """Return for every table written by a statement how often each row must occur; linear in the landed data."""
     truth = _Truth({feed: _distinct(folder, feed) for feed in FEEDS}, rules)
     return {table: Counter(answer.rows(truth)) for table, answer in EXPECTED_TABLES.items()}
 
 
 def landed_counts(folder: DemoDataFolder) -> dict[str, tuple[int, int]]:
-    """Return by feed how many real lines have landed, and how many distinct ones."""
+    """Return for each feed the number of real lines that have landed, and of distinct ones."""
     return {feed: (len(rows := list(_real_lines(folder, feed))), len(set(rows))) for feed in FEEDS}
 
 
 def event_ms(event: Mapping[str, Any], feed: str) -> int:
-    """Read the event time of a landed event, in epoch milliseconds."""
+    """Return the event time of a landed event in epoch milliseconds."""
     return round(datetime.fromisoformat(event[EVENT_TIME[feed]]).timestamp() * 1000)
 
 
 @dataclass(frozen=True)
 class _Truth:
-    """The distinct real events, by feed, with their event time in ms."""
+    """The distinct real events, by feed, with event times in milliseconds."""
 
     events: Mapping[str, list[dict[str, Any]]]
     rules: ExpectedRules
@@ -270,4 +272,4 @@ EXPECTED_TABLES: Mapping[str, ExpectedTable] = {
     "order_labels": ExpectedTable(f"order_id, {_ORDERED}, label", "order_id > 0", _labels),
     "vw_busy_windows": ExpectedTable("unix_millis(window_start), pizza_id, pizzas", "pizza_id > 0", _busy),
 }
-"""Table to how it is asked and what it must say; each row's values in the order of the columns."""
+"""For each table, how to query it and the rows expected, with values in column order."""

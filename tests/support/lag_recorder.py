@@ -1,14 +1,14 @@
-"""Recordings of the sample's lag: what an agent measured of every statement, round by round, as a compact text.
+"""Records the sample's lag as compact text: what an agent measured of every statement, round by round.
 
-Run: PYTHONPATH=. python -m tests.support.lag_recorder FILE PHASE=SECONDS…, with the phases `quiet` (nothing is done),
-`busy` (two processes that compute beside it), `stopped` (src_orders is stopped), `started`, `frozen` (the pool's server
-is stopped by a signal), `thawed` and `removed` (the folder of src_orders is taken away). Starts a demo of its own and
-ends it. `read_recording` reads the file; each line is a tab-separated record of one statement in one round:
+Run: PYTHONPATH=. python -m tests.support.lag_recorder FILE PHASE=SECONDS… The phases are `quiet` (nothing is done),
+`busy` (two other processes use the CPU), `stopped` (src_orders is stopped), `started`, `frozen` (the pool's server gets
+SIGSTOP), `thawed` and `removed` (the folder of src_orders is removed). The recorder starts a demo of its own and ends
+it. `lag_replay.replay` reads the file, in which each line is a tab-separated record of one statement in one round:
 
 at, table, state, wanted, trigger, rows, files, behind, batch_ms, produced, consumed, started, committed, watermark,
 limited (0 or 1), and for each source: table:newest:missing:external:state
 
-`# at phase` marks when a phase began. Times are seconds from the beginning of the recording, to a tenth.
+`# at phase` marks the beginning of a phase. Times are seconds since the beginning of the recording, to a tenth.
 """
 
 import gzip
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 class Recorder:
-    """Reads the ledger after each round of the agent and writes down what was measured."""
+    """Reads the ledger after each round of the agent and records the measurements."""
 
     def __init__(self, demo: Pizzeria) -> None:
         self.lines: list[str] = []
@@ -71,11 +71,11 @@ class Recorder:
         return time.time() - self._began
 
     def mark(self, phase: str) -> None:
-        """Write down that a phase begins."""
+        """Record the beginning of a phase."""
         self.lines.append(f"# {self.seconds():.1f} {phase}")
 
     def watch(self, seconds: float) -> None:
-        """Record for a while."""
+        """Record for this many seconds."""
         ends_at = self.seconds() + seconds
         while self.seconds() < ends_at:
             self._round()

@@ -1,4 +1,4 @@
-"""Recordings of `lag_recorder` judged again: what is said of each statement after each measurement."""
+"""Replays recordings of `lag_recorder` through the assessment of lag, one result per measurement."""
 
 import gzip
 from collections import defaultdict, deque
@@ -18,15 +18,15 @@ from core.model.states import Fault, Trend
 
 EVERY_S = 5.0
 APART_S = 2.0
-"""Between the last measurement of a round and the first of the next, at least."""
+"""Minimum seconds between the last measurement of a round and the first of the next."""
 
 KEPT = 180
-"""Samples that the agent holds of a statement."""
+"""Samples that the agent holds per statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What is said of a statement after one measurement."""
+    """The assessment of a statement after one measurement."""
 
     at: float
     table: TableName
@@ -51,7 +51,7 @@ class _Replayed:
 
 
 def replay(path: Path, objectives: Mapping[str, str]) -> tuple[dict[str, float], list[Said]]:
-    """Return when each phase began, and what is said with these declared objectives, in the order of measuring."""
+    """Return when each phase began, and the assessments under these declared objectives, in order of measurement."""
     phases: dict[str, float] = {}
     measured: list[list[str]] = []
     for line in gzip.decompress(path.read_bytes()).decode().splitlines():
@@ -66,7 +66,9 @@ def replay(path: Path, objectives: Mapping[str, str]) -> tuple[dict[str, float],
 
 
 def _parents_first(measured: list[list[str]]) -> list[list[str]]:
-    """Sort each round as the agent goes through it; it takes less than a second, and the next begins later."""
+    """Sort each round in the order in which the agent measures: parents first. Rounds are recognized by the gap between
+    them.
+    """
     by_table = depths(
         (TableName(fields[1]), [TableName(source.partition(":")[0]) for source in fields[15:]]) for fields in measured
     )
@@ -78,7 +80,7 @@ def _parents_first(measured: list[list[str]]) -> list[list[str]]:
 
 
 def _judge(fields: list[str], known: dict[str, _Replayed], objective: str) -> Said:
-    """Judge one line as the agent does: a parent's trend is that of its own newest measurement."""
+    """Assess one line as the agent does; a parent's trend is the one from its own newest measurement."""
     at, table, state, wanted, trigger = float(fields[0]), TableName(fields[1]), fields[2], fields[3], fields[4]
     rows, files, oldest, batch_ms, produced, consumed, started, committed = map(_number, fields[5:13])
     of = known[table]
@@ -117,10 +119,10 @@ def _parent(source: str, known: Mapping[str, _Replayed]) -> UpstreamHealth:
 
 
 def same_lag(said: list[Said]) -> Iterator[list[Said]]:
-    """Group what was said in one round of statements that read the same inputs at the same trigger, equally behind."""
+    """Group one round's assessments of equally late statements that read the same inputs at the same trigger."""
     groups: dict[tuple[object, ...], list[Said]] = defaultdict(list)
     for one in said:
-        # A round takes less than a second and has one moment: nothing is said of two rounds.
+        # A round takes less than a second, so that one moment identifies it and two rounds never share a group.
         groups[round(one.at / 2), one.inputs, one.rows, one.behind_s].append(one)
     return (group for group in groups.values() if len(group) > 1)
 

@@ -1,4 +1,4 @@
-"""Rows of a ledger in one line: each has every field, and a test names those that it is about."""
+"""Builds ledger rows in one line: every field has a default, and a test gives those that it is about."""
 
 import json
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ LANDED = TableName("landed")
 
 
 def environment_row(**fields: Any) -> EnvironmentRow:
-    """Return the row of an environment whose agent has not come yet."""
+    """Return the row of an environment whose agent has never started."""
     every: dict[str, Any] = dict(
         ledger_id="ledger", project_id="p-id", project="p", environment="dev", protected=False, agent_pid=None,
         agent_started_at=None, agent_seen_at=None, pool="local", pool_state="up", pool_detail="", pool_generation=1,
@@ -35,7 +35,7 @@ def environment_row(**fields: Any) -> EnvironmentRow:
 
 
 def deployment_row(table: str = "a", **fields: Any) -> Deployment:
-    """Return the row of a version 1 that runs and reads the external table `landed`."""
+    """Return the row of version 1, running and reading the external table `landed`."""
     every: dict[str, Any] = dict(
         table=TableName(table), version=1, product="p", layer="fact", owner="", revision="r",
         texts=RevisionTexts("d", "m", ""), compiled="SELECT 1", compiled_ddl=f"CREATE TABLE {table}__v1",
@@ -47,7 +47,7 @@ def deployment_row(table: str = "a", **fields: Any) -> Deployment:
 
 
 def external_row(table: str = "landed", **fields: Any) -> Deployment:
-    """Return the row of an external table, which has no checkpoint and reads nothing."""
+    """Return the row of an external table, without a checkpoint or reads."""
     plain: dict[str, Any] = dict(
         version=0, layer="source", revision="x", texts=RevisionTexts("d", "", ""), compiled="", compiled_ddl="",
         checkpoint="", bindings=(), external=True,
@@ -65,7 +65,7 @@ def plan_row(plan: Plan, **fields: Any) -> PlanRow:
 
 
 def plan_of(table: TableName, *, steps: tuple[Step, ...] = (), **node: Any) -> Plan:
-    """Return a plan that acts on one table, `node` what it says of it."""
+    """Return a plan that acts on one table; `node` overrides fields of its node."""
     every: dict[str, Any] = dict(
         table=table, product="p", layer="fact", stateful=False, action=Action.RESTART, change=None, evidence=(),
         classified=True, strategy="", reason=Reason.UNCHANGED, because_of=(), level=0, loses=(),
@@ -76,13 +76,13 @@ def plan_of(table: TableName, *, steps: tuple[Step, ...] = (), **node: Any) -> P
 
 
 def run_row(plan_hash: str = "h", **fields: Any) -> RunRow:
-    """Return the row of a run of ana's that is under way, without steps."""
+    """Return the row of a run by ana, in progress and without steps."""
     every: dict[str, Any] = dict(id="7f3a-1", actor="ana", state="running", started_at=1.0, ended_at=None)
     return RunRow(plan_hash=plan_hash, **(every | fields))
 
 
 def policy_row(policy: Policy, **fields: Any) -> PolicyRow:
-    """Return the row of a policy that ana recorded and that is in force."""
+    """Return the row of a policy that ana recorded, now in force."""
     every: dict[str, Any] = dict(
         id=0, at=1.0, actor="ana", actor_uid=1, digest=policy.digest, body=policy_as_json(policy), status=IN_FORCE
     )
@@ -90,7 +90,7 @@ def policy_row(policy: Policy, **fields: Any) -> PolicyRow:
 
 
 def sample_row(at: float, **fields: Any) -> SampleRow:
-    """Return a sample of a moment at which nothing was known."""
+    """Return a sample without any measured value."""
     every: dict[str, Any] = dict.fromkeys(
         ("lag_rows", "lag_files", "lag_bytes", "in_rows_s", "out_rows_s", "batch_ms"), None
     )
@@ -98,13 +98,13 @@ def sample_row(at: float, **fields: Any) -> SampleRow:
 
 
 def create_run(ledger: Ledger, run: RunRow, tables: Iterable[TableName] = (), reads: Iterable[TableName] = ()) -> None:
-    """Write a run with its steps as applying a plan does, without the plan."""
+    """Write a run with its steps as applying a plan does, but without the plan."""
     with ledger._transaction() as connection:
         insert_run(connection, run, tables, reads)
 
 
 def statement_line(row: Deployment, figures: Measurement | None = None, **fields: Any) -> StatementLine:
-    """Return what the lists of a ledger show of a version and its figures."""
+    """Return the list entry of a version and its measurement, as the ledger's lists have it."""
     every: dict[str, Any] = {}
     for source in (figures, row):
         every |= {name: getattr(source, name) for name in StatementLine._fields if hasattr(source, name)}
@@ -121,7 +121,7 @@ def state_event(
     by: str = "",
     detail: str = "",
 ) -> EventRow:
-    """Return the event for a version that has come from one state to another, as the agent writes it."""
+    """Return the event of a version's change from one state to another, as the agent writes it."""
     change = StateChange(states[0], State(states[1]), cause, by)
     return EventRow(
         int(at), float(at), *about, EventKind.STATE, change.sentence, detail, before=states[0], state=states[1],

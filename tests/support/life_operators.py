@@ -1,4 +1,4 @@
-"""What operators do in a life: they ask the agent as over its socket, and plan as a console does."""
+"""The operators of a life, who call the agent as over its socket and plan as a console does."""
 
 from collections import Counter
 from contextlib import suppress
@@ -44,17 +44,17 @@ SELECTS = {
     ),
     "c": ("SELECT id, kind FROM STREAM a",),
 }
-"""The texts of each statement, which edits go through in turn."""
+"""Texts of each statement, through which edits cycle."""
 
 
 class Operators:
-    """Two people at work over one project folder."""
+    """Two people who work on one project folder."""
 
     def __init__(self, baton: Baton, rules: Rules) -> None:
         self.baton, self.rules = baton, rules
         self.agent: Any = None
         self.process: Process | None = None
-        """The agent's; None while there is none."""
+        """The agent's process, or None while there is none."""
         self.asked: list[tuple[Word, VirtualFuture]] = []
         self.selects = {table: 0 for table in SELECTS}
         self.columns: Counter[str] = Counter()
@@ -62,14 +62,14 @@ class Operators:
         self.notes: Counter[str] = Counter()
 
     def hang_up(self) -> None:
-        """Tell whoever waits for an answer that the agent is gone."""
+        """Fail all pending requests, because the agent is gone."""
         for word, answer in self.asked:
             word.lost = True
             answer.set_exception(TryAgain("the agent does not answer"))
         self.asked.clear()
 
     def named(self, subject: str, *, to_come: bool = False) -> str:
-        """Return the version that `a@new`, `a@old` or `a` means now; with `to_come` new is the next one."""
+        """Return the version that `a@new`, `a@old` or `a` now means; with `to_come`, `new` means the next one."""
         table, _, which = subject.partition("@")
         ledger = self.rules.ledger
         if ledger is None:
@@ -85,7 +85,7 @@ class Operators:
         return query_name(TableName(table), wanted[0].version) if wanted else ""
 
     def ask(self, word: Word, request: dict[str, Any]) -> dict[str, Any]:
-        """Ask the agent as over its socket; raises what it raises, TryAgain where none answers."""
+        """Call the agent as over its socket; raises what it raises, or TryAgain if there is no agent."""
         agent, process = self.agent, self.process
         self.rules.call(word)
         if agent is None or process is None:
@@ -132,7 +132,7 @@ class Operators:
             self.rules.answer(word)
 
     def say(self, event: Event) -> None:
-        """Say a word, in the operator's thread."""
+        """Carry out an operator's word in the operator's thread."""
         first, _, rest = event.kind.partition(" ")
         with suppress(HeadgateError):
             if first == "plan":
@@ -149,7 +149,7 @@ class Operators:
                 self.ask(word, {"op": event.kind, "args": {"tables": list(names)}, "confirm": confirm})
 
     def about_run(self, event: Event, act: str) -> None:
-        """Say a word about the newest run that it may be meant for."""
+        """Carry out a word about the newest run that it can apply to."""
         ledger = self.rules.ledger
         if ledger is None:
             return
@@ -173,7 +173,7 @@ class Operators:
         self.ask(word, {"op": "run", "args": {"id": run.id, "act": act, "step": n}, "confirm": confirm})
 
     def texts(self) -> dict[str, str]:
-        """Return the project's files as they are now."""
+        """Return the project's current files."""
         files = small_project.texts(**{table: SELECTS[table][n] for table, n in self.selects.items()})
         for table, count in self.columns.items():
             more = "".join(f", extra{n} STRING" for n in range(1, count + 1))
@@ -185,7 +185,7 @@ class Operators:
         return files
 
     def release(self, event: Event, kind: str) -> None:
-        """Plan, submit, have it approved where it has to be, and apply."""
+        """Plan, submit, have the plan approved if necessary, and apply it."""
         table = TableName(event.subject)
         self.nonces += 1
         request = PlanRequest(tables=(table,), nonce=str(self.nonces), children="all")
@@ -220,7 +220,7 @@ class Operators:
         self.submit(event.by, plan, kind)
 
     def plan(self, request: PlanRequest) -> Plan | None:
-        """Plan as a console does, over its own look at the ledger."""
+        """Plan as a console does, from its own reading of the ledger."""
         ledger = self.rules.ledger
         if ledger is None:
             return None

@@ -1,7 +1,7 @@
-"""What must hold in every life: the words of operators in their order, and rules over what is sent, done and written.
+"""The rules of every life: operators' words take effect in order, and what is sent, done and written obeys them.
 
-Rules about one moment are compared when something is sent or written. Those about where a world settles are compared
-every few seconds, and count only time in which no fault is under way.
+Rules about one moment are checked when something is sent or written. Rules about where an environment settles are
+checked every few seconds, and count only time without an active fault.
 """
 
 import re
@@ -27,38 +27,38 @@ Version = tuple[TableName, int]
 
 GONE = frozenset({Came.STOPPED, Came.RESTED})
 OF_RUNS = frozenset({"apply", "cancel", "retry", "skip", "resume", "swap"})
-"""Words by which a run may stop what an operator has started."""
+"""Words that allow a run to stop what an operator has started."""
 PAUSED_S = 35.0
-"""A step that was begun before a pause may go on for so long: longer than a call and a hold."""
+"""Seconds for which a step begun before a pause may continue: longer than a call and a hold."""
 ENDED_S = 3.0
 UNCONFIRMED_S = 45.0
-"""A stop that was sent and not confirmed may be overtaken by a start for so long."""
+"""Seconds after which a start may overtake a stop that was sent and never confirmed."""
 SETTLES_S = 60.0
-"""Of time without a fault, until which what is as nobody wants it must be gone."""
+"""Seconds without a fault within which every unwanted state must be gone."""
 
 
 @dataclass(eq=False)
 class Word:
-    """What an operator asked for, and what he was answered."""
+    """What an operator asked for, and the answer."""
 
     by: str
     act: str
-    """stop, start, restart, apply, adopt, or an act on a run."""
+    """stop, start, restart, apply, adopt, or an operation on a run."""
     names: tuple[str, ...]
     called_at: float
     taken_at: float | None = None
-    """When a stop was first sent, and so had its place among the words; None before."""
+    """When a stop was first sent, which fixes its order among the words; None before that."""
     answered_at: float | None = None
     outcomes: dict[Version, ActOutcome] = field(default_factory=dict)
     refused: str = ""
     lost: bool = False
-    """Whether the agent died before it answered."""
+    """True if the agent died before it answered."""
     stands: bool = False
-    """Whether it was refused with the remark that it may be carried out yet."""
+    """True if it was refused with the remark that it may still be carried out."""
     tables: frozenset[str] = frozenset()
-    """Of a plan, or of the plan of a run."""
+    """The tables of a plan, or of a run's plan."""
     meant: frozenset[Version] = frozenset()
-    """What the names of tables meant when it was said."""
+    """The versions that the named tables meant when the word was spoken."""
     run: str = ""
     step: int = 0
     accepted: bool = False
@@ -67,7 +67,7 @@ class Word:
         return str(version[0]) in self.names or query_name(*version) in self.names
 
     def permits(self, version: Version, stop: "Word") -> bool:
-        """Whether a version that `stop` has stopped may run by this word."""
+        """Return whether a version that `stop` has stopped may run because of this word."""
         if self.refused and not self.lost and not self.stands:
             return False
         if self.act in ("start", "restart"):
@@ -79,7 +79,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule that a life has broken."""
+    """A rule that a life broke, with the details and the moment."""
 
     rule: str
     detail: str
@@ -88,42 +88,42 @@ class Violation:
 
 @dataclass
 class Rules:
-    """Hears everything that happens in one life."""
+    """Observes everything that happens in one life, and checks the rules."""
 
     baton: Baton
     server: Server = field(init=False)
     ledger: LivedLedger | None = None
     words: list[Word] = field(default_factory=list)
     plans: dict[str, Plan] = field(default_factory=dict)
-    """By hash."""
+    """Plans by hash."""
     violations: list[Violation] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
-    """How often each kind of fault has met anything."""
+    """How often each kind of fault affected something."""
     touched: bool = False
-    """Whether another hand has counted on in the data folder."""
+    """True once another agent's counts were written into the data folder."""
     of_another_hand: set[str] = field(default_factory=set)
-    """Versions that another hand has recorded; an adoption takes that for true, whatever has become of their files."""
+    """Versions that another agent has recorded; adoption believes that record, whatever became of their files."""
     run_states: dict[str, str] = field(default_factory=dict)
-    """Of each run that has ended, as it was seen last."""
+    """The last seen state of each run that has ended."""
     passing: Callable[[str], None] = field(default=lambda label: None)
     since: dict[str, float] = field(default_factory=dict)
     good_since: float = 0.0
     faulted_at: float = 0.0
-    """When the last fault came."""
+    """When the last fault was injected."""
     stood_at: float = 0.0
-    """When somebody who carries out a word stood still last."""
+    """When a thread that carries out a word last stalled."""
     stops_by: list[tuple[float, str, Word]] = field(default_factory=list)
-    """When a query was stopped for a word that is none of a stop."""
+    """Queries stopped on behalf of a word other than a stop: moment, query, and the word."""
     started: dict[Version, Word] = field(default_factory=dict)
-    """Versions whose newest word was a start that was answered, and that no run is about."""
+    """Versions whose newest word is an answered start, and which no run is about."""
     arrived: Callable[[str], object] = field(default=lambda label: None)
     swaps: dict[str, float] = field(default_factory=dict)
-    """By run when it looked last whether the versions of its swap may serve; from then on all of them move."""
+    """For each run, when it last checked whether the versions of its swap may serve; from then on all of them move."""
 
     def wrong(self, rule: str, detail: str) -> None:
-        """Take down what must not be."""
+        """Record a violation."""
         self.say(f"WRONG {rule}: {detail}")
         self.violations.append(Violation(rule, detail, self.baton.now))
 
@@ -133,7 +133,7 @@ class Rules:
     # What is heard.
 
     def send(self, kind: str, subject: str, lane: str) -> None:
-        """Somebody is about to send a request, and may stand still here."""
+        """A thread is about to send a request, and may stall here."""
         self.passing(f"{_kind(lane)} sends {kind}")
 
     def sent(self, kind: str, subject: str, lane: str) -> None:
@@ -148,7 +148,7 @@ class Rules:
             self._of_a_run(kind, subject, lane.removeprefix("run "))
 
     def hears(self, kind: str, lane: str) -> None:
-        """The answer is there, and whoever asked is about to act on it."""
+        """The answer has arrived, and the thread that asked is about to act on it."""
         self.passing(f"{_kind(lane)} hears {kind}")
 
     def effect(self, kind: str, subject: str, lane: str | None) -> None:
@@ -158,7 +158,7 @@ class Rules:
             self.say(f"  {kind} {subject} takes effect")
 
     def meets(self, fault: str) -> None:
-        """A fault has met a request, a call or a thread."""
+        """A fault has affected a request, a call or a thread."""
         self.met[fault] += 1
 
     def moved(self, folder: str) -> None:
@@ -168,7 +168,7 @@ class Rules:
                 self.wrong("a checkpoint is set aside below its query", f"{name}: {folder}")
 
     def starting(self, start: QueryStart, lane: str) -> None:
-        """A start is about to be sent: with the text that the ledger has, of a version that may run."""
+        """A start is about to be sent: its text must be the ledger's, and its version must be allowed to run."""
         key = split_query(start.name)
         if key is None or (row := self._row(*key)) is None:
             self.wrong("a version that the ledger does not know is started", start.name)
@@ -184,7 +184,7 @@ class Rules:
         self.swaps[self.baton.current.name] = self.baton.now
 
     def pointing(self, view: str, target: str, lane: str) -> None:
-        """A pointer is about to move; back to what serves it always may."""
+        """A pointer is about to move; moving back to the serving version is always allowed."""
         found = re.fullmatch(r"(\w+)__v(\d+)", target)
         row = self._row(TableName(found[1]), int(found[2])) if found else None
         if row is None or row.active or not lane.startswith("run "):
@@ -203,7 +203,7 @@ class Rules:
             self.wrong("a pointer moves to a version that is not proved", name)
 
     def wrote(self, ledger: LivedLedger) -> None:
-        """A transaction was committed: a start that was answered stays wanted, and no query is taken for another."""
+        """A transaction was committed: an answered start must remain wanted, and queries may not be confused."""
         self._taken(ledger)
         for version, word in tuple(self.started.items()):
             row = self._row(*version)
@@ -252,7 +252,7 @@ class Rules:
             self._refused(word)
 
     def forbids(self, version: Version) -> Word | None:
-        """Return the answered stop of a version that no word since permits to run; None where it may run."""
+        """Return the answered stop that still forbids a version to run, or None if a later word permits it."""
         for stop in reversed(self.words):
             if stop.act != "stop" or not stop.covers(version) or stop.lost or stop.refused:
                 continue
@@ -291,10 +291,11 @@ class Rules:
                         self.wrong("a start that was answered is undone", f"{query_name(*version)}: {_told(word)}")
 
     def _refused(self, word: Word) -> None:
-        """A restart that was refused leaves what ran running: what could refuse it is asked before its stop.
+        """Check that a refused restart left the old query running, because all grounds for refusal are checked before
+        its stop.
 
-        Spark's own refusal, a server that goes meanwhile, and what comes up while the restart stands still between the
-        last question and its stop, nobody can ask before.
+        Exempt are grounds that cannot be checked before: a refusal by Spark, a server that dies meanwhile, and whatever
+        happens while the restart is stalled between its last check and its stop.
         """
         kind = word.refused.partition(":")[0]
         others = [w for w in self.words if w is not word and w.act == "stop" and w.answered_at is None]
@@ -319,7 +320,7 @@ class Rules:
         plan = self.plans.get(row.plan_hash)
         now = self.baton.now
         ended = row.ended_at is not None and now - (row.ended_at - self.baton.wall_offset) > ENDED_S
-        # A cancel ends what runs, and undoes what was begun, before it closes a run that had failed.
+        # A cancel first ends what runs and undoes what was begun, and only then closes a failed run.
         cancels = any(w.run == run_id and w.act == "cancel" and not w.refused for w in self.words)
         if ended and not (cancels and kind in ("stop", "point", "unpoint", "create", "forget")):
             self.wrong("a run that has ended acts", f"run {run_id}, {row.state}, sends {kind} {subject}")
@@ -330,7 +331,7 @@ class Rules:
             self._stop_by_run(version, row, plan)
 
     def _is_paused(self, run_id: str) -> bool:
-        """Whether a run was paused so long ago that the step which was under way then is over."""
+        """Return whether a run was paused so long ago that the step then in progress must be over."""
         acts = ("pause", "resume", "retry", "cancel", "skip")
         said = (w for w in reversed(self.words) if w.run == run_id and w.act in acts)
         last = next((w for w in said if w.accepted or w.answered_at is None), None)
@@ -375,7 +376,7 @@ class Rules:
     # Where a world settles.
 
     def look(self, *, calm: bool) -> None:
-        """Compare the world with the ledger; `calm`: no fault is under way."""
+        """Compare the environment with the ledger; `calm` means that no fault is active."""
         self._look_at_ended_runs()
         self._look_at_doubt()
         if not calm or self.ledger is None:
@@ -415,7 +416,7 @@ class Rules:
                 self.wrong(rule, detail)
 
     def _look_at_ended_runs(self) -> None:
-        """A run that has ended goes on by a word alone."""
+        """Check that an ended run continues only because of an operator's word."""
         if self.ledger is None:
             return
         with self.ledger.looked_at():
@@ -428,7 +429,9 @@ class Rules:
                 self.run_states[run.id] = run.state
 
     def _look_at_doubt(self) -> None:
-        """Nothing is in doubt where nobody else was at work; an adoption that was cut off has to be made again."""
+        """Check that an environment nobody else has touched is never in doubt; an interrupted adoption must be
+        repeated.
+        """
         if self.ledger is None or self.touched or any(word.act == "adopt" for word in self.words):
             return
         with self.ledger.looked_at():
@@ -437,7 +440,7 @@ class Rules:
             self.wrong("a world is in doubt that nobody has touched", doubt)
 
     def unsettled(self) -> list[str]:
-        """Return what keeps a world without faults from being as it is wanted."""
+        """Return the differences between an environment without faults and its wanted state."""
         ledger = self.ledger
         assert ledger is not None
         found = list(self.since)

@@ -1,4 +1,4 @@
-"""What happens in a life, drawn from a seed: words of operators and faults, as a list that can be written and cut."""
+"""The script of a life, drawn from a seed: a list of operators' words and faults that can be saved and shortened."""
 
 import json
 import random
@@ -17,8 +17,9 @@ FAULTS = (
     "clock jumps", "query fails", "starts are late", "effects are late", "answers are lost", "effects repeat",
     "first batch is late", "a start is refused", "another hand", "stands still", "a start is late", "stops are early",
 )  # fmt: skip
-"""Kinds of faults: `a start is late` is the next start of one version, and `stops are early` are answered before their
-effect."""
+"""Kinds of faults. With `a start is late` the next start of one version is delayed; with `stops are early` stops are
+answered before their effect.
+"""
 
 LABELS = (
     "run sends start",
@@ -60,29 +61,29 @@ LABELS = (
     "reconcile wrote",
     "effect # create",
 )
-"""Points at which something is drawn to happen, beside those in time; numbers are written `#`."""
+"""Points at which events can be triggered, besides moments in time; numbers are written `#`."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens once: at a second of the life, or when a point is passed for the nth time from then on."""
+    """An event that happens once: at a second of the life, or from then on when a point is passed for the nth time."""
 
     kind: str
-    """A word of an operator (`stop`, `plan rebuild`, `run pause`, …) or a fault."""
+    """An operator's word (`stop`, `plan rebuild`, `run pause`, …) or a fault."""
     at: float
     label: str = ""
     nth: int = 1
     by: str = ""
-    """Who says it; empty of a fault."""
+    """The operator; empty for a fault."""
     subject: str = ""
     lasts_s: float = 0.0
     stalls_s: float = 0.0
-    """For how long whoever passes the point stands still there."""
+    """Seconds for which the thread that passes the point stalls there."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """One life."""
+    """The events of one life and its settings."""
 
     seed: str
     events: tuple[Event, ...]
@@ -92,10 +93,10 @@ class Script:
     stall_s: float = 1.0
     lasts_s: float = 60.0
     calms: bool = True
-    """Whether faults stop at the end and the world has to settle."""
+    """True if all faults stop at the end and the environment must settle."""
 
     def as_json(self) -> str:
-        """Write it, a line for each event."""
+        """Return the script as JSON lines, one per event."""
         head = {name: value for name, value in asdict(self).items() if name != "events"}
         plain = asdict(Event("", 0.0))
         lines = [
@@ -114,10 +115,10 @@ class Script:
 
 
 def draw(seed: int | str, theme: str = "") -> Script:
-    """Draw a life: a release or two, words about it and about its neighbours, and faults of some kinds.
+    """Draw a life: one or two releases, words about them and their neighbours, and faults of some kinds.
 
-    In two lives of three some of it belongs together, as `THEMES` has it: what meets by chance alone meets seldom. With
-    the name of a theme in every one.
+    Two lives in three contain a sequence from `THEMES`, because its events would rarely coincide by chance. With a
+    theme's name, the life contains that sequence.
     """
     chance = random.Random(f"life {seed}")
     lasts = chance.choice((30.0, 60.0, 60.0, 100.0))
@@ -135,7 +136,7 @@ def draw(seed: int | str, theme: str = "") -> Script:
             events.append(_fault(chance, kind, lasts))
     held = [event for event in events if event.kind == "plan rebuild held" and not event.label]
     for n, event in enumerate(held):
-        # Its gates take half a minute.
+        # The gates of that plan take half a minute.
         at = event.at + random.Random(f"word {seed} {n}").uniform(20.0, 45.0)
         events.append(Event("run swap", round(at, 2), by="lee"))
     lasts = max(lasts, *(min(event.at + event.lasts_s + 15.0, 110.0) for event in events))
@@ -143,7 +144,7 @@ def draw(seed: int | str, theme: str = "") -> Script:
         events.append(Event("adopt", round(lasts * 0.9, 1), by="lee"))
     return Script(
         seed=str(seed),
-        # What waits for a point is armed before anybody who begins at the same moment can pass it.
+        # At equal moments, events that wait for a point are armed before any thread starts and passes it.
         events=tuple(sorted(events, key=lambda event: (event.at, not event.label))),
         world=chance.choice(WORLDS),
         switches=chance.choice((0.02, 0.1, 0.3)),
@@ -155,7 +156,7 @@ def draw(seed: int | str, theme: str = "") -> Script:
 
 
 def _words_after(chance: random.Random, at: float, *words: tuple[str, str], within: float = 4.0) -> list[Event]:
-    """Say words one after the other, each soon after the one before; those of two operators may overlap."""
+    """Return words spoken one soon after another; words of two operators may overlap."""
     found = []
     for kind, subject in words:
         at += chance.uniform(0.0, within)
@@ -164,7 +165,7 @@ def _words_after(chance: random.Random, at: float, *words: tuple[str, str], with
 
 
 def _stop_and_start(chance: random.Random) -> list[Event]:
-    """A stop and a start of one statement, while the ledger or the disk takes nothing."""
+    """A statement is stopped and started while the ledger or the disk accepts no writes."""
     at, table = chance.uniform(1.0, 5.0), chance.choice(TABLES)
     kind = chance.choice(("ledger is locked", "ledger is locked", "ledger is full", "disk is full"))
     fault = Event(kind, round(at, 2), lasts_s=chance.choice((1.0, 3.0, 12.0)))
@@ -172,14 +173,14 @@ def _stop_and_start(chance: random.Random) -> list[Event]:
     words = _words_after(chance, at, ("stop", table), (verb, table), within=chance.choice((0.3, 0.8, 2.0, 8.0)))
     if chance.random() < 0.5:
         return [fault, *words]
-    # What the stop has done is recorded while the start is under way.
+    # The stop's result is recorded while the start is in progress.
     first = Event("stands still", 0.5, "socket hears stop", stalls_s=chance.choice((0.5, 1.0, 3.0)))
     second = Event("stands still", 0.5, "socket sends start", stalls_s=chance.choice((1.0, 3.0, 6.0)))
     return [first, second, *words]
 
 
 def _skipped_gates(chance: random.Random) -> list[Event]:
-    """A release whose new versions are late, and somebody who does not wait for them."""
+    """A release whose new versions are late, and an operator who skips the gates."""
     table = chance.choice("aab")
     late = [Event("first batch is late", 0.5, subject=f"{each}@new", lasts_s=chance.choice((6.0, 25.0))) for each in
         chance.sample("abc", chance.choice((1, 2, 3)))]  # fmt: skip
@@ -189,7 +190,7 @@ def _skipped_gates(chance: random.Random) -> list[Event]:
 
 
 def _paused_run(chance: random.Random) -> list[Event]:
-    """A run that is paused, while its step waits for a pool, a ledger or a disk, or at any of its points."""
+    """A run is paused at any of its points, or while its step waits for a pool, a ledger or a disk."""
     kind = chance.choice(("pool is frozen", "pool dies", "disk is away", "ledger is locked", ""))
     label = chance.choice(RUN_LABELS)
     plan = Event(
@@ -203,7 +204,7 @@ def _paused_run(chance: random.Random) -> list[Event]:
 
 
 def _late_starts(chance: random.Random) -> list[Event]:
-    """Starts that take effect after their deadline, under edits, seams and stops."""
+    """Starts take effect after their deadline, during edits, seams and stops."""
     table, verb = chance.choice("ab"), chance.choice(("edit", "edit", "edit", "seam", "column", "delete"))
     late = Event("starts are late", 0.5, lasts_s=chance.choice((6.0, 25.0, 40.0, 40.0)))
     before = _words_after(chance, 0.6, ("restart", table), within=2.0)
@@ -216,7 +217,7 @@ def _late_starts(chance: random.Random) -> list[Event]:
 
 
 def _overdue_start(chance: random.Random) -> list[Event]:
-    """A start that takes effect after its deadline, when a step has found nothing to stop and is about to start."""
+    """A start takes effect after its deadline, when a step has found nothing to stop and is about to start."""
     table, verb = chance.choice((("a", "edit"), ("b", "edit"), ("b", "seam"), ("b", "seam")))
     label = "before # seam running" if verb == "seam" else "before # restart running"
     plan = Event(f"plan {verb}", 1.0, by="lee", subject=table)
@@ -230,7 +231,7 @@ def _overdue_start(chance: random.Random) -> list[Event]:
 
 
 def _stopped_step(chance: random.Random) -> list[Event]:
-    """A stop at a point of a step that gives a statement another text, with the reconciler close behind."""
+    """A stop during a step that gives a statement a new text, closely followed by the reconciler."""
     table = chance.choice("ab")
     plan = Event(f"plan {chance.choice(('edit', 'edit', 'seam'))}", 1.0, by="lee", subject=table)
     label = chance.choice(("run sends stop", "run effects stop", "run wrote", "run sends start", "effect # restart",
@@ -241,7 +242,7 @@ def _stopped_step(chance: random.Random) -> list[Event]:
 
 
 def _stale_round(chance: random.Random) -> list[Event]:
-    """A round of the reconciler that stands still while a step gives a statement another text, and cannot start it."""
+    """A reconciler round stalls while a step gives a statement a new text and cannot start it."""
     label = chance.choice(("reconcile sends list", "reconcile sends list", "reconcile wrote"))
     verb, table = chance.choice(("edit", "edit", "seam", "column")), chance.choice("ab")
     stalls = chance.choice((1.5, 3.0, 4.5))
@@ -253,7 +254,7 @@ def _stale_round(chance: random.Random) -> list[Event]:
 
 
 def _cancelled_delete(chance: random.Random) -> list[Event]:
-    """A delete that is cancelled where a disk or the ledger takes no more of it."""
+    """A delete is cancelled where a disk or the ledger accepts no further writes."""
     table = chance.choice("bc")
     label = chance.choice(("run sends forget", "effect # tombstone", "run effects forget", "evidence # tombstone"))
     kind = chance.choice(("ledger is locked", "ledger is full", "disk is full", "disk is away", "kill"))
@@ -263,7 +264,7 @@ def _cancelled_delete(chance: random.Random) -> list[Event]:
 
 
 def _cancelled_way_back(chance: random.Random) -> list[Event]:
-    """A rollback or a release that is cancelled, while somebody starts what reads the versions that it has started."""
+    """A rollback or a release is cancelled while an operator starts a reader of the versions that it started."""
     kind = chance.choice(("rollback", "rollback alone", "rollback alone", "rebuild"))
     plan = Event(f"plan {kind}", 1.0, by="lee", subject=chance.choice("aab"))
     label = chance.choice(("after # start gate", "after # resume gate", "after # catch_up gate", "after # hold gate"))
@@ -273,7 +274,7 @@ def _cancelled_way_back(chance: random.Random) -> list[Event]:
 
 
 def _refused_restart(chance: random.Random) -> list[Event]:
-    """A restart where a start would be refused."""
+    """A restart under conditions in which a start is refused."""
     kind = chance.choice(("disk is away", "disk is away", "another hand", "disk is full"))
     at = chance.uniform(1.0, 6.0)
     words = _words_after(chance, at + 0.1, ("restart", chance.choice(TABLES)), within=chance.choice((1.0, 15.0)))
@@ -282,7 +283,7 @@ def _refused_restart(chance: random.Random) -> list[Event]:
 
 
 def _adopted_run(chance: random.Random) -> list[Event]:
-    """An adoption that ends a run which is under way, or waits for the gates before its swap."""
+    """An adoption ends a run that is in progress or waits for the gates before its swap."""
     if chance.random() < 0.6:
         table = chance.choice("ab")
         late = Event("first batch is late", 0.5, subject=f"{table}@new", lasts_s=chance.choice((6.0, 12.0, 20.0)))
@@ -299,7 +300,7 @@ def _adopted_run(chance: random.Random) -> list[Event]:
 
 
 def _words_in_a_release(chance: random.Random) -> list[Event]:
-    """Words about one version of a release, and then about its table, or the other way round."""
+    """Words about one version of a release and about its table, in either order."""
     table = chance.choice("ab")
     plan = Event(f"plan {chance.choice(('rebuild', 'rebuild held'))}", 1.0, by="lee", subject=table)
     label, stalls = chance.choice(RUN_LABELS), chance.choice((0.0, 1.0, 3.0))
@@ -331,8 +332,9 @@ THEMES = (
     _words_in_a_release,
 )
 WORLDS = ("deployed", "released", "released", "deleted", "left behind")
-"""Where a life begins: everything at its first version; at its second with the first kept; with `b` in the trash; with
-`c`, which is stopped, at its first version over the first of `a`, of which the second serves."""
+"""How a life begins: everything at its first version; everything at its second with the first retained; `b` in the
+trash; or `c` stopped at its first version, which reads the first version of `a` while the second serves.
+"""
 
 
 def _plan(chance: random.Random, at: float) -> Event:

@@ -1,4 +1,4 @@
-"""Lives over a world in which everything is deployed already; and failing ones, made as small as they still fail."""
+"""Plays lives over an environment in which everything is already deployed, and shrinks failing ones."""
 
 import logging
 import os
@@ -36,12 +36,12 @@ DAYS = {
         lasts_s=80.0,
     ),
 }
-"""How the worlds are made in which lives begin: each from the one before, without a fault."""
+"""The scripts that make the starting environments, each from the one before and without faults."""
 
 
 @dataclass
 class Base:
-    """A world at rest: its folder, what lies on the modelled disk, and what the server runs."""
+    """An environment at rest: its folder, the modelled disk, and the queries of the server."""
 
     kept: Path
     disk: dict[str, Any]
@@ -50,7 +50,7 @@ class Base:
 
 
 class Lives:
-    """Lives each script from the same world; each process has a folder of its own, in memory where there is one."""
+    """Plays every script from the same starting environments, in a folder per process, in memory if possible."""
 
     def __init__(self) -> None:
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -62,7 +62,7 @@ class Lives:
         self._folder.cleanup()
 
     def live(self, script: Script) -> LifeEnd:
-        """Live a script."""
+        """Play a script."""
         return self._lived(self._life(script, self._base(script.world)))
 
     def _life(self, script: Script, base: Base) -> Life:
@@ -80,7 +80,7 @@ class Lives:
         return self._bases[world]
 
     def _made(self, world: str, day: Script) -> Base:
-        """Live a day without faults, and keep what it leaves."""
+        """Play a day without faults, and keep the environment that it leaves."""
         if world == "deployed":
             shutil.rmtree(self.root, ignore_errors=True)
             (self.root / "home").mkdir(parents=True)
@@ -115,7 +115,9 @@ class Lives:
             log.setLevel(before[1])
 
     def shrink(self, script: Script, rule: str, *, most: int = 200) -> Script:
-        """Return a script with as few events as still break a rule, and as little else."""
+        """Return a script reduced in events and settings as far as it still breaks the rule, after at most `most`
+        trials.
+        """
         tried = 0
 
         def fails(candidate: Script) -> bool:
@@ -142,18 +144,18 @@ class Lives:
 
 @dataclass
 class Report:
-    """What many lives have shown."""
+    """The results of many lives."""
 
     lives: int = 0
     failed: dict[str, list[Script]] = field(default_factory=dict)
-    """By rule."""
+    """Failing scripts by rule."""
     details: dict[str, str] = field(default_factory=dict)
     drawn: Counter[str] = field(default_factory=Counter)
     """Events of the scripts, by kind."""
     came: Counter[str] = field(default_factory=Counter)
-    """Those that came to pass: of some the point was never passed, or the life had ended."""
+    """Events that happened, by kind; others waited for a point that was never passed, or came after the life's end."""
     met: Counter[str] = field(default_factory=Counter)
-    """Requests, calls and threads that a fault has met, by its kind."""
+    """Requests, calls and threads affected by a fault, by its kind."""
     passed: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     virtual_s: float = 0.0
@@ -172,7 +174,7 @@ class Report:
 
 
 def live_many(lives: Lives, seeds: Iterable[int]) -> Report:
-    """Live a life of each seed."""
+    """Play the life of each seed."""
     report = Report()
     for seed in seeds:
         script = draw(seed)

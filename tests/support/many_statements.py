@@ -1,4 +1,4 @@
-"""Many statements over one external table without rows, on a real agent and a real pool."""
+"""Many statements over one external table without rows, on a real agent and pool."""
 
 import os
 from pathlib import Path
@@ -16,14 +16,14 @@ defaults: {trigger: 10 seconds}
 
 
 class ManyStatements(Driven):
-    """Statements t0, t1, … over one external table `landed` without rows."""
+    """Statements t0, t1, … over the external table `landed`, which has no rows."""
 
     @property
     def folder(self) -> Path:
         return self.root / "many"
 
     def write(self, count: int) -> None:
-        """Write the project's files."""
+        """Write the project's files for `count` statements."""
         (self.folder / "data/landing").mkdir(parents=True)
         (self.folder / "headgate.yml").write_text(HEAD)
         columns = "(id BIGINT, kind STRING)"
@@ -40,12 +40,12 @@ class ManyStatements(Driven):
             (scripts / f"dml.{table}.sql").write_text(dml)
 
     def started(self, since: float) -> int:
-        """Count the statements that were started since a moment and are not stopped."""
+        """Count statements that were started since a moment and are starting or running."""
         sql = "SELECT count(*) FROM deployment WHERE started_at > ? AND state IN ('starting', 'running')"
         return int(str(self.ledger(sql, since)[0][0]))
 
     def tables_in(self, state: str) -> frozenset[str]:
-        """Return the tables whose statement is in a state."""
+        """Return the tables whose statements are in a state."""
         sql = 'SELECT "table" FROM deployment WHERE state = ? AND NOT external'
         return frozenset(str(row[0]) for row in self.ledger(sql, state))
 

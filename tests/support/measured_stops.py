@@ -1,4 +1,4 @@
-"""Stops as an operator meets them, measured by agent and client, and their percentiles as a table."""
+"""Stops as an operator experiences them, measured by agent and client, with percentiles as a table."""
 
 import os
 import statistics
@@ -16,12 +16,12 @@ from tui.agent_client.socket_client import AgentClient
 
 @dataclass(frozen=True)
 class Stop:
-    """One stop; all times begin with the command."""
+    """One stop; all durations begin with the command."""
 
     table: str
     outcome: str
     called_ms: float | None
-    """From the command's arrival until Spark's stop is called; None where Spark has no such query."""
+    """From the command's arrival until Spark's stop is called; None if Spark had no such query."""
     took_ms: float
     """From the command's arrival until the query is proven gone."""
     trip_ms: float
@@ -30,28 +30,27 @@ class Stop:
 
 @dataclass(frozen=True)
 class Situation:
-    """What was measured in one situation."""
+    """The measurements of one situation."""
 
     name: str
     stops: tuple[Stop, ...]
     wrong: tuple[str, ...] = ()
-    """What was not as it must be."""
+    """What went wrong."""
     called_within_ms: float = 300.0
-    """Bound of p99 from a command's arrival to Spark's stop."""
+    """Upper bound for the p99 from a command's arrival to Spark's stop."""
 
 
 def client_of(project: Driven) -> AgentClient:
-    """Return the console's own client, without the 0.2 s that a new process takes to become a command."""
+    """Return the console's own client, which avoids the 0.2 s that a new process takes to start."""
     return AgentClient(socket_of(project), ledger=SCHEMA_VERSION)
 
 
 def socket_of(project: Driven) -> str:
-    """Return the path of the agent's socket."""
     return environment_paths(os.path.realpath(project.home()), os.getuid()).socket
 
 
 def stop(client: AgentClient, *tables: str) -> tuple[Stop, ...]:
-    """Stop tables by one command."""
+    """Stop tables with one command."""
     confirm = confirmation_for_act("stop", tables, protected=False, environment="dev").text
     began = time.monotonic()
     answer = client.call("stop", {"tables": list(tables)}, confirm=confirm, line=f"headgate stop {' '.join(tables)}")
@@ -63,18 +62,18 @@ def stop(client: AgentClient, *tables: str) -> tuple[Stop, ...]:
 
 
 def p99(values: Iterable[float]) -> float:
-    """Return the value that 99 of 100 do not exceed: of fewer than 100 the greatest; 0 of none."""
+    """Return the 99th percentile: the maximum for fewer than 100 values, 0 for none."""
     ordered = sorted(values)
     return ordered[-(-99 * len(ordered) // 100) - 1] if ordered else 0.0
 
 
 def called(stops: Iterable[Stop]) -> list[float]:
-    """Return the times until Spark's stop was called, of those where it was."""
+    """Return the times until Spark's stop was called, for stops in which it was."""
     return [found.called_ms for found in stops if found.called_ms is not None]
 
 
 def table(situations: Iterable[Situation]) -> str:
-    """Write p50 and p99 in ms of each situation, one line each."""
+    """Return a table with p50 and p99 in ms, one line per situation."""
     lines = [f"{'situation':44} {'stops':>5}  {'Spark called':>15}  {'proven gone':>15}  {'trip':>15}"]
     for found in situations:
         times = (called(found.stops), [s.took_ms for s in found.stops], [s.trip_ms for s in found.stops])

@@ -1,4 +1,4 @@
-"""A model of microbatches whose truth is known, and an agent that samples it."""
+"""A model of microbatches with known ground truth, and an agent that samples it."""
 
 import math
 import random
@@ -16,7 +16,7 @@ PARENT = UpstreamHealth(ORDERS, State.RUNNING, silent_s=1.0)
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A sample as `state.row_types.SampleRow` has it."""
+    """A sample with the fields of `state.row_types.SampleRow`."""
 
     at: float
     lag_rows: int | None
@@ -29,18 +29,18 @@ class Point:
 
 @dataclass(slots=True)
 class Model:
-    """A source that lands files and a query that takes them in microbatches; time in quarter seconds."""
+    """A source that lands files and a query that reads them in microbatches; time advances by quarter seconds."""
 
     dice: random.Random
     trigger_s: float
     rate: float
-    """Rows per second that land, as asked; each file is off by up to `jitter`."""
+    """Nominal rows per second that land; each file deviates by up to `jitter`."""
     speed: float
-    """Rows per second that a batch works off, after its overhead."""
+    """Rows per second that a batch processes after its overhead."""
     batch_rows: float = math.inf
-    """Most that a batch takes (maxFilesPerTrigger)."""
+    """Most rows per batch (maxFilesPerTrigger)."""
     land_s: float = 1.0
-    """Between two files of the source: 1 for the generator, its trigger for a statement."""
+    """Seconds between two files of the source: 1 for the generator, the trigger for a statement."""
     overhead_s: float = 0.8
     jitter: float = 0.3
     running: bool = True
@@ -53,11 +53,11 @@ class Model:
     resumed_at: float = 0.0
     in_rows_s: float | None = None
     in_flight: tuple[float, float, float] | None = None
-    """Started, ends, and how much is consumed once it commits."""
+    """Start and end of the current batch, and the rows consumed once it commits."""
     due: float = 0.0
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance time."""
         until = self.now + seconds
         while self.now < until:
             self.now += 0.25
@@ -99,7 +99,7 @@ class Model:
 
 @dataclass(slots=True)
 class Watch:
-    """Samples a model every five seconds, as the agent does, and keeps what was said."""
+    """Samples a model every five seconds, as the agent does, and records the assessments."""
 
     model: Model
     parents: tuple[UpstreamHealth, ...] = (EXTERNAL,)
@@ -107,12 +107,12 @@ class Watch:
     state: str = State.RUNNING
     samples: list[Point] = field(default_factory=list)
     said: list[tuple[float, LagTrend, int]] = field(default_factory=list)
-    """When, what, and the lag then."""
+    """Moment, assessment, and the lag at that moment."""
     changed_at: float = 0.0
-    """When it took its state."""
+    """When the statement entered its state."""
 
     def look(self, seconds: float) -> list[tuple[float, LagTrend, int]]:
-        """Watch for a while; returns what was said meanwhile."""
+        """Watch for some seconds and return the assessments made meanwhile."""
         before = len(self.said)
         until = self.model.now + seconds
         while self.model.now < until:

@@ -1,4 +1,4 @@
-"""Folders of tables and checkpoints as a model, and a real ledger and journal that refuse when a life says so."""
+"""A model of table and checkpoint folders, with a real ledger and journal that refuse access when the life says so."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,12 +26,12 @@ from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
 
 BUSY_S = 5.0
-"""How long SQLite waits for a lock."""
+"""Seconds that SQLite waits for a lock."""
 
 
 @dataclass
 class ModelledCheckpoint:
-    """What lies in a checkpoint's folder."""
+    """The contents of a checkpoint folder."""
 
     owner: str
     run: str
@@ -43,14 +43,14 @@ class ModelledCheckpoint:
 
 @dataclass
 class Disk:
-    """What survives every process: folders, and when the file system takes and gives nothing."""
+    """What survives every process: folders, and when the file system refuses reads or writes."""
 
     baton: Baton
     checkpoints: dict[str, ModelledCheckpoint] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
-    """By folder the run that has made it."""
+    """For each folder, the run that created it."""
     sink: dict[str, int] = field(default_factory=dict)
-    """By the table's name in the catalog the newest batch in its record."""
+    """For each table's catalog name, the newest batch in its sink log."""
     aside: dict[str, Any] = field(default_factory=dict)
     full_until: float = 0.0
     away_until: float = 0.0
@@ -58,7 +58,7 @@ class Disk:
     heard: Any = None
 
     def opened(self, folder: str) -> ModelledCheckpoint:
-        """Open a checkpoint for a query, as Spark does: one that is not there is begun anew."""
+        """Open a checkpoint for a query, and start a missing one afresh, as Spark does."""
         if folder not in self.checkpoints:
             self.heard.wrong("a query begins on a checkpoint that is not there", folder)
         found = self.checkpoints.setdefault(folder, ModelledCheckpoint("", "", 0))
@@ -68,7 +68,7 @@ class Disk:
         return found
 
     def committed(self, folder: str, target: str, batch: int, at: float) -> None:
-        """Commit a batch in a checkpoint and in the record of its table."""
+        """Commit a batch in a checkpoint and in its table's sink log."""
         found = self.checkpoints.get(folder)
         if found is not None and (found.batch is None or batch > found.batch):
             found.batch, found.committed_at = batch, at
@@ -76,7 +76,9 @@ class Disk:
 
 
 class ModelledFiles:
-    """Implements `core.ports.storage.Checkpoints` for one agent; each call is a point, and may find the disk away."""
+    """Implements `core.ports.storage.Checkpoints` for one agent; events can happen at each call, and the disk may be
+    away.
+    """
 
     def __init__(self, disk: Disk, server: Any, owner: str, *, epoch: int = 1) -> None:
         self._disk, self._server, self._owner = disk, server, owner
@@ -168,7 +170,7 @@ class ModelledFiles:
         return tuple(sorted(f for f in there if f == checkpoint or f.startswith(f"{checkpoint}.")))
 
     def lag(self, checkpoint: str, sources: Any) -> tuple[SourceLag, ...]:
-        """Nothing waits once a first batch is committed."""
+        """Return no pending files once a first batch is committed."""
         found = self.read(checkpoint)
         files = 0 if found is not None and found.batch is not None else 3
         return tuple(SourceLag(table, files, files * 100, files * 1000, True, None) for _, table, _, _ in sources)
@@ -204,7 +206,7 @@ class ModelledFiles:
         return 0
 
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Every version has read the same at its newest batch, and holds it since its first."""
+        """Return a history in which every version has read the same input up to its newest batch."""
         found = self.read(checkpoint)
         if found is None or found.batch is None:
             return BatchHistory({}, {})
@@ -258,7 +260,7 @@ class ModelledFiles:
 
 @dataclass
 class LedgerLock:
-    """What the ledger's file does to its writer, whatever process that is."""
+    """When the ledger's file refuses its writer, whichever process that is."""
 
     locked_until: float = 0.0
     full_until: float = 0.0
@@ -266,7 +268,7 @@ class LedgerLock:
 
 
 class LivedLedger(Ledger):
-    """A real ledger; before and after each transaction, and before each read, others may go on."""
+    """A real ledger that lets other threads run before and after each transaction and before each read."""
 
     baton: Baton
     lock: LedgerLock
@@ -274,7 +276,7 @@ class LivedLedger(Ledger):
     quiet = 0
 
     def taken_into(self, baton: Baton, lock: LedgerLock, heard: Any) -> "LivedLedger":
-        """Take a ledger that was opened into a life."""
+        """Attach an opened ledger to a life."""
         self.baton, self.lock, self.heard = baton, lock, heard
         self._writing: Any = VirtualLock(baton)
         self._reading_lock: Any = VirtualLock(baton, again=True)
@@ -283,7 +285,7 @@ class LivedLedger(Ledger):
 
     @contextmanager
     def looked_at(self) -> Iterator["LivedLedger"]:
-        """Read without a point: what a life compares is read in no time."""
+        """Read without yielding to other threads, so that checks of the rules take no virtual time."""
         self.quiet += 1
         try:
             yield self

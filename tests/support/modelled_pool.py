@@ -1,4 +1,4 @@
-"""The agent's ports over a modelled server: the real `Session.call` and `SparkQueries`, without gRPC below them."""
+"""The agent's ports over a modelled server: the real `Session.call` and `SparkQueries`, without gRPC."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from pipelines.spark_connect.streaming_queries import SparkQueries
 
 
 class ModelledSession(Session):
-    """A session of the model: the real `call`, breaker and all, over a server without gRPC."""
+    """The real session with its breaker, over a server without gRPC."""
 
     server: Server
 
@@ -27,7 +27,7 @@ class ModelledSession(Session):
         self.spark: Any = SimpleNamespace(streams=_Streams(self))
 
     def attach(self) -> None:
-        """Open the session; an id that the server does not know is a new one, and sees every query all the same."""
+        """Open the session; an unknown id makes a new one, which sees every query too."""
 
         def attached() -> None:
             self.server.session_id = self.session_id
@@ -71,7 +71,7 @@ class _Streams:
 
 
 class ModelledEvents:
-    """What queries report without being asked, heard at once."""
+    """Events of queries, delivered at once."""
 
     def __init__(self, spark: Any) -> None:
         self._server: Server = spark.streams.session.server
@@ -96,14 +96,14 @@ class ModelledEvents:
 
 
 class NoOpenBatches:
-    """No statement of a life writes by a key."""
+    """Stands in for open batches: no statement of a life writes by key."""
 
     def __init__(self, session: Any) -> None:
         return
 
 
 class ModelledQueries(SparkQueries):
-    """The real port; only the one call that builds a plan for Spark is replaced."""
+    """The real port, except for the call that builds a plan for Spark."""
 
     def _launched(self, start: QueryStart) -> Any:
         session: Any = self._session
@@ -116,7 +116,7 @@ class ModelledQueries(SparkQueries):
 
 
 class ModelledTables:
-    """The catalog."""
+    """The modelled catalog."""
 
     def __init__(self, session: Any, reader: Any) -> None:
         self._session = session
@@ -195,7 +195,7 @@ class ModelledTables:
 
 
 class ModelledAnalysis:
-    """Spark's analysis, which has no opinion."""
+    """Spark's analysis, which never objects."""
 
     def __init__(self, session: Any) -> None:
         return
@@ -211,7 +211,7 @@ class ModelledAnalysis:
 
 
 class NoUpkeep:
-    """No table of a life has a log to look after."""
+    """Stands in for table maintenance: no table of a life has a log."""
 
     def __init__(self, session: Any) -> None:
         return

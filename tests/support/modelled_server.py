@@ -1,7 +1,7 @@
-"""A Spark server as a model in virtual time: strict as the real one, with effects and answers that come when they like.
+"""A model of a Spark server in virtual time: as strict as the real one, with arbitrary delays of effects and answers.
 
-A request that was sent takes effect when it arrives, whether or not its sender still waits, or lives. The real
-`PoolSupervisor`, `Session.call` and `SparkQueries` work over it; only what speaks gRPC is replaced.
+A request takes effect when it arrives, whether or not its sender still waits or lives. The real `PoolSupervisor`,
+`Session.call` and `SparkQueries` run over it; only the gRPC layer is replaced.
 """
 
 import json
@@ -25,21 +25,21 @@ VERSIONED = re.compile(r"\b\w+__v\d+\b")
 
 @dataclass(frozen=True)
 class Manner:
-    """How one request fares: seconds until its effect, from there until its answer, and until it takes effect again."""
+    """How one request fares: seconds until its effect, from there to its answer, and until the effect repeats."""
 
     effect_s: float = 0.02
     answer_s: float | None = 0.01
-    """None where the answer is lost."""
+    """None if the answer is lost."""
     again_s: float | None = None
     lost: bool = False
-    """Whether it never arrives."""
+    """True if the request never arrives."""
     early: bool = False
-    """Whether its answer, which says nothing more, comes before its effect."""
+    """True if the answer, which carries nothing else, precedes the effect."""
 
 
 @dataclass
 class RunningQuery:
-    """A query of the server."""
+    """A query running on the server."""
 
     start: QueryStart
     id: str
@@ -58,11 +58,11 @@ class RunningQuery:
 
 @dataclass
 class Server:
-    """The server, and what a request does to it; `heard` is told of everything that happens."""
+    """The server and the effects of requests on it; `heard` is notified of everything that happens."""
 
     baton: Baton
     manners: Callable[[str, str], Manner]
-    """How a request of a kind, about a subject, fares."""
+    """Returns how a request fares, given its kind and subject."""
     files: Any = None
     heard: Any = None
     generation: int = 0
@@ -70,22 +70,22 @@ class Server:
     frozen_until: float = 0.0
     session_id: str = ""
     queries: dict[str, RunningQuery] = field(default_factory=dict)
-    """By name."""
+    """Queries by name."""
     gone: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """By run id: error class and message of those that failed."""
+    """Error class and message of failed queries, by run id."""
     tables: set[str] = field(default_factory=set)
     views: dict[str, str] = field(default_factory=dict)
     in_flight: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Requests that may still take effect, by kind and subject."""
     first_batch_s: Callable[[str], float] = field(default=lambda name: 1.5)
     refuses: dict[str, float] = field(default_factory=dict)
-    """Until when a start of a name is refused."""
+    """For each name, until when its starts are refused."""
     runs_begun: int = 0
 
     # The process.
 
     def begin(self) -> None:
-        """Start the server: nothing runs in it, and its catalog is empty."""
+        """Start the server without queries and with an empty catalog."""
         self.generation += 1
         self.alive, self.session_id = True, ""
         self.queries.clear()
@@ -94,7 +94,7 @@ class Server:
         self.views.clear()
 
     def die(self) -> None:
-        """End the process, and with it everything that runs; a request under way is never answered with success."""
+        """End the process and all its queries; no pending request succeeds after that."""
         self.settle()
         for query in tuple(self.queries.values()):
             self._fold(query)
@@ -103,7 +103,7 @@ class Server:
         self.heard.effect("pool dies", "", None)
 
     def end_query(self, name: str, error_class: str, error: str) -> None:
-        """Have a query fail."""
+        """Make a query fail."""
         if (query := self.queries.get(name)) is not None:
             self._fold(query)
             del self.queries[name]
@@ -115,9 +115,9 @@ class Server:
     def remote(
         self, generation: int, kind: str, subject: str, effect: Callable[[], Any], *, sending: Any = None
     ) -> Any:
-        """Send a request and wait for its answer, for as long as the call under which it is sent.
+        """Send a request and wait for its answer until the deadline of the enclosing call.
 
-        `sending` is called at the moment at which it is sent.
+        `sending` is called at the moment of sending.
         """
         self.baton.point()
         self.heard.send(kind, subject, self.baton.current.lane)
@@ -173,10 +173,10 @@ class Server:
 
         self.baton.at(moment, arrive)
 
-    # Effects; none of them waits.
+    # Effects; none of them blocks.
 
     def launch(self, start: QueryStart) -> "Handle":
-        """Start a query as Spark does; refused where its name or its checkpoint is taken, or a table is not there."""
+        """Start a query as Spark does; refused if its name or checkpoint is in use, or a table is missing."""
         self.settle()
         if start.name in self.queries:
             raise EngineRefused(f"a query named {start.name} is active", error_class="QUERY_NAME_TAKEN")
@@ -211,7 +211,7 @@ class Server:
                 del self.queries[query.name]
 
     def settle(self) -> None:
-        """Commit every batch that has come to its end by now."""
+        """Commit every batch that has ended by now."""
         for query in self.queries.values():
             self._fold(query)
 
@@ -222,7 +222,7 @@ class Server:
             self.files.committed(query.start.checkpoint, query.start.target, before + 1 + batches, self.baton.now)
 
     def point(self, view: str, targets: tuple[str, ...]) -> None:
-        """Point a view; refused where a table is not there."""
+        """Point a view at tables; refused if one is missing."""
         for target in targets:
             if target not in self.tables:
                 raise EngineRefused(f"{target} cannot be found", error_class="TABLE_OR_VIEW_NOT_FOUND")
@@ -261,7 +261,7 @@ class Handle:
 
 
 def progress_of(server: Server, run_id: str) -> Mapping[str, Any] | None:
-    """Return what a query has reported last; None before its first batch."""
+    """Return a query's latest progress; None before its first batch."""
     server.settle()
     found = next((query for query in server.queries.values() if query.run_id == run_id), None)
     if found is None or server.baton.now < found.works_at:

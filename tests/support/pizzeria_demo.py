@@ -1,4 +1,4 @@
-"""The demo as a drill drives it, and the comparison of its tables with what must stand in them."""
+"""The demo as drills drive it, and the comparison of its tables with the expected rows."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from live_project import Driven, committed
 from pipelines.demo.data_folder import DemoDataFolder
 
 DISTINCT = {"src_orders": "orders", "src_payments": "payments", "dim_seatings": "table_assignments"}
-"""Deduplicated tables that keep every event of a feed, by their feed."""
+"""The feed of each table that deduplicates it and keeps every event."""
 
 _MILLIS = re.compile(r"unix_millis\((\w+)\)")
 _JOINED = re.compile(r"concat_ws\(',', cast\((\w+) AS ARRAY<STRING>\)\)")
@@ -34,7 +34,7 @@ Row = tuple[object, ...]
 
 @dataclass
 class Pizzeria(Driven):
-    """`headgate demo` in a folder and a home of its own."""
+    """`headgate demo` in its own folder and home."""
 
     @property
     def folder(self) -> Path:
@@ -42,35 +42,34 @@ class Pizzeria(Driven):
 
     @property
     def data(self) -> DemoDataFolder:
-        """The data folder of its environment."""
         return DemoDataFolder(self.folder / "data")
 
     def begin(self, *words: str) -> dict[str, Any]:
-        """Start the demo; every statement has rows afterwards."""
+        """Start the demo and return its JSON; on return every statement has rows."""
         self.root.mkdir(parents=True, exist_ok=True)
         found: dict[str, Any] = json.loads(self.done("demo", str(self.folder), "--no-console", "--json", *words))
         return found
 
     def settle(self) -> dict[str, Any]:
-        """Stop the feeds and close every window."""
+        """Stop the feeds, close every window, and return the command's JSON."""
         found: dict[str, Any] = json.loads(self.done("demo", "settle", "--json"))
         return found
 
     def states(self) -> dict[str, str]:
-        """Return the state of every statement."""
+        """Return the state of every statement by table."""
         return {table: row["state"] for table, row in self.statements().items() if not row["external"]}
 
     def all_run(self) -> bool:
-        """Return whether every statement runs."""
+        """Return whether every statement is running."""
         return set(self.states().values()) == {"running"}
 
     def measured_since(self, moment: float) -> bool:
-        """Return whether every statement's figures are newer than a moment: its state was seen after it."""
+        """Return whether every statement was measured, and so its state observed, after a moment."""
         rows = [row for row in self.statements().values() if not row["external"]]
         return all((row["measured_at"] or 0.0) > moment for row in rows)
 
     def rows(self, table: str, version: int, rules: ExpectedRules) -> Iterator[Row]:
-        """Read a version's real rows, as `expected_results` asks, from the files that its log names."""
+        """Yield a version's real rows, in the form of `expected_results`, from the files that its sink log lists."""
         asked = _QUESTION.fullmatch(real_rows_query(table, rules=rules))
         assert asked, real_rows_query(table, rules=rules)
         columns, real, sign, bound = asked[1], asked[2], asked[3], asked[4].strip("'")
@@ -82,9 +81,7 @@ class Pizzeria(Driven):
                     yield tuple(read(row[name]) for name, read in readers)
 
     def compare(self, rules: ExpectedRules) -> tuple[list[str], int]:
-        """Compare every table with the reference, and return the lines to print with the number of tables that
-        differ.
-        """
+        """Compare every table with the expected rows; return the lines to print and how many tables differ."""
         truth, wrong, lines = expected_rows(self.data, rules), 0, []
         serving = {table: int(row["version"]) for table, row in self.statements().items() if not row["external"]}
         assert set(serving) == set(EXPECTED_TABLES), set(serving) ^ set(EXPECTED_TABLES)
@@ -113,7 +110,7 @@ class Pizzeria(Driven):
 
 
 def _reader(part: str) -> tuple[str, Any]:
-    """Return a column and what to do with its value, for the three forms that the reference's questions have."""
+    """Return a column and the conversion of its value, for the three forms used by `expected_results`."""
     if found := _MILLIS.fullmatch(part):
         return found[1], lambda value: value if value is None else _millis(value)
     if found := _JOINED.fullmatch(part):
@@ -123,7 +120,7 @@ def _reader(part: str) -> tuple[str, Any]:
 
 
 def _millis(value: Any) -> int:
-    # Spark writes UTC without a zone, in nanoseconds; pyarrow gives pandas' type only where pandas is installed.
+    # Spark writes UTC without a zone, in nanoseconds; pyarrow returns pandas' type only if pandas is installed.
     return int(arrow.scalar(value, arrow.timestamp("ns")).value) // 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""The pizzeria's way from orders to revenue and to the kitchen's load, fed by a test that knows every row."""
+"""The pizzeria's statements from orders to revenue and kitchen load, fed by a test that knows every row."""
 
 import json
 import re
@@ -27,27 +27,28 @@ KEYS = {
     "fct_revenue": "struct(window_start, pizza_name)",
     "vw_busy_windows": "struct(window_start, pizza_id)",
 }
-"""What there must be one row of, by table."""
+"""The key of which each table must hold one row at most."""
 BEGAN = 1_767_225_600
-"""When the order 0 would have been, epoch seconds; on a full minute."""
+"""The moment of a hypothetical order 0 in epoch seconds, on a full minute."""
 PACE_S = 3
-"""Event time between two orders."""
+"""Event time between two orders, in seconds."""
 MINUTE = 60 // PACE_S
-"""Orders in a minute."""
+"""Orders per minute."""
 TIP_CENTS = 50
 
 
 @dataclass
 class OrderFeed:
-    """Lands eight orders every two seconds, one of them twice, until it is told to end.
+    """Lands eight orders every two seconds, one of them twice, until told to end.
 
-    More and smaller files would have both versions of a table seldom read just the same, which a comparison waits for.
+    With more and smaller files, two versions of a table would rarely have read the same input, which a comparison waits
+    for.
     """
 
     folder: Path
     landed: int = 0
     tips_from: int = 0
-    """The first order with a tip; 0 while the tills know none."""
+    """The first order with a tip; 0 before the tills record tips."""
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -65,7 +66,7 @@ class OrderFeed:
             self.land(8)
 
     def land(self, count: int) -> None:
-        """Land one file of the next orders and, as the tills do, of one from before."""
+        """Land a file with the next orders and, as the tills do, a repeated earlier one."""
         ids = [*range(max(1, self.landed), self.landed + count + 1)]
         write_whole(self.folder / f"{self.landed + count:09}.json", "".join(map(self._line, ids)))
         self.landed += count
@@ -81,7 +82,7 @@ class OrderFeed:
 
 
 def _moment(id: int) -> str:
-    """When an order was made, as JSON says it."""
+    """Return an order's time in ISO format."""
     seconds = BEGAN + PACE_S * id
     day, rest = divmod(seconds - BEGAN, 86400)
     return f"2026-01-{1 + day:02}T{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}Z"
@@ -89,10 +90,10 @@ def _moment(id: int) -> str:
 
 @dataclass
 class OrdersProject(Driven):
-    """A copy of the sample without what does not lie on this way, in which every statement looks each second."""
+    """A copy of the sample reduced to these statements, all with a trigger of one second."""
 
     session: Session | None = None
-    """On which questions are asked."""
+    """The session for queries; needed by `asks`."""
 
     @property
     def folder(self) -> Path:
@@ -108,35 +109,35 @@ class OrdersProject(Driven):
             file.write_text(re.sub(r"trigger: \d+ seconds", "trigger: 1 second", file.read_text()))
 
     def edit(self, table: str, kind: str, old: str, new: str) -> None:
-        """Replace what stands once in one file of a table."""
+        """Replace text that occurs exactly once in one file of a table."""
         (file,) = (self.folder / "pipelines").rglob(f"{kind}.{table}.sql")
         text = file.read_text()
         assert text.count(old) == 1, text
         file.write_text(text.replace(old, new))
 
     def texts(self) -> dict[Path, str]:
-        """Return every text of the project, to be written back later."""
+        """Return all texts of the project, to be written back later."""
         return {file: file.read_text() for file in (self.folder / "pipelines").rglob("*.sql")}
 
     def serving(self) -> dict[str, tuple[int, str]]:
-        """Return the version that serves of each statement, with the run of its query."""
+        """Return each statement's serving version and the run id of its query."""
         found = self.ledger('SELECT "table", version, run_id FROM deployment WHERE active = 1 AND version > 0')
         return {str(table): (int(str(version)), str(run)) for table, version, run in found}
 
     def asks(self, *queries: str) -> tuple[tuple[int, ...], ...]:
-        """Return the one row of each of some queries of what the pointers serve."""
+        """Return the single row of each query on the serving versions."""
         sql = " UNION ALL ".join(f"SELECT {n} AS query, * FROM ({query})" for n, query in enumerate(queries))
         assert self.session is not None
         found = self.session.call(60, self.session.spark.sql(sql).collect)
         return tuple(tuple(int(value or 0) for value in row[1:]) for row in sorted(found))
 
     def doubled(self) -> dict[str, int]:
-        """Return by table how many rows stand there more than once."""
+        """Return the number of duplicate rows for each table that has some."""
         found = self.asks(*(f"SELECT count(*), count(DISTINCT {key}) FROM {table}" for table, key in KEYS.items()))
         return {table: row[0] - row[1] for table, row in zip(KEYS, found, strict=True) if row[0] != row[1]}
 
     def lacks(self, upto: int) -> dict[str, tuple[int, int]]:
-        """Return by table what is counted there and what should be, of the orders before `upto`, on a full minute."""
+        """Return for each incomplete table the actual and expected count of orders before `upto`, a full minute."""
         assert upto % MINUTE == 0
         orders = upto - 1
         sold = orders - orders // 7
@@ -153,7 +154,7 @@ class OrdersProject(Driven):
         return {table: (got, expected) for table, (got, expected) in rows.items() if got != expected}
 
     def whole(self, feed: OrderFeed) -> int:
-        """Wait until every order of all full minutes so far is in every table once; returns how many that are."""
+        """Wait until every order of all full minutes so far is in every table once, and return the number of orders."""
         upto = feed.landed // MINUTE * MINUTE
         last: dict[str, tuple[int, int]] = {}
 
@@ -171,7 +172,7 @@ class OrdersProject(Driven):
 
 @contextmanager
 def orders_project(root: Path) -> Iterator[tuple[OrdersProject, OrderFeed]]:
-    """Return the project with everything deployed and orders landing; nothing of it runs afterwards."""
+    """Yield the project with everything deployed and orders landing; afterwards stop all of it."""
     world = OrdersProject(root, {"HEADGATE_MEASURE_S": "1"})
     world.write()
     feed = OrderFeed(world.folder / "data/landing/orders")

@@ -1,4 +1,4 @@
-"""A project of real SQL whose deployments have figures, for tests of strategies: `src → a → b (windows) → c`."""
+"""A project of real SQL with measured deployments, for tests of strategies: `src → a → b (windows) → c`."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,11 +35,11 @@ FIGURES = {
     ),
     "c": TableStatistics(rows=80, bytes=3_000, gone=0, rate_rows_s=20.0),
 }
-"""The oldest file of src is of 2026-01-01, that of a of 2026-01-02."""
+"""The oldest file of src is from 2026-01-01, that of a from 2026-01-02."""
 
 
 def declared(**edits: str | tuple[str, str]) -> Project:
-    """Declare the project with other statements; a pair is DDL and statement."""
+    """Declare the project with some statements replaced; a pair is DDL and statement."""
     texts = {name: (pair[0], edits[name]) if name in edits else pair for name, pair in TEXTS.items()}
     texts |= {name: pair for name, pair in edits.items() if isinstance(pair, tuple)}  # type: ignore[misc]
     files = {"headgate.yml": MANIFEST, "pipelines/sources/p/src/sql-scripts/ddl.src.sql": SRC}
@@ -53,7 +53,7 @@ def declared(**edits: str | tuple[str, str]) -> Project:
 
 
 def observed(**known: dict[str, Any]) -> dict[T, ObservedDeployment]:
-    """Observe everything as it was first declared, with its figures; `a={...}` differs."""
+    """Observe everything as first declared and measured; `a={...}` overrides fields."""
     found = {T("src"): ObservedDeployment("running", statistics=FIGURES["src"])}
     for name, (ddl, dml) in TEXTS.items():
         found[T(name)] = ObservedDeployment(
@@ -66,7 +66,7 @@ def observed(**known: dict[str, Any]) -> dict[T, ObservedDeployment]:
 
 
 def measured(name: str, **figures: Any) -> dict[str, Any]:
-    """Return figures that differ."""
+    """Return the `known` fields for a table whose statistics differ from FIGURES."""
     return {"statistics": replace(FIGURES[name], **figures)}
 
 
@@ -84,15 +84,14 @@ def planned(
 
 
 def node_of(found: Plan, table: str) -> PlanNode:
-    """Return one node."""
     return next(node for node in found.nodes if node.table == table)
 
 
 def offered(found: Plan, table: str) -> dict[str, StrategyOffer]:
-    """Return the offers of a table by strategy."""
+    """Return the offers for a table, by strategy."""
     return {offer.strategy: offer for offer in node_of(found, table).offers}
 
 
 def words(found: Plan) -> list[str]:
-    """Return the refusals, each with its way out."""
+    """Return the refusals, each with its remedy."""
     return [f"{refusal.summary}. {refusal.remedy}" for refusal in found.refusals]

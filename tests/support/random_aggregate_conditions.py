@@ -1,11 +1,11 @@
-"""Random pairs of statements that aggregate alike and differ above: what one choice of an expression makes of it."""
+"""Random pairs of statements with the same aggregates that differ in one choice inside an expression above them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 CALLS = ("sum(v)", "count(*)", "max(id)", "min(w)")
-"""Aggregates over the columns of `COLUMNS`, which the name of the function tells apart."""
+"""Aggregates over the columns of `COLUMNS`, each with a different function so that its name identifies it."""
 COLUMNS = "id BIGINT, k STRING, v BIGINT, w BIGINT, ts TIMESTAMP"
 _NUMBERS = (*map(str, range(24)), "-3", "2.5", "3000000000", "NULL")
 _COMPARISONS = (">", ">", "<", "<=", ">=", "=", "<>", "<=>")
@@ -14,7 +14,7 @@ _SOURCE = "STREAM a WATERMARK ts DELAY OF INTERVAL 10 MINUTES"
 
 @dataclass(slots=True)
 class Choices:
-    """Choices that are drawn once and can be made again, with one of them another one."""
+    """A recorded sequence of random choices, which can be replayed with one choice changed."""
 
     random: Random
     made: list[int] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Choices:
 
 
 def pair(random: Random) -> tuple[str, str]:
-    """Return two statements, of the same aggregates in the same order, that differ in one choice."""
+    """Return two statements with the same aggregates in the same order that differ in one choice."""
     while True:
         first = Choices(Random(random.random()))
         old = _statement(first)

@@ -1,7 +1,7 @@
 """Random pairs: a random statement over the tables of `random_sql`, and the same statement after one random edit.
 
-Both texts are read without an error. Neither holds LIMIT or `first`, whose rows are another choice each time they run.
-A numeric column is cast to the type that its table declares, as files of another type could not be read.
+Both texts parse without an error. Neither contains LIMIT or `first`, which may select different rows in each run.
+Numeric columns are cast to the type that their table declares, because files of another type could not be read.
 """
 
 import re
@@ -24,14 +24,14 @@ from core.project_reader.revision_reader import read_revision
 from core.sql.statement_reader import read_statements
 
 Maker = Callable[[Random, Node], tuple[str, Node] | None]
-"""Returns the kind of an edit and a tree with nodes of sort `edit`; None where a statement has no place for it."""
+"""Returns the kind of an edit and a tree with `edit` nodes, or None if the statement has no place for such an edit."""
 
 OLD, NEW = 0, 1
 REBUILT_SHARE = 0.25
-"""Of the pairs that are rebuilt, how many are run: whatever Spark makes of one, it cannot show that we are wrong."""
+"""Share of rebuilt pairs that are run: no result of Spark can prove such a decision wrong."""
 
 PLAIN_SHARE = 0.15
-"""Of the statements without state over one table, how many are taken."""
+"""Share of stateless statements over one table that are kept."""
 
 LONGEST = 600
 _PARENTS = {TableName(name): tuple(column for column, _ in SHAPE) for name in GROWING + FIXED}
@@ -41,20 +41,20 @@ _NOT_DETERMINISTIC = re.compile(r"\bLIMIT\b|\bfirst\(|\bORDER BY\b", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An edit in a statement; `tree` holds both sides of it in nodes of sort `edit`."""
+    """An edit of a statement; in `tree`, nodes of sort `edit` hold both sides."""
 
     kind: str
     tree: Node
     columns: tuple[tuple[str, str], ...]
-    """Names and kinds of the statement's columns, as far as its items do not tell them."""
+    """Names and kinds of the statement's columns, where they do not follow from its items."""
     rewrite: Rewrite = str
-    """What was done to the text of the new side besides."""
+    """A further rewrite of the new side's text."""
     back: bool = False
-    """Whether the edit is made the other way round."""
+    """True if old and new are exchanged."""
 
     @property
     def texts(self) -> tuple[RevisionTexts, ...] | None:
-        """The old and the new texts; None where the kind of a column is not known."""
+        """The old and the new texts, or None if the kind of a column is unknown."""
         sides = (written(self.tree, OLD), self.rewrite(written(self.tree, NEW)))
         found = [_texts(each, self) for each in (sides[::-1] if self.back else sides)]
         known = tuple(each for each in found if each is not None)
@@ -62,7 +62,7 @@ class Pair:
 
     @property
     def edit(self) -> Edit | None:
-        """Both revisions, when both are read without an error and differ."""
+        """Both revisions, or None unless both parse without an error and differ."""
         texts = self.texts
         if texts is None or texts[0] == texts[1]:
             return None
@@ -75,7 +75,7 @@ class Pair:
 
 
 def pair(random: Random) -> tuple[Pair, Edit]:
-    """Return a random edit of a random statement."""
+    """Return a random edit of a random statement, with its revisions."""
     while True:
         made = query(random, random.choice((0, 1, 1, 1, 2)))
         tree = _with_having(random, _with_casts(made.node))
@@ -96,13 +96,13 @@ def _plain(edit: Edit) -> bool:
 
 
 def smaller_pairs(pair: Pair) -> Iterator[Pair]:
-    """List the pairs that hold the same edit in less, those that lose most first."""
+    """Yield smaller pairs with the same edit, smallest first."""
     for tree in smaller(pair.tree):
         yield replace(pair, tree=tree)
 
 
 def written(node: Node | str, side: int) -> str:
-    """Write one side of a tree with edits in it."""
+    """Return the text of one side of a tree that contains edits."""
     if isinstance(node, str):
         return node
     if node.sort == "edit":
@@ -112,7 +112,7 @@ def written(node: Node | str, side: int) -> str:
 
 
 def _texts(select: str, pair: Pair) -> RevisionTexts | None:
-    """Return the texts of a statement: its table has the columns that it writes."""
+    """Return the texts of a statement whose table has the columns that it writes."""
     found, problems = read_statements(f"INSERT INTO t {select}", "q.sql")
     if problems or len(found) != 1:
         return None
@@ -141,7 +141,7 @@ def _known(revision: Revision) -> Revision:
 
 
 def _with_casts(tree: Node) -> Node:
-    """Cast every numeric item of the statement's own SELECTs, which are the branches of a union or one alone."""
+    """Cast every numeric item of the outermost SELECT, or of each branch of an outermost union."""
     if tree.sort == "item":
         value = tree.pieces[0]
         if not isinstance(value, Node) or not value.sort.startswith("number"):
@@ -155,7 +155,7 @@ def _with_casts(tree: Node) -> Node:
 
 
 def _with_having(random: Random, tree: Node) -> Node:
-    """Ask for two aggregates besides, in HAVING: where none is there, now and then."""
+    """Sometimes add two aggregates in a HAVING clause to a grouped statement without one."""
     select = next((each for each in nodes(tree) if each.sort == "select" and _grouped(each) is not None), tree)
     group = _grouped(select)
     items = (each for each in select.pieces if isinstance(each, Node) and each.sort == "items")
@@ -174,7 +174,7 @@ def _grouped(select: Node) -> Node | None:
 
 
 def _edited(random: Random, tree: Node, columns: tuple[tuple[str, str], ...]) -> Pair | None:
-    """Make one edit, of a sort that the statement has a place for."""
+    """Return the tree after one random edit for which the statement has a place, or None."""
     back = random.random() < 0.5
     draw = random.random()
     if draw < 0.25:
@@ -193,7 +193,7 @@ def _edited(random: Random, tree: Node, columns: tuple[tuple[str, str], ...]) ->
 
 
 def _put(tree: Node, old: Node, new: Node) -> Node:
-    """Put a node in the place of that very one; a key that stands in GROUP BY and in SELECT is one node."""
+    """Replace this very node; a key in both GROUP BY and SELECT is one node."""
     if tree is old:
         return new
     pieces = tuple(_put(each, old, new) if isinstance(each, Node) else each for each in tree.pieces)
@@ -214,7 +214,7 @@ _RENEWED = frozenset(("literal", "letter", "interval", "condition", "join", "gro
 
 
 def _renewed(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Put another value, condition, join or table in the place of one."""
+    """Replace a value, a condition, a join or a table by another one."""
     sorts = sorted({each.sort for each in nodes(tree) if each.sort in _RENEWED or each.sort.endswith(" aggregate")})
     if not sorts:
         return None
@@ -227,7 +227,7 @@ def _renewed(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _dropped(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Take an optional clause away; a part of WITH only where nothing reads it."""
+    """Remove an optional clause; a part of WITH is removed only if nothing reads it."""
     old = _one(random, tree, lambda node: node.optional and node.sort not in ("part", "limit"))
     if old is None:
         return None
@@ -239,7 +239,7 @@ def _dropped(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _shorter(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Take one item away from a list."""
+    """Remove one item from a list."""
     listed = _one(random, tree, lambda node: bool(node.between) and len(node.pieces) > 1)
     if listed is None:
         return None
@@ -249,7 +249,7 @@ def _shorter(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _swapped(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Swap two neighbours of a list: terms of AND, keys, columns, branches."""
+    """Swap two neighbours in a list: terms of AND, keys, columns, or branches."""
     listed = _one(random, tree, lambda node: bool(node.between) and len(node.pieces) > 1)
     if listed is None:
         return None
@@ -264,7 +264,7 @@ def _is_join(node: Node) -> bool:
 
 
 def _bracketed(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Put brackets around a join, or around a condition."""
+    """Put brackets around a join or a condition."""
     old = _one(random, tree, lambda node: node.sort == "condition" or _is_join(node))
     if old is None:
         return None
@@ -273,7 +273,6 @@ def _bracketed(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _sides(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Swap the sides of a join."""
     old = _one(random, tree, lambda node: _is_join(node) or (node.sort == "relation" and ", " in node.pieces))
     if old is None:
         return None
@@ -287,7 +286,7 @@ def _sides(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _branch(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Add a branch to a union, or make one of a query."""
+    """Add a branch to a union, or turn a query into a union."""
     kinds = [kind for _, kind in _item_kinds(_first_items(tree))]
     if not kinds or len(kinds) != len(_first_items(tree).pieces):
         return None
@@ -301,7 +300,7 @@ def _branch(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _first_items(tree: Node) -> Node:
-    """Return the list of the statement's own items; of a union, of its first branch."""
+    """Return the list of the outermost SELECT's items; for a union, its first branch's."""
     while tree.sort in ("query", "body", "branch", "select"):
         inside = [each for each in tree.pieces if isinstance(each, Node)]
         own = [each for each in inside if each.sort in ("query", "body", "branch", "select", "items")]
@@ -319,7 +318,6 @@ def _cast(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _delay(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Change the delay of a watermark."""
     mark = _one(random, tree, lambda node: node.sort == "watermark")
     old = next((each for each in mark.pieces if isinstance(each, Node)), None) if mark is not None else None
     if old is None:
@@ -328,7 +326,7 @@ def _delay(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _column(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Add a column at the end of the statement's own."""
+    """Append a column to the outermost SELECT."""
     items = _first_items(tree)
     values = [each for node in items.pieces if isinstance(node, Node) for each in nodes(node) if each.scope]
     if not values or "UNION" in str(tree):
@@ -343,7 +341,7 @@ def _column(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _twice(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Write a condition twice, or one more at this level."""
+    """Repeat a condition, or add another at its level."""
     old = _one(random, tree, lambda node: node.sort == "condition" and bool(node.scope))
     if old is None:
         return None
@@ -353,7 +351,7 @@ def _twice(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _extracted(random: Random, tree: Node) -> Node | None:
-    """Mark a subquery that goes to the front of the text."""
+    """Mark a subquery to be moved into WITH."""
     old = _one(random, tree, lambda node: node.sort == "relation" and node.pieces[0] == "(" and _is_query(node))
     if old is None:
         return None
@@ -373,7 +371,7 @@ def _rewritten(
     *,
     back: bool,
 ) -> Pair | None:
-    """Edit the text of a statement at one place."""
+    """Edit the statement's text in one place."""
     text = str(tree)
     if word == "same" and random.random() < 0.12:
         upper = random.random() < 0.5

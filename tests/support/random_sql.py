@@ -1,7 +1,7 @@
 """Random streaming statements over the five tables of `random_values`.
 
-Most of them Spark accepts; the others it refuses for what a stream cannot do (an aggregate without a watermark, say).
-Every column that is named is there, and has the type that its place needs.
+Spark accepts most of them, and refuses the others because of limits of streaming, such as an aggregate without a
+watermark. Every column that is named exists and has the type that its place requires.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _JOINS = (
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A query or a relation, and the columns that it has."""
+    """A query or a relation, with its columns."""
 
     node: Node
     columns: Scope
@@ -35,24 +35,24 @@ def statement(random: Random) -> Node:
 
 
 def query(random: Random, depth: int, kinds: Sequence[str] = (), *, first: int = 0) -> Piece:
-    """Return a random query with its columns, of certain kinds where they are given; aliases count on from `first`."""
+    """Return a random query with its columns, of the given kinds if any; aliases are numbered from `first`."""
     return _Statement(random, first=first).query(depth, kinds)
 
 
 def fresh(random: Random, node: Node) -> Node:
-    """Return another node of the same sort for the same place."""
+    """Return a random node of the same sort and scope."""
     return _Statement(random, first=50).again(node)
 
 
 class _Statement(Values):
-    """One statement in the making: its parts of WITH, and the aliases that are taken."""
+    """A statement under construction: its parts of WITH and the aliases in use."""
 
     def __init__(self, random: Random, *, first: int = 0) -> None:
         super().__init__(random, first=first)
         self._parts: dict[str, Piece] = {}
 
     def query(self, depth: int, kinds: Sequence[str] = ()) -> Piece:
-        """Return a query, with WITH or without."""
+        """Return a query, possibly with WITH."""
         before, parts, streams = dict(self._parts), [], False
         if depth and self._chance(0.15):
             for _ in range(self._one_of((1, 1, 2))):
@@ -64,7 +64,7 @@ class _Statement(Values):
                     listed = f" ({', '.join(each.name for each in columns)})"
                 parts.append(Node("part", (f"{name}{listed} AS (", inner.node, ")"), optional=True))
                 self._parts[name] = Piece(inner.node, columns, inner.streams)
-                # Spark reads the streams of a part that nothing reads as well.
+                # Spark also reads the streams of a part of WITH that nothing uses.
                 streams = streams or inner.streams
         body = self._body(depth, kinds)
         self._parts = before
@@ -84,7 +84,7 @@ class _Statement(Values):
         return Piece(node, first.columns, any(each.streams for each in pieces))
 
     def _branch(self, query: Node) -> Node:
-        """Return a side of a set operation; what ends it needs brackets."""
+        """Return a branch of a set operation, in brackets if it ends with ORDER BY or LIMIT."""
         ends = any(isinstance(each, Node) and each.sort in ("order", "limit") for each in query.pieces)
         return Node("branch", ("(", query, ")")) if ends or self._chance(0.1) else query
 
@@ -116,7 +116,7 @@ class _Statement(Values):
         return len({each.name for each in scope}) == len(scope)
 
     def _listed(self, scope: Scope, kinds: Sequence[str]) -> tuple[list[Node], Scope]:
-        """Return the items of a query that does not aggregate; the time of a row is most often among them."""
+        """Return the items of a query without aggregates, usually including the row's time."""
         items, columns = [], []
         wanted = kinds or [self._one_of(("number", "string", "time")) for _ in range(self._random.randint(1, 3))]
         times = [each for each in scope if each.kind == "time"]
@@ -145,7 +145,7 @@ class _Statement(Values):
         columns.append(Column("", name, kind))
 
     def _grouped(self, scope: Scope, kinds: Sequence[str]) -> tuple[list[Node], Scope, Node]:
-        """Return the items of an aggregate with its GROUP BY: by a window most often, as a stream needs it."""
+        """Return the items of an aggregating query and its GROUP BY, usually over a window, which a stream requires."""
         keys: list[tuple[Node, str, Node]] = []
         times = [each for each in scope if each.kind == "time"]
         if times and self._chance(0.7):
@@ -204,7 +204,7 @@ class _Statement(Values):
         return source
 
     def _relation(self, depth: int) -> Piece:
-        """Return what may stand in FROM: a table, a part of WITH, a subquery, a join in brackets or without."""
+        """Return a relation for FROM: a table, a part of WITH, a subquery, or a join with or without brackets."""
         if not depth:
             return self._table()
         make = self._random.choices(
@@ -249,7 +249,7 @@ class _Statement(Values):
         left, right = self._relation(depth), self._relation(depth)
         text = str(right.node)
         if " JOIN " in text and not text.startswith("(") and not self._chance(0.03):
-            # A join on the right of a join needs brackets, as a subquery has them.
+            # A join as the right side of a join needs brackets, as a subquery does.
             right = Piece(Node("relation", ("(", right.node, ")")), right.columns, right.streams)
         streams = left.streams or right.streams
         draw = self._random.random()
@@ -272,7 +272,7 @@ class _Statement(Values):
         return Piece(node, both, streams)
 
     def _shared(self, left: Scope, right: Scope) -> list[str]:
-        """Names that each side has once, of one kind."""
+        """Return the column names that occur once on each side with the same kind."""
         names = []
         for each in left:
             others = [other for other in right if other.name == each.name]
@@ -347,14 +347,14 @@ class _Statement(Values):
         return Piece(node, (Column(alias, "id", "number"), Column(alias, "k", "string")), False)
 
     def _condition(self, scope: Scope, depth: int = 0) -> Node:
-        """Return a condition over the columns in scope; with a depth it may hold a subquery."""
+        """Return a condition over the columns in scope; with a depth above 0 it may contain a subquery."""
         draw = self._random.random()
         if depth and draw < 0.12:
             return self._asked(scope)
         return self._plain_condition(scope, draw)
 
     def _asked(self, scope: Scope) -> Node:
-        """Return a condition with a query in it."""
+        """Return a condition with a subquery."""
         streams = self._chance(0.06)
         table, alias = self._one_of(GROWING if streams else FIXED), self._alias("s")
         if table in self._parts:
@@ -385,7 +385,7 @@ class _Statement(Values):
         return Node("condition", made, scope=scope)
 
     def again(self, node: Node) -> Node:
-        """Return another node of a sort, for its scope."""
+        """Return a random node of a node's sort, for its scope."""
         if node.sort == "condition":
             return self._condition(node.scope)
         if node.sort in DDL_TYPES:

@@ -1,4 +1,4 @@
-"""Trials of random pairs: which of them are unsafe, and each unsafe one as small as it stays unsafe."""
+"""Trials of random pairs: finds unsafe ones and shrinks each as far as it remains unsafe."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from pipelines.local_pool.connect_server import LocalPool
 SHRINK_TRIES, SHRINK_AT_ONCE = 40, 8
 FILE_ROWS = 6
 _LAST = 26
-"""Minutes of the inputs' first part; the second begins before that, so that some of its rows are late."""
+"""Minutes covered by part 1 of the inputs; part 2 begins earlier, so that some of its rows are late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One pair that was tried."""
+    """One tried pair."""
 
     number: int
     pair: Pair
@@ -32,15 +32,16 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """What Spark made of it, in one word; `not run` where it does not take a text for itself either."""
+        """The outcome on Spark in one word, or `not run` if Spark also refuses a text on its own."""
         words = self.trial.outcome.replace("not run", "not-run").split()
         return words[0].rstrip(":").replace("-", " ")
 
     @property
     def unsafe(self) -> bool:
-        """Return whether Spark would not do on the old checkpoint what our action promises.
+        """True if Spark, on the old checkpoint, does not do what our planned action promises.
 
-        A changed delay (6d) may differ: what the old watermark closed stays closed, and that is to be acknowledged.
+        A changed delay (row 6d) may differ, because what the old watermark closed stays closed; operators must
+        acknowledge that.
         """
         change, outcome = self.trial.change, self.trial.outcome
         if self.kind == "not run":
@@ -51,17 +52,17 @@ class Run:
 
     @property
     def wrote(self) -> bool:
-        """Return whether either text wrote a row: the tables of the others are equal for that alone."""
+        """True if either text wrote a row; tables without rows are trivially equal."""
         return any(self.trial.seen.values())
 
 
 def drawn(seed: int, numbers: Sequence[int]) -> list[tuple[int, Pair, Edit]]:
-    """Draw the pairs of some numbers of a seed."""
+    """Draw the pairs of these numbers for a seed."""
     return [(number, *pair(Random(f"{seed}/{number}"))) for number in numbers]
 
 
 def tried(pool: LocalPool, folder: Path, pairs: Sequence[tuple[int, Pair, Edit]]) -> list[Run]:
-    """Try pairs on a running server, in a folder that is not there yet."""
+    """Try pairs on a running server, in a folder that does not exist yet."""
     folder.mkdir(parents=True)
     trials = [Trial(edit, number, classify(edit.old, edit.new)) for number, _, edit in pairs]
     run(trials, pool, folder, records)
@@ -69,7 +70,7 @@ def tried(pool: LocalPool, folder: Path, pairs: Sequence[tuple[int, Pair, Edit]]
 
 
 def small(pool: LocalPool, folder: Path, found: Run) -> Run:
-    """Return the smallest pair with the same edit that is unsafe as well, after a bounded number of tries."""
+    """Return the smallest pair found with the same edit that is still unsafe, after a bounded number of tries."""
     seen: set[tuple[str, str]] = set()
     best, left, round_number = found, SHRINK_TRIES, 0
     while left > 0:
@@ -84,7 +85,7 @@ def small(pool: LocalPool, folder: Path, found: Run) -> Run:
 
 
 def _candidates(best: Run, seen: set[tuple[str, str]]) -> Iterator[tuple[Pair, Edit]]:
-    """List smaller pairs that we still let go on, each once."""
+    """Yield smaller pairs that we still classify the same way, without repetition."""
     for each in smaller_pairs(best.pair):
         edit = each.edit
         if edit is None or _length(edit) >= _length(best.trial.edit):
@@ -101,7 +102,7 @@ def _length(edit: Edit) -> int:
 
 
 def records(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
-    """Return the files of one part: values that meet in joins, and an end that closes all windows."""
+    """Yield the files of one part: values that match in joins, and a last row that closes all windows."""
     if name.startswith("dim"):
         if part == 1:
             yield [_row(number, "xyzq"[number % 4], 0) for number in range(1, 9 if name == "dim" else 5)]
@@ -115,7 +116,7 @@ def records(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
 
 
 def _row(number: int, key: str, offset: int) -> dict[str, Any]:
-    """Return one row: a minute apart, values of few digits, no name now and then."""
+    """Return one row; rows are a minute apart, with values of one digit, and some lack a name."""
     at = f"2026-01-01T{11 + (50 + number) // 60}:{(50 + number) % 60:02}:00Z"
     name = {"name": "xyzw"[(number + offset) % 4]} if number % 6 else {}
     return {"id": number, "k": key, "v": (number * 3 + offset) % 8, "w": number % 10, "ts": at} | name

@@ -1,6 +1,6 @@
-"""Random values and conditions over columns in scope: each of the kind that its place needs, and every column is there.
+"""Random values and conditions over columns in scope, of the kind that their place requires.
 
-The tables have one shape: three that grow (a, b, c) and two that do not (dim, dim2).
+The tables have one shape: three grow (a, b, c) and two do not (dim, dim2).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ FIXED = ("dim", "dim2")
 SHAPE = (("id", "number"), ("k", "string"), ("v", "number"), ("w", "number"), ("name", "string"), ("ts", "time"))
 DDL_TYPES = {"number": "BIGINT", "string": "STRING", "time": "TIMESTAMP"}
 COLUMNS = ", ".join(f"{name} {DDL_TYPES[kind]}" for name, kind in SHAPE)
-"""Of each table, as CREATE TABLE takes them."""
+"""The columns of each table, as CREATE TABLE expects them."""
 _AGGREGATES = {
     "number": ("count(*)", "count({number})", "sum({number})", "max({number})", "min({number})"),
     "string": ("max({string})", "min({string})", "first({string})"),
@@ -27,7 +27,7 @@ _AGGREGATES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that may be named."""
+    """A column in scope."""
 
     qualifier: str
     name: str
@@ -40,14 +40,14 @@ Pieces = tuple[Node | str, ...]
 
 
 class Values:
-    """Values of one statement in the making, and the aliases that are taken in it."""
+    """Generates values for a statement under construction, and its aliases."""
 
     def __init__(self, random: Random, *, first: int = 0) -> None:
         self._random = random
         self._taken = first
 
     def _plain_condition(self, scope: Scope, draw: float) -> Node:
-        """Return a condition without a subquery; the draw says of which form."""
+        """Return a condition without a subquery, in the form selected by `draw`."""
         if draw < 0.3:
             terms = tuple(self._comparison(scope, 1) for _ in range(2))
             both = Node("condition", terms, self._one_of((" AND ", " AND ", " OR ")))
@@ -137,7 +137,7 @@ class Values:
         return Node("interval", (self._one_of(("5 minutes", "10 minutes", "1 hour")),))
 
     def _named(self, column: Column, scope: Scope) -> str:
-        """Write a column, without its qualifier now and then where no other has its name."""
+        """Return a reference to a column, sometimes without its qualifier if the name is unique."""
         alone = sum(each.name == column.name for each in scope) == 1
         if not column.qualifier or (alone and self._chance(0.25)):
             return column.name

@@ -1,6 +1,6 @@
-"""Random projects beside random deployments of them: a seed and a size make a world, so thousands cost seconds.
+"""Random projects with random deployments; a seed and a size determine such a world, so thousands take only seconds.
 
-Hypothesis draws the seed, the size and the request and shrinks those; the graph itself comes from `random.Random`.
+Hypothesis draws and shrinks the seed, the size and the request; the graph itself comes from `random.Random`.
 """
 
 import random
@@ -36,7 +36,7 @@ UNHEALTHY = tuple(state for state in State if state not in (State.ABSENT, State.
 
 
 class Written(ParseCache):
-    """The values of texts that a world has made, so that no SQL is parsed for them."""
+    """The parsed values of the texts that a world has generated, so that no SQL is parsed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Written(ParseCache):
         self._statements: dict[str, ParsedStatement] = {}
 
     def take(self, made: Table) -> RevisionTexts:
-        """Learn a table's texts and return them."""
+        """Store a table's parsed values and return its texts."""
         texts = revision_of(made).texts
         self._ddls[texts.ddl] = made.parsed_ddl
         if made.parsed is not None:
@@ -62,18 +62,18 @@ class Written(ParseCache):
 
 @dataclass(frozen=True, repr=False)
 class World:
-    """What is declared, what is deployed, and what a planner needs to read the deployed texts."""
+    """A declared project, its deployments, and the parsed values of their texts for the planner."""
 
     declared: Project
     observed: dict[T, ObservedDeployment]
     facts: Written = field(default_factory=Written, compare=False)
 
     def __repr__(self) -> str:
-        """Write what a failing example must show, a line for each table."""
+        """Show a failing example, one line per table."""
         return "\n" + "\n".join(self._line(name) for name in self.names())
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Let hypothesis write it so, too."""
+        """Make Hypothesis show the same text."""
         printer.text(repr(self))
 
     def _line(self, name: T) -> str:
@@ -94,19 +94,19 @@ class World:
         return f"  {name} {declared} :: {bound} { ({k: v for k, v in shown.items() if k != 'bindings'}) }"
 
     def names(self) -> list[T]:
-        """Every table that is declared or deployed."""
+        """Return every table that is declared or deployed, sorted."""
         return sorted({*self.declared.tables, *self.observed})
 
     def seen(self, name: T) -> ObservedDeployment:
-        """What was observed of a table."""
+        """Return the observation of a table."""
         return self.observed.get(name, ObservedDeployment())
 
     def readers(self, name: T) -> list[T]:
-        """Deployments that are bound to any version of a table."""
+        """Return the deployments bound to any version of a table, sorted."""
         return sorted(n for n, seen in self.observed.items() if any(b.parent == name for b in seen.bindings))
 
     def below(self, names: Iterable[T]) -> list[T]:
-        """Tables and every deployment below them."""
+        """Return the given tables and all deployments below them."""
         found = dict.fromkeys(names)
         waiting = list(found)
         for name in waiting:
@@ -116,30 +116,29 @@ class World:
         return waiting
 
     def put(self, name: T, **known: object) -> "World":
-        """Observe one table otherwise."""
+        """Return a world in which the observation of one table differs."""
         return replace(self, observed={**self.observed, name: replace(self.seen(name), **known)})  # type: ignore[arg-type]
 
     def plan(self, request: PlanRequest, policy: Policy | None = None) -> Plan:
-        """Plan a request in this world."""
         return make_plan(self.declared, "dev", self.observed, request, self.facts, policy=policy)
 
 
 @st.composite
 def worlds(draw: st.DrawFn, largest: int = 200) -> World:
-    """Draw a world; sizes are small in half of the cases, and up to `largest` tables in the others."""
+    """Draw a world: small in half of the cases, with up to `largest` tables in the others."""
     bands = [st.integers(2, 9), st.integers(2, 9), st.integers(10, min(40, largest)), st.integers(10, largest)]
     return world_of(draw(st.integers(0, 2**32)), draw(st.one_of(bands)))
 
 
 @st.composite
 def cases(draw: st.DrawFn, verb: str = "deploy", largest: int = 200) -> tuple[World, PlanRequest]:
-    """Draw a world and a request that it can understand."""
+    """Draw a world and a request that names its tables."""
     world = draw(worlds(largest))
     return world, request_of(random.Random(draw(st.integers(0, 2**32))), world, verb)
 
 
 def request_of(chance: random.Random, world: World, verb: str = "deploy") -> PlanRequest:
-    """Make a request for tables, products, everything or a mixture, with any of the plain options."""
+    """Return a request for tables, products, everything or a mixture, with any of the plain options."""
     names, deploys = world.names(), verb == "deploy"
     if deploys:
         names = sorted(world.declared.tables)
@@ -162,7 +161,7 @@ def request_of(chance: random.Random, world: World, verb: str = "deploy") -> Pla
 
 
 def _wishes(chance: random.Random, names: list[T]) -> dict[str, Any]:
-    """Wish for other strategies than the default ones; many of them are refused."""
+    """Return options that ask for non-default strategies; many are refused."""
     wish = chance.random()
     if wish < 0.2:
         return {"keep_table": True}
@@ -179,7 +178,7 @@ def _wishes(chance: random.Random, names: list[T]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Spec:
-    """A table before it is made: parents with whether they are streamed."""
+    """A table before it is built; `reads` maps parents to whether they are streamed."""
 
     name: T
     reads: dict[T, bool]
@@ -200,7 +199,7 @@ class _Spec:
 
 @dataclass(frozen=True, slots=True)
 class _Habits:
-    """How often things are so in one world."""
+    """How often each kind of irregularity occurs in one world."""
 
     deployed: float
     changed: float
@@ -210,7 +209,7 @@ class _Habits:
 
 
 def world_of(seed: int, size: int) -> World:
-    """Make the world of a seed: `size` tables in layers, some external, some of them deployed in some state."""
+    """Build the world of a seed: `size` tables in layers, some external, some deployed in various states."""
     chance = random.Random(seed)
     habits = _Habits(
         deployed=chance.choice((0.0, 0.7, 0.95, 1.0, 1.0)),
@@ -237,7 +236,7 @@ def world_of(seed: int, size: int) -> World:
 
 
 def _specs(chance: random.Random, size: int) -> list[_Spec]:
-    """Draw the graph: parents are near, so that chains, diamonds and wide joins arise."""
+    """Draw the graph; parents are taken from nearby, so that chains, diamonds and wide joins arise."""
     near = chance.choice((3, 8, 40))
     external = chance.choice((0.05, 0.15, 0.3))
     several = chance.choice((0.0, 0.3, 0.6))
@@ -257,7 +256,7 @@ def _specs(chance: random.Random, size: int) -> list[_Spec]:
         if before.reads and not before.gone and before.name not in reads and chance.random() < 0.06:
             specs[-1].product, specs[-1].gone = before.product, False
             specs[-1].unit = before.unit = before.unit or before.name
-    # A table whose parents are all gone would look external: its parents stay.
+    # A table without any remaining parent would look external, so its parents stay.
     kept = {spec.name for spec in specs if not spec.gone}
     for spec in specs:
         if spec.reads and not kept.intersection(spec.reads):
@@ -269,13 +268,13 @@ def _specs(chance: random.Random, size: int) -> list[_Spec]:
 def _observe(
     chance: random.Random, habits: _Habits, before: Table, observed: dict[T, ObservedDeployment], facts: Written
 ) -> None:
-    """Deploy a table's old texts in some state, bound to versions of its parents that are kept for it."""
+    """Deploy a table's old texts in some state, bound to versions of its parents that are retained for it."""
     texts = facts.take(before)
     if before.parsed is None:
         if chance.random() < 0.8:
             observed[before.name] = ObservedDeployment(state=State.RUNNING, deployed=texts)
         else:
-            # Nobody registered it; readers know of it all the same.
+            # It was never registered, but its readers refer to it.
             observed[before.name] = ObservedDeployment()
         return
     unhealthy = chance.random() < habits.unhealthy
@@ -316,7 +315,7 @@ def _observe(
 
 
 def _leave_orphan_version(chance: random.Random, name: T, observed: dict[T, ObservedDeployment]) -> None:
-    """Leave a version that a failed run has made and that never served."""
+    """Add a version that a failed run has made and that never served."""
     seen = observed[name]
     orphan = OtherVersion(seen.highest_version + 1, seen.revision, seen.bindings, running=chance.random() < 0.7)
     running = (orphan.version,) if orphan.running else ()
@@ -330,7 +329,7 @@ def _leave_orphan_version(chance: random.Random, name: T, observed: dict[T, Obse
 
 
 def times(factor: int) -> int:
-    """Return how many worlds a test draws: 4 times its factor, 20 and 2,000 times with `--hypothesis-profile=drill`
+    """Return how many worlds a test draws: 4 times `factor`, or 20 and 2,000 times with `--hypothesis-profile=drill`
     and `long`.
     """
     return examples(20 * factor)

@@ -1,7 +1,7 @@
-"""The README's picture: the console in an incident, drawn from values, as SVG.
+"""The README's picture: the console during an incident, drawn from fixed values as SVG.
 
-Run: `.venv/bin/python -m tests.support.readme_picture > .github/console.svg`. No agent, no Spark and no clock is in it:
-the same code draws the same picture on every machine.
+Run: `.venv/bin/python -m tests.support.readme_picture > .github/console.svg`. It uses no agent, Spark or clock, so that
+the picture is the same on every machine.
 """
 
 import os
@@ -12,10 +12,10 @@ from tests.terminal.in_memory_backend import FakeBackend
 from tests.tui.console_harness import Console, in_console
 
 SIZE = (100, 27)
-"""Columns and lines: at the width of a README on GitHub the letters are as large as those around them."""
+"""Columns and lines; at a README's width on GitHub the letters match the size of the text around them."""
 
 INCIDENT = "orders_paid"
-"""The statement that has failed, under the cursor."""
+"""The failed statement, under the cursor."""
 
 FIGURES = {
     # rows in, rows out, milliseconds of a batch, rows of the table
@@ -33,7 +33,7 @@ FIGURES = {
 
 
 def scene() -> FakeBackend:
-    """Return the pizzeria in an incident: one statement failed, one that catches up, one that an operator stopped."""
+    """Return the pizzeria during an incident: one statement failed, one is catching up, and an operator stopped one."""
     backend = FakeBackend(protected=True)
     for table, (rows_in, rows_out, batch_ms, rows) in FIGURES.items():
         backend.change(table, in_rows_s=rows_in, out_rows_s=rows_out, batch_ms=batch_ms, rows_total=rows)

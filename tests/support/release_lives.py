@@ -1,4 +1,4 @@
-"""Releases whose agent dies at chosen points while somebody else acts, and what is left of each."""
+"""Releases whose agent dies at chosen points while another actor works, and the state that each leaves."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -12,24 +12,24 @@ from release_project import RELEASE, RELEASED, ROLLBACK, SEAM, Released, Rows, r
 
 REQUESTS = {"release": RELEASE, "rollback": ROLLBACK, "seam": SEAM}
 ENDS_S = 180.0
-"""Longest time from a new agent to the end of a run, on a machine that does other things."""
+"""Longest time in seconds from a new agent to the end of a run, on a busy machine."""
 ROWS_S, LANDS_S = 60.0, 2.0
 
 EVERY_STEP = (
     "before {n} {do} running", "after {n} {do} running", "effect {n} {do}", "evidence {n} {do}", "before {n} {do} done",
     "after {n} {do} done",
 )  # fmt: skip
-"""What every step passes, at least."""
+"""Points that every step passes."""
 GATED = ("start", "resume", "catch_up", "validate", "hold", "seam")
 INSIDE_A_SEAM = ("seam stop {table}", "seam seed {table}", "seam move {table}")
 RECORD = ("swap record", "swap commit")
 
 
 def points_of(plan: Mapping[str, Any]) -> list[str]:
-    """Return the points that a run of a plan passes, in the plan's order, those inside of its steps included.
+    """Return the points that a run of a plan passes, in order, including those inside steps.
 
-    Of points with nothing between them only one: what is `after running` is its `effect`, what is `evidence` comes
-    `before` the next state, and what is `after done` is `before` the next step.
+    Points with nothing between them are listed once: `after running` equals `effect`, `evidence` comes just before the
+    next state, and `after done` just before the next step.
     """
     found = []
     for step in plan["steps"]:
@@ -46,7 +46,7 @@ def points_of(plan: Mapping[str, Any]) -> list[str]:
 
 
 def one_point_per_step(plan: Mapping[str, Any], seed: int) -> list[str]:
-    """Choose a point of each step of a plan by a seed, and one inside the swap."""
+    """Choose one point per step of a plan by a seed; for a swap, a point inside it."""
     chosen = []
     for step in plan["steps"]:
         n, do = step["n"], step["do"]
@@ -58,14 +58,14 @@ def one_point_per_step(plan: Mapping[str, Any], seed: int) -> list[str]:
 
 
 def one_point_per_kind(plan: Mapping[str, Any], seed: int) -> list[str]:
-    """Choose a step of each kind in a plan by a seed, and a point of it; and one inside the swap."""
+    """Choose one step of each kind in a plan, and a point of it, by a seed; for a swap, a point inside it."""
     steps = {step["do"]: [one for one in plan["steps"] if one["do"] == step["do"]] for step in plan["steps"]}
     return one_point_per_step({"steps": [same[seed % len(same)] for same in steps.values()]}, seed)
 
 
 @dataclass(frozen=True)
 class Life:
-    """One run, where its agent dies, and who acts from its first death on."""
+    """One run, the points where its agent dies, and the actor that works from the first death on."""
 
     request: str
     points: tuple[str, ...]
@@ -74,23 +74,23 @@ class Life:
 
 @dataclass
 class Ending:
-    """How one run ended in which the agent died at some points."""
+    """How a run ended whose agent died at some points."""
 
     state: str = ""
-    """What the product calls it: done, rolled back or aborted; a rollback is done."""
+    """The release's state: done, rolled back or aborted; a rollback is done."""
     died_at: list[str] = field(default_factory=list)
     not_met: list[str] = field(default_factory=list)
-    """Points that the run did not pass any more."""
+    """Points that the run no longer passed."""
     seconds: float = 0.0
     wrong: list[str] = field(default_factory=list)
     rows: dict[str, Rows] = field(default_factory=dict)
     swap_ms: int | None = None
     took_s: float = 0.0
-    """From the run's begin to its end."""
+    """Seconds from the run's beginning to its end."""
 
 
 class Others(threading.Thread):
-    """Stop, start and restart `aside` until told to end; it runs afterwards."""
+    """Stops, starts and restarts `aside` until told to end, and leaves it running."""
 
     def __init__(self, world: Released) -> None:
         super().__init__(daemon=True)
@@ -110,9 +110,9 @@ class Others(threading.Thread):
 
 
 class Voice(threading.Thread):
-    """Somebody who acts on a run until it has ended: gives a held one the word, and does what an actor does.
+    """An operator who works on a run until it ends: confirms a held run and does what `act` does.
 
-    `lands`: rows land all the while, without which no batch comes at which a seam fits.
+    With `lands`, rows land all the while; without them no batch would come at which a seam fits.
     """
 
     def __init__(self, world: Released, run_id: str, act: "Callable[[Voice], None]", *, lands: bool) -> None:
@@ -148,7 +148,7 @@ class Voice(threading.Thread):
         return str(self.world.ledger("SELECT state FROM run WHERE id = ?", self.run_id)[0][0])
 
     def insists(self, *words: str) -> None:
-        """Act until it is confirmed: meanwhile the agent may die, or hold the statement for a step."""
+        """Repeat a command until it succeeds; meanwhile the agent may die, or a step may hold the statement."""
         said = None
         ends = monotonic() + ENDS_S
         while said is None or said.returncode:
@@ -158,7 +158,7 @@ class Voice(threading.Thread):
             self.over.wait(0.3)
 
     def carries_out(self, is_done: Callable[[], bool], *words: str) -> None:
-        """Plan and apply until it is so; a run that is open is left to itself."""
+        """Plan and apply a command until `is_done`, waiting for open runs."""
         ends = monotonic() + ENDS_S
         while not is_done():
             if monotonic() > ends:
@@ -170,11 +170,11 @@ class Voice(threading.Thread):
 
 
 def _does_nothing(voice: Voice) -> None:
-    """The agent alone dies."""
+    """Leave everything to the agent."""
 
 
 def _stops_one(voice: Voice) -> None:
-    """Stop a statement of the release, begin it again, and have the run go on where the stop has ended it."""
+    """Stop a statement of the release, start it again, and retry the run if the stop made it fail."""
     voice.insists("stop", "odd", "--confirm", "yes")
     voice.insists("start", "odd", "--confirm", "yes")
     ends = monotonic() + ENDS_S
@@ -211,14 +211,14 @@ ACTORS: Mapping[str, Callable[[Voice], None]] = {
     "release beside": _releases_beside,
     "delete beside": _deletes_another,
 }
-"""Who acts from the first death on; `aside` is stopped and started all the while, and `broken` has failed."""
+"""Actors by name; each works from the first death on, while `aside` is stopped and started and `broken` has failed."""
 
 OTHERS_RUNS = {"release beside": ("beside", "--rebuild"), "delete beside": ("delete", "spare")}
-"""What makes a run of its own, whose points have the same labels."""
+"""Actors with a run of their own, whose points have the same labels."""
 
 
 def lived(world: Released, life: Life) -> Ending:
-    """Carry out one request with the agent dying at each of some points as it comes to it, and look at what is left."""
+    """Carry out one request while the agent dies at each given point, and return the state it leaves."""
     found, began, left = Ending(), monotonic(), list(life.points)
     if "spare" not in world.serving():
         assert world.confirmed("undelete", "spare").returncode == 0
@@ -242,7 +242,7 @@ def lived(world: Released, life: Life) -> Ending:
             break
         dead, point = len(deaths), deaths[-1]
         left.remove(point)
-        # Steps of which one write records the end pass as one: the agent has died at the first of them.
+        # Steps whose end is recorded by one write share a point; the agent died at the first of them.
         left = [other for other in left if other not in _ended(world, run_id)]
         found.died_at.append(point)
         voice.acting.set()
@@ -261,31 +261,31 @@ def lived(world: Released, life: Life) -> Ending:
 
 
 def _serves(world: Released) -> dict[str, tuple[int, str, str]]:
-    """Return what serves of every statement but `aside`, which an operator starts anew all the while."""
+    """Return the serving version of every statement except `aside`, which an operator keeps restarting."""
     return {table: found for table, found in world.serving().items() if table != "aside"}
 
 
 def _strays(world: Released) -> set[object]:
-    """Return the versions that are wanted running beside what serves; a cancel after a swap leaves the old ones so."""
+    """Return versions that should run besides the serving ones; a cancel after a swap leaves the old ones like that."""
     return {*world.ledger(
         "SELECT \"table\", version FROM deployment WHERE active = 0 AND wanted = 'running' AND \"table\" <> 'broken'"
     )}  # fmt: skip
 
 
 def _ended(world: Released, run_id: str) -> set[str]:
-    """Return the points behind the steps that the ledger has as done: no later agent passes them."""
+    """Return the points after steps that the ledger records as done; no later agent passes them."""
     done = world.ledger("SELECT n, do FROM step WHERE run_id = ? AND state = 'done'", run_id)
     return {f"after {n} {do} done" for n, do in done}
 
 
 def _dies(world: Released, voice: Voice) -> bool:
-    """Wait for the agent's death at its point; returns False if its run has ended without it."""
+    """Wait for the agent's death at its point; return False if its run ended without it."""
     ends = monotonic() + ENDS_S
     while not world.is_dead():
         ended = voice.state in ("done", "cancelled") or (voice.state == "failed" and voice.acted.is_set())
         if ended or (voice.state == "failed" and not voice.acting.is_set()):
             with suppress(Impatient):
-                # It may die at the very end of its run.
+                # The agent may die at the very end of its run.
                 until(world.is_dead, 1.0, "it is dead")
             return world.is_dead()
         if monotonic() > ends:
@@ -296,7 +296,7 @@ def _dies(world: Released, voice: Voice) -> bool:
 
 
 def _look(world: Released, voice: Voice, found: Ending) -> None:
-    """Wait for the end of all runs, and find what is not as it must be."""
+    """Wait until all runs have ended, and record what is wrong."""
     try:
         until(lambda: voice.acted.is_set() or not voice.acting.is_set(), ENDS_S, "the other actor has done")
         until(lambda: not world.open_runs(), ENDS_S, "the runs end")
@@ -314,7 +314,7 @@ def _look(world: Released, voice: Voice, found: Ending) -> None:
 
 
 def _judge(world: Released, run_id: str, found: Ending) -> None:
-    """Read how the release has ended, by the product's own words, and how long its run and its swap took."""
+    """Record how the release ended according to the product, and how long its run and swap took."""
     states = releases_of(world)
     found.state = states.get(run_id, "no release")
     found.wrong.extend(f"run {run} is {state}" for run, state in states.items() if state in _OPEN)

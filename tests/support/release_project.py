@@ -1,6 +1,6 @@
-"""Four statements in a diamond that are released together, with neighbours: one that fails, and others at work.
+"""A diamond of four statements released together, and neighbours: one that fails, others with runs of their own.
 
-landed → base → even, odd → both; aside is stopped and started meanwhile, beside released, spare deleted; broken fails.
+landed → base → even, odd → both; aside is stopped and started, beside is released, spare is deleted, and broken fails.
 """
 
 import json
@@ -42,13 +42,13 @@ DDL = {
 RELEASED = ("base", "even", "odd", "both")
 RELEASE, ROLLBACK = ("base", "--rebuild", "--hold"), ("rollback", "base")
 SEAM = ("base", "--rebuild", "--strategy", "even=seam", "--strategy", "odd=seam")
-"""Not held: its plan needs an approval, and so another login for the word."""
+"""Not held, because that plan would need an approval, and so a second login for the confirmation."""
 WHOLE = (*RELEASED, "aside", "beside", "spare")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What stands in one table, as its pointer serves it."""
+    """The rows of one table's serving version."""
 
     expected: int
     got: int
@@ -69,15 +69,15 @@ class Released(Tiny):
 
     releases: int = 0
     agent: subprocess.Popen[bytes] | None = None
-    """The newest that was started here; `headgate up` has started the first."""
+    """The newest agent started here, or None while the one from `headgate up` runs."""
     texts_of: dict[tuple[str, int], int] = field(default_factory=dict)
-    """By version the number of the text that has made all its rows; a version that has gone over a seam has none."""
+    """For each version, the number of the text that made all its rows; versions that went over a seam are absent."""
 
     def __post_init__(self) -> None:
         self.ddl, self.dml = DDL, DML
 
     def begin(self) -> None:
-        """Start everything; `broken` fails and stays so."""
+        """Start everything; `broken` fails and stays failed."""
         self.write()
         self.land(40)
         self.done("up")
@@ -87,13 +87,15 @@ class Released(Tiny):
         self.texts_of |= {(table, 1): 0 for table in RELEASED}
 
     def edit(self) -> None:
-        """Change the text of what is released, and land more rows."""
+        """Change the text of the released statements, and land more rows."""
         self.releases += 1
         self.write(base=DML["base"].replace("'0'", f"'{self.releases}'"))
         self.land(6)
 
     def renew_agent(self, points: Sequence[str] = ()) -> None:
-        """Kill the agent and start another, as a service does; it dies at the first of some points that it passes."""
+        """Kill the agent and start another, as a service manager would; it dies at the first of `points` that it
+        passes.
+        """
         if self.agent is None:
             with suppress(OSError, ValueError):
                 os.kill(self.agent_pid(), signal.SIGKILL)
@@ -112,11 +114,11 @@ class Released(Tiny):
                 stderr=log,
                 start_new_session=True,
             )
-        # It may die at its very first step.
+        # The new agent may die at its very first step.
         until(lambda: self.is_dead() or self._holds_lock(), 60, "the agent is there")
 
     def is_dead(self) -> bool:
-        """Return whether the newest agent has ended; a process id alone may be another process's by then."""
+        """Return whether the newest agent has ended; its process id might already belong to another process."""
         return self.agent is not None and self.agent.poll() is not None
 
     def _holds_lock(self) -> bool:
@@ -125,11 +127,11 @@ class Released(Tiny):
         return False
 
     def deaths(self) -> list[str]:
-        """Return the labels of the points at which agents have died, as they were to."""
+        """Return the labels of the points at which agents died on request."""
         return re.findall(r"dying at fault point \d+ (.+), as asked", (self.home() / "agent.log").read_text())
 
     def newest_run(self, *, other_than: Collection[str] = ()) -> tuple[str, str]:
-        """Return id and state of the newest run about the released tables."""
+        """Return id and state of the newest run about the released tables; both empty if it is in `other_than`."""
         found = self.ledger(
             "SELECT id, state FROM run WHERE id IN (SELECT run_id FROM step WHERE \"table\" = 'base') "
             "ORDER BY started_at DESC, rowid DESC LIMIT 1"
@@ -138,14 +140,14 @@ class Released(Tiny):
         return ("", "") if id in other_than else (id, state)
 
     def serving(self) -> dict[str, tuple[int, str, str]]:
-        """Return by table the version that serves, with its text and the run of its query."""
+        """Return each table's serving version, with its revision and the run id of its query."""
         found = self.ledger(
             'SELECT "table", version, revision, run_id FROM deployment WHERE active = 1 AND version > 0'
         )
         return {str(table): (int(str(version)), str(text), str(run)) for table, version, text, run in found}
 
     def confirmed(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Act as an operator does, who types what is asked for."""
+        """Run a command as an operator does, and type the confirmation it requires."""
         first = self.run(*words)
         if "--confirm '" not in first.stderr:
             return first
@@ -155,7 +157,9 @@ class Released(Tiny):
         return self.confirmed("runs", "cancel", run_id)
 
     def begin_run(self, plan: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-        """Apply a plan and leave it to itself; another login has approved it, in the ledger: this process has one."""
+        """Apply a plan and detach; the approval by another login is written into the ledger, because this process has
+        only one.
+        """
         with closing(sqlite3.connect(self.home() / "ledger.db", timeout=30)) as ledger, ledger:
             approved = "INSERT OR REPLACE INTO approval (plan_hash, uid, login, at) VALUES (?, 4711, 'bob', ?)"
             ledger.execute(approved, (plan["hash"], time.time()))
@@ -165,12 +169,14 @@ class Released(Tiny):
         return len(self.ledger("SELECT 1 FROM run WHERE ended_at IS NULL"))
 
     def all_run(self, *tables: str) -> bool:
-        """Return whether what serves of these tables runs."""
+        """Return whether the serving versions of these tables are running."""
         found = self.ledger("SELECT \"table\" FROM deployment WHERE active = 1 AND state = 'running'")
         return {str(table) for (table,) in found} >= set(tables)
 
     def learn(self, plan: Mapping[str, Any]) -> None:
-        """Note which text makes the versions of a plan; what goes over a seam, and its readers, hold rows of two."""
+        """Record which text makes the rows of a plan's versions; versions past a seam, and their readers, mix two
+        texts.
+        """
         if any(step["do"] == "seam" for step in plan["steps"]):
             for table in RELEASED[1:]:
                 self.texts_of.pop((table, self.serving()[table][0]), None)
@@ -181,7 +187,7 @@ class Released(Tiny):
 
 @contextmanager
 def released(root: Path) -> Iterator[Released]:
-    """Return the project with everything deployed; nothing of it runs afterwards."""
+    """Yield the project with everything deployed; afterwards stop all of it."""
     world = Released(root, {"HEADGATE_MEASURE_S": "1"})
     try:
         world.begin()
@@ -191,8 +197,8 @@ def released(root: Path) -> Iterator[Released]:
 
 
 def rows_of(world: Released, *tables: str) -> dict[str, Rows]:
-    """Count what the pointers of tables serve, by SQL in the pool; a row of another text than the registry says is
-    missed.
+    """Count the rows of each table's serving version by SQL in the pool; rows of a different text than recorded count
+    as missing.
     """
     with asked(world) as session:
         sql = " UNION ALL ".join(f"SELECT '{table}', id, substring(kind, 2) FROM {table}" for table in tables)
@@ -215,7 +221,7 @@ def _counted(landed: int, table: str, ids: list[int]) -> Rows:
 
 @contextmanager
 def asked(world: Driven) -> Iterator[Session]:
-    """Return a session of one's own on the pool, for questions to what the pointers serve."""
+    """Yield a new session on the pool, for queries on the serving versions."""
     server = LocalPool(world.home(), Pool())
     session = Session(server.url, server.token, str(uuid.uuid4()))
     try:
@@ -226,6 +232,6 @@ def asked(world: Driven) -> Iterator[Session]:
 
 
 def releases_of(world: Released) -> dict[str, str]:
-    """Return by run what the product says a release has come to."""
+    """Return each release's state by run, as `headgate release` reports it."""
     found = json.loads(world.done("release", "--json"))["releases"]
     return {str(one["run"]): str(one["state"]) for one in found}

@@ -1,7 +1,7 @@
-"""Pairs of an old and a new revision, as fixtures/plans hold them: `## name`, old, ----, new, ====, expected.
+"""Pairs of an old and a new revision from fixtures/plans: `## name`, old, ----, new, ====, expected.
 
-A side is the DDL in one line, then the DML; `…` stands for what the old side has. Lines that begin with `yml:`, `pool:`
-(a name, or key=value of its configuration), `engine:` and `parent:` (a table and its columns) are no SQL.
+A side is the DDL on one line, followed by the DML; `…` stands for the old side's text. Lines beginning with `yml:`,
+`pool:` (a name, or key=value of its configuration), `engine:` and `parent:` (a table and its columns) are not SQL.
 """
 
 from dataclasses import dataclass, replace
@@ -27,11 +27,11 @@ class Edit:
     old: Revision
     new: Revision
     expected: tuple[str, ...]
-    """The lines below ====."""
+    """The lines after ====."""
 
 
 def edits(file: str) -> list[Edit]:
-    """Read a file of pairs, whose texts must be readable."""
+    """Read a file of pairs, whose texts must be valid."""
     found = []
     for block in (PLANS / file).read_text(encoding="utf-8").split("\n## ")[1:]:
         head, _, body = block.partition("\n")
@@ -45,14 +45,14 @@ def edits(file: str) -> list[Edit]:
 
 
 def revision(texts: RevisionTexts) -> Revision:
-    """Read texts, which must be readable."""
+    """Read a revision from valid texts."""
     found = read_revision(TableName("t"), texts, Settings())
     assert found is not None, texts
     return found
 
 
 def side(text: str, before: RevisionTexts) -> Revision:
-    """Read one side of a pair, whose texts must be readable."""
+    """Read one side of a pair, whose texts must be valid."""
     lines = text.strip().splitlines()
     told = [tuple(line.split(": ", 1)) for line in lines if line.startswith(WORDS)]
     ddl, *dml = [line for line in lines if not line.startswith(WORDS)]

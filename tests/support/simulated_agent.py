@@ -1,7 +1,7 @@
-"""A pool, its files, a registry and a journal as plain values, and an agent that applies plans to them and may die.
+"""A pool, its files, a registry and a journal as plain values, with an agent that applies plans to them and may die.
 
-Every change is one call of `World.passes`: there the rules are looked at that hold at any moment, and there a run can
-be made to end as by `kill -9`. What a step does follows `pipelines.agent.runs`, sub-step by sub-step.
+Every change calls `Agent.passes`, which checks the rules that must hold at any moment and can end a run as `kill -9`
+would. The steps mirror `pipelines.agent.runs`, change by change.
 """
 
 from collections.abc import Callable
@@ -38,39 +38,39 @@ class Died(Exception):
 
 
 class Refused(Exception):
-    """What a port refuses to do."""
+    """A port refused the call."""
 
 
 @dataclass
 class Simulated:
-    """All that outlives an agent: what lies on disk, what runs on the pool, and the ledger."""
+    """Everything that outlives an agent: files on disk, queries in the pool, and the ledger."""
 
     catalog: set[Version] = field(default_factory=set)
-    """Tables that can be read; version 0 is an external one."""
+    """Readable tables; version 0 is external."""
     pointers: dict[T, int] = field(default_factory=dict)
     checkpoints: dict[Version, str] = field(default_factory=dict)
     queries: dict[Version, tuple[Binding, ...]] = field(default_factory=dict)
-    """What runs, with what it reads since it was started."""
+    """Running queries, with what each has read since its start."""
     written_by: dict[Version, str] = field(default_factory=dict)
-    """The checkpoint that a table was first written with."""
+    """The checkpoint with which a table was first written."""
     ledger: dict[Version, Deployment] = field(default_factory=dict)
     journal: dict[str, dict[int, StepProgress]] = field(default_factory=dict)
     runs: dict[str, RunState] = field(default_factory=dict)
     began_cold: list[tuple[T, T]] = field(default_factory=list)
-    """Statements that were started while a parent did not run, with that parent."""
+    """Statements started while a parent was not running, with that parent."""
     going: frozenset[T] = frozenset()
-    """Tables whose delete is under way."""
+    """Tables being deleted."""
     stopped: set[T] = field(default_factory=set)
     """Tables that an operator has stopped since the run began or was retried."""
     served: int = 0
-    """How often a pointer has moved, by which the versions that served are told apart."""
+    """Counts moves of pointers, so that versions can be ordered by when they served."""
     trash: dict[Version, str] = field(default_factory=dict)
     """The checkpoints of deleted versions."""
     stops: int = 0
-    """How often operators have stopped something, which an act compares before and after a start."""
+    """Counts stops by operators; a start compares the count before and after."""
 
     def copy(self) -> "Simulated":
-        """Return the same things, apart from these."""
+        """Return an independent copy."""
         return replace(
             self,
             catalog=set(self.catalog),
@@ -87,7 +87,7 @@ class Simulated:
         )
 
     def things(self) -> list[object]:
-        """Return what a run leaves, without how it came about."""
+        """Return the lasting results of a run, without when and by which run they came about."""
         rows = {
             key: replace(row, served_at=None if row.served_at is None else 0.0, served_by="")
             for key, row in self.ledger.items()
@@ -95,11 +95,11 @@ class Simulated:
         return [self.catalog, self.pointers, self.checkpoints, self.queries, self.trash, rows]
 
     def observed(self) -> dict[T, ObservedDeployment]:
-        """Observe as console and agent do."""
+        """Observe the deployments as console and agent do."""
         return observe(self.ledger.values())
 
     def check(self) -> None:
-        """Hold what is true at any moment, in the middle of any step."""
+        """Assert what must hold at any moment, even in the middle of a step."""
         for version, bindings in self.queries.items():
             assert version in self.catalog, f"{version} writes a table that is gone"
             for binding in bindings:
@@ -114,7 +114,7 @@ class Simulated:
         assert len(running) == len(set(running)), "two queries write one checkpoint"
 
     def update(self, version: Version, **known: object) -> None:
-        """Write into one row of the registry."""
+        """Update fields of one row of the registry."""
         self.ledger[version] = replace(self.ledger[version], **known)  # type: ignore[arg-type]  # Fields by name.
 
     def stop_by_operator(self, table: T) -> None:
@@ -127,7 +127,7 @@ class Simulated:
             self.update(version, wanted=WantedState.STOPPED)
 
     def start_by_operator(self, table: T) -> None:
-        """Start what serves of a table, where its files and its parents are there; else it is refused."""
+        """Start a table's serving version, unless its files or parents are missing."""
         for version, row in self.ledger.items():
             parents = {(binding.parent, binding.version) for binding in row.bindings}
             whole = self.checkpoints.get(version) == row.checkpoint_id and parents <= self.catalog
@@ -137,13 +137,13 @@ class Simulated:
                 self.update(version, wanted=WantedState.RUNNING, state=State.STARTING, error="")
 
     def fail(self, table: T) -> None:
-        """End the queries of a table with an error."""
+        """End a table's queries with an error."""
         for version in [version for version in self.queries if version[0] == table]:
             del self.queries[version]
             self.update(version, state=State.FAILED)
 
     def settle(self) -> None:
-        """Let what was started commit its first batch."""
+        """Let every started query commit its first batch."""
         for version, row in self.ledger.items():
             if version in self.queries and row.state == State.STARTING:
                 self.update(version, state=State.RUNNING)
@@ -160,14 +160,14 @@ class Agent:
     fails: int = 0
     passed: int = 0
     meanwhile: "Callable[[frozenset[Version]], None]" = lambda held: None
-    """Called at every point with the versions that the step in progress holds: what others do at that moment."""
+    """Called at every point with the versions held by the current step, to simulate other actors."""
     held: frozenset[Version] = frozenset()
 
     def __post_init__(self) -> None:
         self._nodes = {node.table: node for node in self.plan.nodes}
 
     def apply(self, *words: OperatorControl) -> RunState:
-        """Take a run up where it stands, or begin it, and drive it to its end."""
+        """Begin or resume a run and drive it to its end."""
         found = self.world.journal.setdefault(self.run_id, {})
         steps = tuple(found.get(step.n, StepProgress(step)) for step in self.plan.steps)
         self._run = Run(self.run_id, self.world.runs.get(self.run_id, RunState.RUNNING), steps)
@@ -187,7 +187,7 @@ class Agent:
                 return run.state
 
     def _undo(self, run: Run) -> None:
-        """Put back what a cancelled run has begun and the ledger does not have, as `undo_cancelled` does."""
+        """Undo what a cancelled run began and the ledger does not record, as `undo_cancelled` does."""
         world = self.world
         cut_off = [p.step for p in run.steps if p.tries and p.state is StepState.CANCELLED]
         for step in reversed(cut_off):
@@ -238,7 +238,7 @@ class Agent:
         return None
 
     def abort(self, versions: tuple[tuple[str, int], ...]) -> None:
-        """Stop what the run started beside what serves."""
+        """Stop the versions that the run started and that do not serve."""
         for key in ((T(table), version) for table, version in reversed(versions)):
             row = self.world.ledger.get(key)
             if row is None or row.active or row.deleted:
@@ -249,7 +249,6 @@ class Agent:
                 self._end(key)
 
     def perform(self, step: Step) -> RunEvidence:
-        """Do one step."""
         swapped = [(table, self._nodes[table].version) for table in step.tables]
         self.held = frozenset(swapped or [(step.table, step.version)])
         try:
@@ -325,7 +324,7 @@ class Agent:
         return self._seed_from((step.table, step.version), f"{step.table}-{step.version} from now", step)
 
     def _seed_from(self, version: Version, checkpoint: str, step: Step) -> RunEvidence:
-        """Put another checkpoint in the place of the empty one, as long as no query has written with that."""
+        """Replace the empty checkpoint by another one, unless a query has already written with it."""
         if self.world.checkpoints[version] != checkpoint:
             assert version not in self.world.written_by, f"{version} began from nothing"
             self.world.checkpoints[version] = checkpoint
@@ -350,7 +349,7 @@ class Agent:
         return found
 
     def _begin(self, version: Version, stops: int) -> None:
-        """Start a query, or find it running, as `pipelines.agent.statements.deployment_lifecycle.start` does."""
+        """Start a query or find it running, as `pipelines.agent.statements.deployment_lifecycle.start` does."""
         world, row = self.world, self.world.ledger[version]
         found = world.checkpoints.get(version)
         if found is None or (row.checkpoint_id and found != row.checkpoint_id):
@@ -375,7 +374,7 @@ class Agent:
         return self._begin_again(step, (step.table, step.version)) or GateOpened(step.n)
 
     def _begin_again(self, step: Step, version: Version) -> StepFailed | None:
-        """Start a version that an operator has stopped before the run was retried."""
+        """Start a version that an operator stopped before the run was retried."""
         row = self.world.ledger.get(version)
         if row is None or row.external or row.wanted == WantedState.RUNNING:
             return None
@@ -437,7 +436,7 @@ class Agent:
         return GateOpened(step.n)
 
     def _seam(self, step: Step) -> RunEvidence:
-        """Both upstream versions have always read the same here."""
+        """Move a statement to its new parents; here both parent versions have always read the same input."""
         version, node = (step.table, step.version), self._nodes[step.table]
         if step.table in self.world.stopped:
             return StepFailed(step.n, "stopped by an operator during this run")
@@ -573,7 +572,7 @@ class Agent:
 
 
 def deployment_of(node: PlanNode, version: int) -> Deployment:
-    """Return the row that a node's new version has, without what only Spark needs."""
+    """Return the row of a node's new version, without the fields that only Spark needs."""
     return Deployment(
         table=node.table,
         version=version,
@@ -602,5 +601,5 @@ def deployment_of(node: PlanNode, version: int) -> Deployment:
 
 
 def journalled(world: Simulated, run_id: str, state: StepState) -> list[int]:
-    """Return the steps of a run that stand so."""
+    """Return the numbers of a run's steps in a state."""
     return [n for n, progress in world.journal[run_id].items() if progress.state is state]

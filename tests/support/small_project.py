@@ -37,13 +37,13 @@ def texts(**changed: str) -> dict[str, str]:
 
 
 def on_delta(files: Mapping[str, str]) -> dict[str, str]:
-    """Return texts with every table that a statement writes on Delta."""
+    """Return the texts with all tables written by statements on Delta."""
     found = {path: text.replace("USING parquet", "USING delta") for path, text in files.items()}
     return found | {"headgate.yml": found["headgate.yml"] + "connectors: {delta: {}}\n"}
 
 
 def project(files: Mapping[str, str]) -> Project:
-    """Read texts that must have no Problems."""
+    """Read a project whose texts must have no Problems."""
     found, problems = read_project(files)
     assert found is not None, [problem.as_json() for problem in problems]
     return found

@@ -1,4 +1,4 @@
-"""Random statements beside Spark: what it says of each, what we say, and whether the difference is dangerous."""
+"""Compares our analysis of random statements with Spark's, and tells whether a difference is dangerous."""
 
 import json
 import re
@@ -44,13 +44,13 @@ STRICTER_FOR = {
     "more state": "Spark leaves out an aggregate that changes nothing; we count it as state",
     "the statement reads no stream": "only a WITH query that nothing reads streams: no row of it is written",
 }
-"""Words of a Problem of ours to why it stands although Spark takes the statement."""
+"""Words of a Problem, and why we report it although Spark accepts the statement."""
 
 _NAMES_AND_TYPES = re.compile(
     r"^(UNRESOLVED_COLUMN|AMBIGUOUS_|DATATYPE_MISMATCH|MISSING_AGGREGATION|MISSING_GROUP_BY|INCOMPATIBLE_COLUMN_TYPE"
     r"|GROUPING_|UNRESOLVED_USING|INVALID_USAGE_OF_STAR|ASSIGNMENT_ARITY_MISMATCH|MISSING_ATTRIBUTES|COLUMN_ALREADY_EXISTS)"
 )
-"""Error classes for which one has to know the columns of every table: reading a statement alone cannot tell."""
+"""Error classes that depend on the columns of every table, which parsing one statement alone cannot know."""
 
 _KIND_OF_RUNNING = {
     "stateStoreSave": "aggregate",
@@ -59,26 +59,26 @@ _KIND_OF_RUNNING = {
     "dedupe": "deduplicate",
     "globalLimit": "limit",
 }
-"""Stateful operators as the progress of a query names them, to our kinds."""
+"""Stateful operators by their names in a query's progress, with our kinds."""
 
 _TURN_S, _TURNS = 10, 12
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One statement, read by both."""
+    """One statement, analyzed by Spark and by us."""
 
     outcome: str
     words: str = ""
 
     @property
     def kind(self) -> str:
-        """What a smaller statement must have in common with this one to show the same."""
+        """What a smaller statement must share with this one to show the same difference."""
         return f"{self.outcome} {re.split(r'[:(]', self.words)[0]}"
 
 
 def compared(text: str, opinion: AnalysedStatement) -> Finding:
-    """Compare our reading of a query with what Spark says of it."""
+    """Compare our analysis of a query with Spark's."""
     found, problems = read_statements(f"INSERT INTO t {text}", "q.sql")
     refusal = opinion.refused
     if problems or len(found) != 1:
@@ -101,12 +101,14 @@ def compared(text: str, opinion: AnalysedStatement) -> Finding:
 
 
 def reason(finding: Finding) -> str:
-    """Explain why we are stricter than Spark here; empty where no reason is written down."""
+    """Return why we are stricter than Spark here, or "" if no reason is recorded."""
     return next((why for words, why in STRICTER_FOR.items() if words in finding.words), "")
 
 
 class Asked:
-    """Spark's answers about queries over the tables of `random_sql`: analysed over none, and started over one row."""
+    """Asks Spark about queries over the tables of `random_sql`, either by analysis alone or by running them over one
+    row.
+    """
 
     def __init__(self, session: Session, folder: Path, name: str = "random_statements") -> None:
         self._session = session
@@ -124,13 +126,13 @@ class Asked:
             spark.sql(f"INSERT INTO {self._rows}.{name} SELECT 1, 'x', 2, 3, 'y', TIMESTAMP'2026-01-01 12:00:00'")
 
     def opinion(self, text: str) -> AnalysedStatement:
-        """Let Spark analyse, plan and check a query; nothing is started."""
+        """Let Spark analyze, plan and check a query without starting it."""
         return self._scratch.answer(AnalysisQuestion(AnalysedRevision(text, self._tables))).new
 
     def start(self, text: str) -> tuple[str, Counter[str]]:
-        """Start a query over one row in each table; why it fails, empty where it does not, and what it keeps as state.
+        """Run a query over one row per table; return its failure, or "", and the operators with state.
 
-        Some refusals come when a batch is planned, and EXPLAIN knows nothing of them.
+        Some refusals happen only when a batch is planned, so that EXPLAIN does not show them.
         """
         spark = self._session.spark
         spark.sql(f"USE {self._rows}")
@@ -149,7 +151,7 @@ class Asked:
 
 
 class Recorded:
-    """The same answers, kept in a file: what is asked again after a change of ours Spark is not asked again."""
+    """Like Asked, but keeps answers in a file, so that Spark is not asked again after a change to our code."""
 
     def __init__(self, path: Path, asked: Callable[[], Asked]) -> None:
         self._path = path
@@ -158,16 +160,12 @@ class Recorded:
         self._known: dict[tuple[str, str], Any] = {(kind, text): said for kind, text, said in map(json.loads, lines)}
 
     def opinion(self, text: str) -> AnalysedStatement:
-        """As Asked.opinion."""
-
         def ask() -> Any:
             return AnalysisAnswer("", self._asked().opinion(text)).as_json()
 
         return answer_from_json(self._recorded("opinion", text, ask)).new
 
     def start(self, text: str) -> tuple[str, Counter[str]]:
-        """As Asked.start."""
-
         def ask() -> Any:
             failure, kept = self._asked().start(text)
             return [failure, dict(kept)]
@@ -184,7 +182,7 @@ class Recorded:
 
 
 def read(spark: Asked | Recorded, text: str, *, start: bool) -> Finding:
-    """Compare our reading of a query with Spark's analysis, and with a start of it where that is asked for."""
+    """Compare our analysis of a query with Spark's, and if `start`, with a run of it."""
     finding = compared(text, spark.opinion(text))
     if finding.outcome == STRICTER and not reason(finding):
         failure, _ = spark.start(text)
@@ -202,7 +200,7 @@ def read(spark: Asked | Recorded, text: str, *, start: bool) -> Finding:
 
 
 def _kept(query: Any) -> Iterator[str]:
-    """List the kinds of stateful operators that a query's progress names."""
+    """Yield the kinds of stateful operators in a query's progress."""
     for _ in range(_TURNS):
         if query.awaitTermination(_TURN_S):
             break

@@ -1,4 +1,4 @@
-"""Folders of tables and checkpoints, laid out as Spark 4.2.0 lays them out."""
+"""Writes folders of tables and checkpoints in the layout of Spark 4.2.0."""
 
 import json
 import time
@@ -10,7 +10,7 @@ import pyarrow.parquet
 
 
 class WrittenTable:
-    """A table folder with `_spark_metadata`, one file of `rows` rows a batch, every tenth batch compacted."""
+    """A table folder with `_spark_metadata`, one file of `rows` rows per batch, every tenth batch compacted."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class WrittenTable:
 
 
 class Consumer:
-    """A checkpoint with the log of its first source; `plan` writes the log, a committed batch is what counts."""
+    """A checkpoint with the log of its first source; `plan` writes only that log, `commit` also commits the batch."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

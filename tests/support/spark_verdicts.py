@@ -1,4 +1,4 @@
-"""What Spark says of a statement: its plans read as text, and a start over one row where a query streams (4.2.0)."""
+"""Spark's verdict on a statement, from the text of its plans, and for streams from a run over one row (4.2.0)."""
 
 import json
 import re
@@ -26,7 +26,7 @@ ROW = {
     "`select`": "1, 'f', 'w', TIMESTAMP'2024-01-01 00:00:00'",
     "totals": "1, 2.0",
 }
-"""One row for each table: without one no batch runs, and the planner is never asked."""
+"""One row per table; without rows no batch runs, and the planner is never invoked."""
 
 OPERATORS = {
     "StateStoreSave": "stateStoreSave",
@@ -35,7 +35,7 @@ OPERATORS = {
     "StreamingDeduplicate": "dedupe",
     "StreamingGlobalLimit": "globalLimit",
 }
-"""Stateful operators as EXPLAIN writes them to their names in the progress of a query."""
+"""Stateful operators: their names in EXPLAIN, and in the progress of a query."""
 
 _HEADER = re.compile(
     r"INSERT\s+INTO\s+(?:TABLE\s+)?(?P<table>[`\w.]+)\s*(?:\((?!\s*(?:SELECT|WITH|\())[^)]*\)\s*)?(?:BY\s+NAME\s+)?(?=SELECT|WITH|\(|VALUES)",
@@ -45,11 +45,11 @@ _TURN_S, _TURNS = 10, 6
 
 
 class Unanswered(Exception):
-    """Spark did not say: a deadline passed, or the server went away."""
+    """Spark gave no answer: a deadline passed, or the server went away."""
 
 
 def prepare(spark: SparkSession) -> None:
-    """Make the tables of the corpus, each with its row, in the session's database."""
+    """Create the tables of the corpus, each with its row, in the session's database."""
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     for statement in tables():
         spark.sql(statement)
@@ -58,7 +58,7 @@ def prepare(spark: SparkSession) -> None:
 
 
 def verdict(spark: SparkSession, statement: str, scratch: Path) -> Verdict:
-    """Ask Spark about one statement; what streams is started once, from a new checkpoint."""
+    """Return Spark's verdict on one statement; a streaming query is started once, from a new checkpoint."""
     header = _HEADER.search(statement)
     whole = _explained(spark, statement) if _is_command(statement) else None
     if isinstance(whole, Verdict):
@@ -98,12 +98,12 @@ def _explained(spark: SparkSession, statement: str) -> str | Verdict:
 
 
 def _executed(spark: SparkSession, statement: str) -> Verdict:
-    """Where EXPLAIN says no more than that there is an error, the statement itself says which."""
+    """Execute a statement to learn its error, where EXPLAIN only reports that there is one."""
     try:
         spark.sql(statement).collect()
     except Exception as error:
         reason = _reason(error)
-        # The parser took it; that parquet has no MERGE says nothing of the statement.
+        # The parser accepted it; that parquet does not support MERGE is irrelevant here.
         return Verdict(note=NO_MERGE) if reason == "UNSUPPORTED_FEATURE.TABLE_OPERATION" else Verdict(refused=reason)
     return Verdict(note="EXPLAIN fails, the statement does not")
 
@@ -116,9 +116,9 @@ def _refused_if_streaming(statement: str, plan: str) -> Verdict:
 
 
 def _started(frame: Any, facts: Verdict, plan: str, scratch: Path) -> Verdict:
-    """Start a query: the streaming check runs in the start; the plan of EXPLAIN then says what it keeps.
+    """Start a query, which performs the streaming check, then read its state from the plan of EXPLAIN.
 
-    EXPLAIN has no physical plan of a stream inside WITH: such a query runs over its rows.
+    EXPLAIN shows no physical plan for a stream inside WITH, so such a query runs over its rows.
     """
     physical = plan.partition("== Physical Plan ==")[2]
     explained = "must be executed with writeStream.start()" not in physical
@@ -130,7 +130,7 @@ def _started(frame: Any, facts: Verdict, plan: str, scratch: Path) -> Verdict:
         writer = frame.writeStream.format("noop").outputMode("append").queryName(f"q{uuid.uuid4().hex}")
         query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
         if plan.partition("== Physical Plan ==")[0].count("EventTimeWatermark") > 1:
-            # A watermark over another one is refused with the first batch only.
+            # A watermark over another one is refused only with the first batch.
             _run(query)
         if explained:
             kept = [OPERATORS[name] for name in re.findall(rf"\b(?:{'|'.join(OPERATORS)})\b", physical)]
@@ -143,7 +143,7 @@ def _started(frame: Any, facts: Verdict, plan: str, scratch: Path) -> Verdict:
         return Verdict(refused=_reason(error))
     finally:
         if query is not None:
-            # A batch that plans does not end within the server's bound when the machine is busy; the verdict stands.
+            # On a busy machine a batch may take longer than the server's limit to plan; the verdict stands anyway.
             with suppress(Exception):
                 query.stop()
         shutil.rmtree(folder, ignore_errors=True)
@@ -177,12 +177,12 @@ def _writes(statement: str) -> tuple[str, ...]:
 
 
 def _section(plan: str, name: str) -> str:
-    """Cut one plan out of the text of EXPLAIN EXTENDED."""
+    """Return one plan from the text of EXPLAIN EXTENDED."""
     return plan.partition(f"== {name} Logical Plan ==\n")[2].partition("\n== ")[0]
 
 
 def _reads(plan: str, section: str) -> list[tuple[str, bool, str]]:
-    """List the tables of an analysed plan; a view counts, what it reads does not."""
+    """Return the tables of an analyzed plan; a view is listed, the tables that it reads are not."""
     found: list[tuple[str, bool, str]] = []
     alias, view_depth = "", -1
     for line in _section(plan, section).splitlines():
@@ -210,7 +210,7 @@ def _table(text: str, alias: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Take catalog, database and back-ticks off a name."""
+    """Return a name without catalog, database and backticks."""
     return re.sub(r"^(?:spark_catalog\.)?(?:(?:default|corpus)\.)?", "", name.replace("`", "").lower())
 
 
@@ -230,7 +230,7 @@ def _watermarks(plan: str) -> list[tuple[str, str]]:
 
 
 def _reason(error: Exception) -> str:
-    """Return Spark's error class, or the first sentence where there is none."""
+    """Return Spark's error class, or the first sentence if there is no class."""
     text = str(error).partition("terminated with exception: ")[2] or str(error)
     if re.search(r"StatusCode|_MultiThreadedRendezvous|stopped SparkContext|UNAVAILABLE", text):
         raise Unanswered(text[:200]) from error

@@ -1,8 +1,8 @@
-"""The corpus of statements, Spark's recorded answers about them, and ours, in one form that can be compared.
+"""The corpus of statements, with verdicts by Spark (recorded) and by us in one comparable form.
 
 `tests/fixtures/corpus/*.txt` hold one construct each: cases begin with `=== name [flags]`. Flags: `bom` puts a
 byte-order mark first, `crlf` ends lines as Windows does, `stream` reads every table as a stream. In a case of several
-statements a line `-- next` stands before each further one. `tables.sql` makes what they read, a statement a line.
+statements, a line `-- next` separates them. `tables.sql` creates the tables and views, one statement per line.
 """
 
 import json
@@ -23,7 +23,7 @@ class Case:
     construct: str
     name: str
     text: str
-    """As it would stand in a file, with its byte-order mark and line ends."""
+    """The text as it would be in a file, with its byte-order mark and line ends."""
     reads: str = "batch"
 
     @property
@@ -32,27 +32,27 @@ class Case:
 
     @property
     def statements(self) -> list[str]:
-        """The statements one by one, as Spark takes them."""
+        """The statements one by one, as Spark accepts them."""
         pieces = self.text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n-- next\n")
         return [piece.strip().strip(";").strip() for piece in pieces]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of one statement, by us or by Spark."""
+    """A verdict on one statement, ours or Spark's."""
 
     refused: str = ""
-    """Why, empty when it is accepted."""
+    """The reason, or "" if it is accepted."""
     writes: tuple[str, ...] = ()
     reads: tuple[tuple[str, bool, str], ...] = ()
     """Table, whether as a stream, and the source's name; sorted."""
     options: tuple[tuple[str, str], ...] = ()
-    """Of all reads; sorted."""
+    """Options of all reads; sorted."""
     watermarks: tuple[tuple[str, str], ...] = ()
-    """Column and delay, singular units; sorted."""
+    """Column and delay, with singular units; sorted."""
     columns: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
-    """Stateful ones as Spark's progress names them; sorted."""
+    """Stateful operators, named as in Spark's progress; sorted."""
     note: str = field(default="", compare=False)
 
 
@@ -76,18 +76,18 @@ def cases() -> list[Case]:
 
 
 def tables() -> list[str]:
-    """Return the statements that make the tables and views."""
+    """Return the statements that create the tables and views."""
     return [line.rstrip(";") for line in (FOLDER / "tables.sql").read_text(encoding="utf-8").splitlines() if line]
 
 
 def load() -> dict[str, list[Verdict]]:
-    """Read Spark's recorded verdicts, by the case's key, one for each statement."""
+    """Read Spark's recorded verdicts by the case's key, one per statement."""
     recorded: dict[str, list[dict[str, Any]]] = json.loads(RECORD.read_text(encoding="utf-8"))
     return {key: [_verdict(each) for each in verdicts] for key, verdicts in recorded.items()}
 
 
 def save(verdicts: dict[str, list[Verdict]]) -> None:
-    """Write Spark's verdicts, one case a line."""
+    """Write Spark's verdicts, one line per case."""
     lines = []
     for key, found in verdicts.items():
         packed = [{name: value for name, value in asdict(each).items() if value} for each in found]

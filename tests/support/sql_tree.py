@@ -1,4 +1,4 @@
-"""A SQL text as a tree of replaceable pieces: written as text, made smaller, edited at one place."""
+"""SQL as a tree of replaceable pieces, which can be written as text, shrunk, and edited in one place."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -7,23 +7,23 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A piece of SQL; pieces of one sort can stand in each other's place."""
+    """A piece of SQL; pieces of the same sort can replace each other."""
 
     sort: str
     pieces: tuple["Node | str", ...]
     between: str = ""
-    """What stands between the pieces; where it is not empty, the node is a list that may lose pieces but one."""
+    """The text between pieces; if not empty, the node is a list that may lose all pieces but one."""
     optional: bool = False
-    """Whether the statement is still one without it."""
+    """True if the statement remains valid without it."""
     scope: Any = field(default=(), compare=False)
-    """The columns that may be named here."""
+    """The columns that can be referenced here."""
 
     def __str__(self) -> str:
         return self.between.join(str(piece) for piece in self.pieces)
 
 
 def nodes(tree: Node) -> Iterator[Node]:
-    """List a tree's nodes, each before what is in it."""
+    """Yield a tree's nodes, parents before children."""
     yield tree
     for piece in tree.pieces:
         if isinstance(piece, Node):
@@ -31,7 +31,7 @@ def nodes(tree: Node) -> Iterator[Node]:
 
 
 def exchanged(tree: Node, old: Node, new: Node) -> Node:
-    """Put one node in the place of another, wherever an equal one stands: a key stands in GROUP BY and in SELECT."""
+    """Replace a node wherever an equal one occurs: a key occurs in both GROUP BY and SELECT."""
     if tree == old:
         return new
     pieces = tuple(exchanged(each, old, new) if isinstance(each, Node) else each for each in tree.pieces)
@@ -39,7 +39,7 @@ def exchanged(tree: Node, old: Node, new: Node) -> Node:
 
 
 def smaller(tree: Node) -> Iterator[Node]:
-    """List the trees that are one step smaller, those that lose most first."""
+    """Yield trees that are one step smaller, smallest first."""
     yield from _in_its_place(tree)
     if tree.between and len(tree.pieces) > 1:
         for index in range(len(tree.pieces)):
@@ -58,7 +58,7 @@ def _in_its_place(tree: Node) -> list[Node]:
 
 
 def shrunk(tree: Node, fails: Callable[[Node], bool], *, asks: int = 400) -> Node:
-    """Make a failing tree as small as it fails, with at most so many questions."""
+    """Return a failing tree, shrunk as far as it still fails, after at most `asks` trials."""
     seen = {str(tree)}
     progress = True
     while progress:

@@ -1,4 +1,4 @@
-"""An agent that takes, approves and applies plans over four tables: landed → a → b, and c of another product."""
+"""An agent that accepts, approves and applies plans over four tables: landed → a → b, and c of another product."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +27,12 @@ from state.planner_input import observe
 NOW = 1_000_000.0
 T = TableName
 LEE, BOB = (Caller(pid=1, uid=uid, login_uid=None) for uid in (70001, 70002))
-"""Numbers that no user of the machine has: a caller is named by its number then."""
+"""User ids that no user of the machine has, so that callers are named by their number."""
 REBUILD_A = PlanRequest(tables=(T("a"),), rebuild=True, nonce="n")
 
 
 class Driven:
-    """A run lane that keeps what it was to drive."""
+    """A run lane that records the runs it was to drive."""
 
     def __init__(self) -> None:
         self.driven: list[str] = []
@@ -49,7 +49,7 @@ class Desk:
     commands: CommandHandler
     runs: Driven
     parts: tuple[Any, ...]
-    """What the commands were made of beside the world."""
+    """The arguments, besides the context, from which the commands were made."""
     now: float = NOW
 
     def plan(self, request: PlanRequest = REBUILD_A, files: dict[str, str] | None = None, **more: Any) -> Plan:
@@ -81,7 +81,7 @@ class Desk:
         return str(answer["run"])
 
     def rule(self, **rules: Any) -> None:
-        """Put a policy in force."""
+        """Put a policy with these rules in force."""
         policy = Policy(**rules)
         self.agent.ledger.put_policy(policy_row(policy, at=NOW, actor="lee"))
 

@@ -1,4 +1,4 @@
-"""A Delta table that somebody else owns and writes, beside a project that reads it."""
+"""A Delta table owned and written by somebody else, which a project reads."""
 
 import hashlib
 import json
@@ -18,18 +18,17 @@ LANDED = "CREATE TABLE landed (id BIGINT, kind STRING) USING delta LOCATION 'lak
 
 @dataclass
 class Owner:
-    """Who writes the table, in sessions of its own on the same server, which Headgate knows nothing of."""
+    """The owner, who writes the table in sessions on the same server that Headgate knows nothing about."""
 
     tiny: Tiny
     rows: int = 0
 
     @property
     def folder(self) -> Path:
-        """The table's folder."""
         return self.tiny.folder / "data/lake/orders"
 
     def sql(self, *texts: str) -> None:
-        """Run statements in which {t} is the table."""
+        """Run SQL statements in which {t} stands for the table."""
         place = json.loads((self.tiny.home() / "pool.json").read_text())
         token = (self.tiny.home() / "pool.token").read_text()
         session = Session(f"sc://127.0.0.1:{place['port']}", token, str(uuid.uuid4()))
@@ -39,16 +38,16 @@ class Owner:
         session.close()
 
     def make(self) -> None:
-        """Make the table, empty."""
+        """Create the table without rows."""
         self.sql("CREATE TABLE {t} (id BIGINT, kind STRING) USING delta")
 
     def append(self, rows: int, more: str = "") -> None:
-        """Insert so many rows with the next ids, `more` being the values of further columns."""
+        """Insert `rows` rows with the next ids; `more` holds the values of further columns."""
         self.sql(f"INSERT INTO {{t}} SELECT {self.rows} + 1 + id, 'a'{more} FROM range({rows})")
         self.rows += rows
 
     def content(self) -> dict[str, str]:
-        """Return what every name in its folder is: a folder, a link, or bytes, with when it was written."""
+        """Describe everything in the table's folder: type or digest, mode, inode and time of modification."""
         found = {}
         for path in sorted((self.folder, *self.folder.rglob("*"))):
             about = path.lstat()
@@ -58,7 +57,7 @@ class Owner:
 
     @contextmanager
     def nothing_changes(self) -> Iterator[None]:
-        """Raise AssertionError where anything in its folder is another one afterwards."""
+        """Raise AssertionError if the block changes anything in the table's folder."""
         before = self.content()
         yield
         now = self.content()

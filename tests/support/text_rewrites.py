@@ -1,11 +1,11 @@
-"""Edits of a statement's text: rules that put something else in one place, and what stands between marks in WITH."""
+"""Edits of a statement's text: rules that replace one match, and the move of a marked subquery into WITH."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 
 Rewrite = Callable[[str], str]
 Rule = tuple[str, str, str]
-"""A name, an expression, and what comes in the place of what it finds."""
+"""A name, a pattern, and the replacement for a match."""
 
 SAME: tuple[Rule, ...] = (
     ("<>", r" <> ", " != "),
@@ -40,7 +40,7 @@ SAME: tuple[Rule, ...] = (
     ("NOT IN", r"(\w+\.\w+) NOT IN \(", r"NOT \1 IN ("),
     ("comma for CROSS JOIN", r" CROSS JOIN ", ", "),
 )
-"""Edits that mean nothing, as expressions and what comes in their place; most of them, not all, in Spark's eyes."""
+"""Edits without a change of meaning, most of them recognized as such by Spark."""
 
 OTHER: tuple[Rule, ...] = (
     ("a stream as a table", r"\bSTREAM ([abc]) AS", r"\1 AS"),
@@ -65,11 +65,11 @@ OTHER: tuple[Rule, ...] = (
     ("DROP of NOT", r"\bNOT ", ""),
 )
 EVERYWHERE = frozenset(("alias", "upper case", "a part's name", "a session for a window"))
-"""Edits that are made at every place where the same text stands."""
+"""Edits that apply to every occurrence of the matched text."""
 
 
 def moved(text: str) -> str:
-    """Put what stands between the marks into a part of WITH."""
+    """Move the text between the marks into a part of WITH."""
     found = re.search("\1(.*)\2", text, re.S)
     if found is None:
         return text
@@ -98,6 +98,6 @@ def substituted(pattern: str, into: str, place: int, *, everywhere: bool) -> Rew
 
 
 def cased(text: str, *, upper: bool) -> str:
-    """Write what is not in quotes in one case."""
+    """Change the case of everything outside quotes."""
     parts = re.split(r"('[^']*')", text)
     return "".join(each if each.startswith("'") else each.upper() if upper else each.lower() for each in parts)

@@ -1,4 +1,4 @@
-"""A tiny project on a real agent and a real pool, driven through the command line as a person would."""
+"""A tiny project on a real agent and pool, driven through the command line as a person would drive it."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -36,13 +36,13 @@ DML = {
 
 @dataclass
 class Tiny(Driven):
-    """landed → kept → marked, or what is given, in a folder and a home of its own."""
+    """landed → kept → marked, or the given tables, in a folder and home of its own."""
 
     landed: int = 0
     format: str = "parquet"
-    """Of the tables that statements write."""
+    """The format of tables written by statements."""
     formats: Mapping[str, str] = field(default_factory=dict)
-    """Of those that have another one, by table."""
+    """Exceptions to `format`, by table."""
     ddl: Mapping[str, str] = field(default_factory=lambda: DDL)
     dml: Mapping[str, str] = field(default_factory=lambda: DML)
     yml: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Tiny(Driven):
         hidden.rename(self.folder / f"data/landing/{self.landed:09}.json")
 
     def ids(self, table: str, version: int) -> list[int]:
-        """Return the ids that a version's table holds, as its own log says: what Spark's readers see."""
+        """Return the ids in a version's table according to its own log, which is what readers in Spark see."""
         folder = self.folder / f"data/tables/{table}__v{version}"
         files = self._delta_files(folder) if self.format_of(table) == "delta" else committed(folder)
         return sorted(
@@ -83,7 +83,7 @@ class Tiny(Driven):
         )
 
     def format_of(self, table: str) -> str:
-        """Return the format of a table that a statement writes."""
+        """Return the format of a table written by a statement."""
         return self.formats.get(table, self.format)
 
     def _delta_files(self, folder: Path) -> list[Path]:
@@ -104,7 +104,7 @@ class Tiny(Driven):
 
 @contextmanager
 def tiny_that_runs(root: Path, *, landed: int, format: str = "parquet", **more: Any) -> Iterator[Tiny]:
-    """Return a project whose agent and pool are up and nothing is deployed; neither is left afterwards."""
+    """Yield a project whose agent and pool are up, with nothing deployed; stop both afterwards."""
     found = Tiny(root, {"HEADGATE_MEASURE_S": "1"}, format=format, **more)
     found.write()
     if landed:

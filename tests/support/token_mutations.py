@@ -1,4 +1,4 @@
-"""A text with one of its tokens taken out or written twice."""
+"""Mutations of a text: one token deleted or doubled."""
 
 from sqlglot.dialects.spark import Spark
 
@@ -13,6 +13,6 @@ def pieces(text: str) -> list[tuple[int, int]]:
 
 
 def edited(text: str, span: tuple[int, int], *, doubled: bool) -> str:
-    """Delete the token at a span, or write it twice."""
+    """Delete the token at a span, or double it."""
     start, end = span
     return f"{text[:end]} {text[start:]}" if doubled else text[:start] + text[end:]

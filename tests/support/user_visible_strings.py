@@ -2,7 +2,7 @@
 
 Run: python tests/support/user_visible_strings.py [--words] [PATH ...]. It takes about two seconds and prints
 `file:line: text`; an interpolated value appears as `{expression}`, a line break as `\\n`. PATH is a file or a folder
-of core, state, pipelines or tui (all four by default). The texts are string constants of two words and more, without
+of core, state, pipelines or tui (all four by default). The texts are string constants of at least two words, without
 docstrings, dictionary keys, subscripts, SQL, regular expressions and format codes, and the lines of tui/help/*.md;
 `--words` adds strings of one word, such as labels and state words. To review a change of wording, compare the output
 of two commits without the line numbers: `sed 's/:[0-9]*:/:/'`.

@@ -1,7 +1,7 @@
-"""The agent's modules over a life: what they call `threading`, `queue`, `time` and `Future` is the life's.
+"""Replaces `threading`, `queue`, `time` and `Future` in the agent's modules by stand-ins while a life is played.
 
-Whatever a module of the agent imports under those names, or from them, is replaced while a life is lived; a lock that a
-module holds is renewed with each agent, as in a new process.
+This covers everything that a module of the agent imports under those names or from those modules; locks held by modules
+are renewed with each agent, as in a new process.
 """
 
 import concurrent.futures
@@ -51,7 +51,7 @@ _REAL: dict[int, str] = {
 }  # fmt: skip
 _LOCK = type(threading.Lock())
 _ROWS = lru_cache(maxsize=100_000)(transactions.row_from_values)
-"""A row is a value: a life reads the same ones again and again."""
+"""Rows are values, and a life reads the same ones again and again."""
 
 
 def _agent_modules() -> list[ModuleType]:
@@ -81,13 +81,13 @@ _LOCKS = [
 
 
 def refresh_locks(modules: VirtualModules) -> None:
-    """Give every module that holds a lock a new one: another process begins."""
+    """Give every module that holds a lock a new one, as a new process would."""
     for module, attribute in _LOCKS:
         setattr(module, attribute, modules.threading.Lock())
 
 
 class _NoSocket:
-    """Operators of a life ask the command handler itself."""
+    """Stands in for the socket; operators of a life call the command handler directly."""
 
     def __init__(self, *args: Any) -> None:
         return
@@ -100,7 +100,7 @@ class _NoSocket:
 
 @contextmanager
 def lived(modules: VirtualModules, server: Server, disk: Disk, changes: Any) -> Iterator[None]:
-    """Have the agent's modules work over a life; `changes` gives what each agent's context gets."""
+    """Run the agent's modules inside a life; `changes` returns what each agent's context is given."""
     stand_ins = _stand_ins(modules)
     before: list[tuple[Any, str, Any]] = []
 

@@ -1,4 +1,4 @@
-"""Stand-ins for `threading`, `queue`, `time` and `concurrent.futures`, over the baton of a life."""
+"""Stand-ins for `threading`, `queue`, `time` and `concurrent.futures`, scheduled by the baton of a life."""
 
 import itertools
 import queue
@@ -12,7 +12,7 @@ from virtual_threads import Baton, Fiber
 
 
 class VirtualModules:
-    """Stand-ins for `threading`, `queue`, `time` and `concurrent.futures`, over one baton."""
+    """The stand-ins as attributes, over one baton."""
 
     def __init__(self, baton: Baton) -> None:
         self.baton = baton
@@ -24,7 +24,7 @@ class VirtualModules:
         return VirtualFuture(self.baton)
 
     def wait(self, futures: Any, timeout: float | None = None) -> Any:
-        """Stand in for `concurrent.futures.wait` of one future."""
+        """Stand in for `concurrent.futures.wait` with one future."""
         (future,) = futures
         done = future.wait(timeout)
         return _Waited({future} if done else set(), set() if done else {future})
@@ -36,7 +36,7 @@ class _Waited:
 
 
 class _Time:
-    """`time`, whose clocks are the life's."""
+    """`time` with the clocks of the life."""
 
     def __init__(self, baton: Baton) -> None:
         self._baton = baton
@@ -57,7 +57,7 @@ class _Time:
 
 
 class VirtualLock:
-    """A lock; taking it is a point."""
+    """A lock; acquiring it is a switching point."""
 
     def __init__(self, baton: Baton, *, again: bool = False) -> None:
         self._baton, self._again = baton, again
@@ -123,7 +123,7 @@ class VirtualCondition:
 
 
 class VirtualEvent:
-    """An event; asking it is a point."""
+    """An event; testing it is a switching point."""
 
     def __init__(self, baton: Baton) -> None:
         self._baton, self._set = baton, False
@@ -147,7 +147,7 @@ class VirtualEvent:
 
 
 class VirtualFuture:
-    """A future whose result somebody waits for."""
+    """A future whose result a thread can wait for."""
 
     def __init__(self, baton: Baton) -> None:
         self._baton, self._done = baton, False
@@ -177,7 +177,7 @@ class VirtualFuture:
 
     @property
     def done_now(self) -> bool:
-        """Whether it is done; no point, for what happens in nobody's thread."""
+        """True if it is done; not a switching point, for code that runs in no thread."""
         return self._done
 
     def done(self) -> bool:
@@ -272,7 +272,7 @@ class _Queue:
 
 
 class VirtualQueue:
-    """A queue without a bound, made of a lock and a condition as the real one is; each use of it is a point."""
+    """An unbounded queue, built from a lock and a condition like the real one; each use is a switching point."""
 
     def __init__(self, baton: Baton, empty: type[Exception]) -> None:
         self._baton, self._empty = baton, empty

@@ -1,4 +1,4 @@
-"""Threads in virtual time: one runs at a time, a seed says which goes on, and the clock advances when all of them wait.
+"""Threads in virtual time: one runs at a time, a seed chooses which, and the clock advances when all of them wait.
 
 Code under test runs unchanged in real threads, of which only the holder of the baton is awake.
 """
@@ -12,22 +12,22 @@ from collections.abc import Callable
 from typing import Any
 
 EPOCH = 1_000_000.0
-"""What the monotonic clock says when a life begins."""
+"""The monotonic clock's value when a life begins."""
 
 _HANGS_S = 60.0
-"""A thread that keeps the baton for so long, in real seconds, waits for something that is not simulated."""
+"""Real seconds after which a thread that keeps the baton is taken to wait for something that is not simulated."""
 
 
 class Killed(BaseException):
-    """Ends a thread whose process was killed: whatever it tries from here on raises this again."""
+    """Ends a thread whose process was killed; whatever the thread tries afterwards raises it again."""
 
 
 class StuckLife(AssertionError):
-    """Nothing can ever go on, or a thread waits for something real."""
+    """No thread can ever continue, or one waits for something real."""
 
 
 class Process:
-    """Threads that die together; `label` is that of what they belong to."""
+    """Threads that die together; `label` names what they belong to."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -40,23 +40,24 @@ class Fiber:
     def __init__(self, name: str, process: Process, lane: str) -> None:
         self.name, self.process = name, process
         self.lane = lane
-        """The name of the thread that it was begun by or for: `run 7f3a…`, `reconcile`; a helper has its caller's."""
+        """The thread it was started by or works for: `run 7f3a…`, `reconcile`; a helper has its caller's lane."""
         self.gate = threading.Lock()
         self.gate.acquire()
         self.waits_on: deque[Fiber] | None = None
         self.wake = 0
-        """Numbers its waits, so that a timer that comes late wakes none of the later ones."""
+        """Numbers the thread's waits, so that a late timer does not end a later wait."""
         self.timed_out = False
         self.over = False
         self.joining: deque[Fiber] = deque()
 
 
 class Baton:
-    """The scheduler of one life. The thread that makes it is the first fiber, and directs the life."""
+    """The scheduler of one life. The thread that creates it is the first fiber, and directs the life."""
 
     def __init__(self, seed: str, *, switches: float = 0.1, stalls: float = 0.0, stall_s: float = 1.0) -> None:
         """`switches`: how often a point hands the baton on; `stalls`: how often a thread sleeps there, for up to
-        `stall_s` seconds."""
+        `stall_s` seconds.
+        """
         self.chance = random.Random(seed)
         self.now = EPOCH
         self.wall_offset = 1_700_000_000.0 - EPOCH
@@ -69,13 +70,13 @@ class Baton:
         self._every: list[Fiber] = []
         self.steps = 0
         self.crashed: list[tuple[str, BaseException]] = []
-        """Threads that ended with an exception that nobody caught."""
+        """Threads that ended with an uncaught exception."""
         self.stopping = False
 
     # What fibers do.
 
     def spawn(self, target: Callable[[], Any], name: str, *, process: Process | None = None, lane: str = "") -> Fiber:
-        """Begin a thread; it is awake once the baton comes to it."""
+        """Create a thread, which runs once it gets the baton."""
         process = process or self.current.process
         fiber = Fiber(name, process, lane or self.current.lane)
         self._every.append(fiber)
@@ -98,7 +99,7 @@ class Baton:
         return fiber
 
     def point(self) -> None:
-        """Let another thread go on here, or stand still for a while, as the seed says."""
+        """Let another thread run, or sleep for a while, if the seed says so."""
         me = self.current
         self._refuse_dead(me)
         drawn = self.chance.random()
@@ -109,11 +110,10 @@ class Baton:
             self._switch(me)
 
     def sleep(self, seconds: float) -> None:
-        """Sleep in virtual time."""
         self.block(deque(), seconds)
 
     def block(self, waiting: "deque[Fiber]", seconds: float | None) -> bool:
-        """Wait until somebody wakes `waiting`; returns False where the time was over first."""
+        """Wait until another thread wakes `waiting`; return False if the time runs out first."""
         me = self.current
         self._refuse_dead(me)
         me.wake += 1
@@ -126,7 +126,7 @@ class Baton:
         return not me.timed_out
 
     def wake_one(self, waiting: "deque[Fiber]") -> None:
-        """Wake the one that has waited longest."""
+        """Wake the thread that has waited longest."""
         if waiting:
             self._rouse(waiting.popleft())
 
@@ -137,11 +137,11 @@ class Baton:
     wake_all = _wake_all
 
     def at(self, moment: float, act: Callable[[], None]) -> None:
-        """Have something happen at a moment, in nobody's thread; it must not wait."""
+        """Schedule an action at a moment, in no thread; it must not wait."""
         heapq.heappush(self._timers, (moment, next(self._count), act))
 
     def kill(self, process: Process) -> None:
-        """End all threads of a process where they stand; called by the director."""
+        """End all threads of a process where they are; called by the director."""
         process.dead = True
         for fiber in self._every:
             if fiber.process is process and not fiber.over and fiber.waits_on is not None:
@@ -154,10 +154,10 @@ class Baton:
             self._ready.remove(mine[0])
             self._ready.append(self.current)
             self._pass_to(mine[0], self.current)
-            # Whoever ends hands the baton to anybody; the director is waited for by its own turn.
+            # A thread that ends hands the baton to any other; the director waits for its own turn.
         self._every = [fiber for fiber in self._every if not fiber.over]
 
-    # How the baton goes.
+    # Scheduling.
 
     def _refuse_dead(self, fiber: Fiber) -> None:
         if fiber.process.dead or (self.stopping and fiber.process is not self.outside):
@@ -175,7 +175,7 @@ class Baton:
             self._rouse(fiber)
 
     def _next(self) -> Fiber:
-        """Choose who goes on; where nobody can, time passes until somebody can."""
+        """Choose the next thread; if none can run, advance time until one can."""
         self.steps += 1
         while not self._ready:
             if not self._timers:
@@ -201,7 +201,7 @@ class Baton:
             raise StuckLife(f"{self.current.name} waits for something real")
 
     def _hand_on(self) -> None:
-        """End the current thread: the baton goes to another one."""
+        """End the current thread and hand the baton to another."""
         other = self._next()
         self.current = other
         other.gate.release()
