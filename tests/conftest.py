@@ -1,4 +1,6 @@
-"""One Spark Connect server for the whole run, whoever asks first starts it; three workers when all tests are run."""
+"""Fixtures of the whole run: Spark servers shared by all workers and started on demand, and three workers if all tests
+run.
+"""
 
 import fcntl
 import os
@@ -19,7 +21,7 @@ from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark_connect.session import Session
 from state import ledger
 
-# The same examples on every machine, and no clock: a busy machine is not a failure.
+# The same examples on every machine and no deadline: a busy machine is no failure.
 settings.register_profile("drill", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("headgate", settings.get_profile("drill"), max_examples=20)
 settings.register_profile("long", settings.get_profile("drill"), max_examples=10_000)
@@ -28,14 +30,15 @@ settings.load_profile("headgate")
 SERVER = Pool(cores=2, memory="1g")
 DELTA_SERVER = Pool(cores=2, memory="1500m")
 EVERY = 5
-"""Of the cases of a test that is `sampled` each fifth runs by default, the others with the drills."""
+"""Only every fifth case of a `sampled` test runs by default, and all of them with the drills."""
 FIRST = ("spark", "terminal")
-"""Marks of files that wait more than they compute, and so go well beside others: they begin the run."""
+"""Marks of files that mostly wait, and so run well beside others; they go first."""
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return three workers for a whole set, so that two cores have work while one waits for Spark or a process; none
-    for files that are named: each worker collects all tests for itself.
+    """Return 3 if the whole set runs, so that two cores stay busy while one worker waits for Spark or a process.
+
+    Return 0 if files are named, because each worker would collect all tests again.
     """
     return 0 if config.option.file_or_dir else 3
 
@@ -56,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """End the run's server, in the process that started the workers and after they have ended."""
+    """End the run's servers, in the process that started the workers and after they have ended."""
     if not hasattr(session.config, "workerinput"):
         run = session.config._tmp_path_factory.getbasetemp()
         LocalPool(_server_home(run), SERVER).end()
@@ -69,7 +72,7 @@ def _server_home(run: Path, name: str = "spark-server") -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_wait_for_the_disk() -> Iterator[None]:
-    """Write ledgers, records and checkpoints of this process without waiting for the disk: no test cuts the power."""
+    """Let this process write ledgers, records and checkpoints without waiting for the disk: no test cuts the power."""
 
     def migrated(connection: Connection) -> None:
         connection.execute("PRAGMA synchronous = OFF")
@@ -90,13 +93,13 @@ def no_wait_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def pool(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> LocalPool:
-    """The run's server, which every worker finds in one home; it ends with the run, not with a worker."""
+    """The run's server, which all workers share through one home; it ends with the run, not with a worker."""
     return _started(LocalPool, tmp_path_factory, pytestconfig, "spark-server", SERVER)
 
 
 @pytest.fixture(scope="session")
 def delta_pool(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> LocalPool:
-    """The run's server with Delta, one for all tests of Delta."""
+    """The run's server with Delta, shared by all tests of Delta."""
     with_delta = partial(LocalPool, connectors=(Connector("delta", jars=(str(delta_jars()),)),))
     return _started(with_delta, tmp_path_factory, pytestconfig, "delta-server", DELTA_SERVER)
 
@@ -109,7 +112,7 @@ def _started(
     settings: Pool,
 ) -> LocalPool:
     base = tmp_path_factory.getbasetemp()
-    # A worker's folder lies in the folder of the run.
+    # A worker's folder lies inside the run's folder.
     home = _server_home(base.parent if hasattr(pytestconfig, "workerinput") else base, name)
     home.mkdir(exist_ok=True)
     pool = local_pool(home, settings)
@@ -122,7 +125,7 @@ def _started(
 
 @pytest.fixture(scope="session")
 def session(pool: LocalPool) -> Iterator[Session]:
-    """An attached session on the shared pool; tests name their tables and queries apart."""
+    """An attached session on the shared pool; tests must use distinct names for tables and queries."""
     session = Session(pool.url, pool.token, str(uuid.uuid4()))
     session.attach()
     yield session

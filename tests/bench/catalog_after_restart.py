@@ -1,11 +1,12 @@
-"""Measures the catalog after a server was killed: `python -m tests.bench.catalog_after_restart [TABLES]`, 3 minutes.
+"""Measures filling the catalog after a server was killed: `python -m tests.bench.catalog_after_restart [TABLES]`, 3
+min.
 
-So many Delta tables with a pointer each, in a ledger as an agent keeps it. In each round the server is killed (-9) and
-started again, and the agent's own code gives the new one its catalog: tables, then pointers. Rounds are in turn, so
-that all meet the same machine: one table after the other, each alone; as many at once as the agent does, each alone;
-and as the agent does it, several in a request. At the end of each three pointers are read. Told are the seconds until
-the tables are there and until the pointers are as well, those of a core that the server has used meanwhile, and how
-many times as fast the last one is.
+TABLES Delta tables with one pointer each are in a ledger as an agent keeps it. In each round the server is killed (-9)
+and restarted, and the agent's own code fills the new catalog: tables, then pointers. Three kinds of rounds alternate,
+so that all meet the same load: one request per table in sequence; one request per table, as many at once as the agent
+allows; and several tables per request, as the agent does it. After each round three pointers are read. The table shows
+the seconds until all tables exist and until all pointers do, the cores used by the server, and the speedup of the last
+kind.
 """
 
 import os
@@ -46,7 +47,7 @@ COLUMNS = "(id BIGINT, v STRING)"
 
 
 class Way(NamedTuple):
-    """How a catalog is filled."""
+    """A way to fill the catalog."""
 
     name: str
     at_once: int
@@ -54,7 +55,7 @@ class Way(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """What it took, in seconds: the tables, then the pointers as well; and how many of a core the server has used."""
+    """The seconds until the tables exist and until the pointers do, and the server's average CPU use in cores."""
 
     tables_s: float
     seconds: float
@@ -62,7 +63,7 @@ class Filled(NamedTuple):
 
 
 class Watched:
-    """A pool's tables, and when the first pointer was begun: the tables were there by then."""
+    """A pool's tables, which record when the first pointer was requested: by then all tables existed."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -75,7 +76,7 @@ class Watched:
 
 
 class Alone:
-    """A pool's tables, each of which is registered by requests of its own."""
+    """A pool's tables that register each table by a request of its own."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -91,7 +92,7 @@ class Alone:
 
 
 class Lake:
-    """Tables of one environment, and the server that has them in its catalog, as long as it lives."""
+    """The tables of one environment, and the server with its catalog while it lives."""
 
     def __init__(self, root: Path, tables: int) -> None:
         self.home = root / "home"
@@ -108,14 +109,14 @@ class Lake:
             layout=EnvironmentLayout(str(root / "data"), Environment("dev")),
             ledger=ledger,
             ledger_id="ledger",
-            pool=None,  # type: ignore[arg-type]  # The catalog is filled before there is one.
+            pool=None,  # The catalog is filled before there is a pool.
             files=TableCheckpoints("ledger"),
         )
         self.names = [TableName(f"t{n}") for n in range(tables)]
         self.reconciler = Reconciler(self.agent, EmergencyJournal(root / "emergency"))
 
     def make(self) -> None:
-        """Make every table with one row, as runs have made them long ago."""
+        """Create every table with one row, as earlier runs would have."""
         attached = self.attached()
         in_threads(pool_catalog.ACTS_AT_ONCE, lambda name: self._make(attached, name), self.names)
         attached.close()
@@ -140,7 +141,7 @@ class Lake:
         return SparkConnection(session)
 
     def filled(self, way: "Way") -> "Filled":
-        """Kill the server, start another one, and return how long its catalog took."""
+        """Kill the server, start another one, and return how long filling its catalog took."""
         os.kill(self.pool.pid, signal.SIGKILL)
         while self.pool.alive():
             time.sleep(0.01)
@@ -159,12 +160,12 @@ class Lake:
         return took
 
     def computed_s(self) -> float:
-        """Return the seconds of CPU of the server, all its threads."""
+        """Return the server's CPU time in seconds, over all threads."""
         fields = Path(f"/proc/{self.pool.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def check(self, attached: SparkConnection) -> None:
-        """Look for every table and pointer, and read three of these: each leads to its table's one row."""
+        """Assert that every table and pointer exists, and that three pointers lead to their table's one row."""
         there = {row["tableName"] for row in attached.session.spark.sql("SHOW TABLES").collect()}
         assert there >= {*self.names, *(self.agent.layout.catalog_name(name, 1) for name in self.names)}
         for name in (self.names[0], self.names[len(self.names) // 2], self.names[-1]):
@@ -172,7 +173,7 @@ class Lake:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; returns an exit code, 1 where the tables miss the bound."""
+    """Print the table; return 1 if a bound is missed, else 0."""
     count, at_once = int(arguments[0]) if arguments else TABLES, pool_catalog.ACTS_AT_ONCE
     ways = (
         Way("1, each alone", 1, False),

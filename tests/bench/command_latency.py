@@ -1,7 +1,7 @@
-"""Measure the commands that operators wait for: `python -m tests.bench.command_latency [RUNS]`, minutes long.
+"""Measures the commands that operators wait for: `python -m tests.bench.command_latency [RUNS]`, several minutes.
 
-Each run is a process of its own over files that the system has in memory. Wall time is what the bounds are about; CPU
-time beside it says how much of that was waiting for other work on the machine.
+Each run is a separate process over cached files. The bounds concern wall time; CPU time beside it shows how much of
+that was waiting for other work on the machine.
 """
 
 import gc
@@ -42,23 +42,23 @@ CHANGED_S = {1_000: None, 3_000: 0.7, 10_000: None}
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One run."""
+    """The cost of one run."""
 
     wall: float
     cpu: float
     mb: int = 0
-    """Resident memory at its largest; 0 for what runs in this process."""
+    """Peak resident memory; 0 for what runs in this process."""
 
 
 def table_of(rows: Iterator[str]) -> Iterator[str]:
-    """Return the lines of the table, each as soon as it is measured."""
+    """Yield the lines of the table, each as soon as it is measured."""
     yield "| what | files | bound | median | worst | CPU, median | CPU, least | memory | runs | holds |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
     yield from rows
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; returns an exit code."""
+    """Print the table; return the exit code."""
     runs = int(arguments[0]) if arguments else 10
     print(f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {os.cpu_count()} cores", end="")
     print(f", load average {os.getloadavg()[0]:.1f} at the start\n")
@@ -99,7 +99,7 @@ def _of_product(reader: LedgerReader) -> int:
 
 
 def _plans(folder: Path, tables: int, runs: int) -> Iterator[str]:
-    """Measure one size: cold, nothing changed, one file changed, one table and the whole."""
+    """Measure one size: cold, unchanged, with one file changed, for one table, and for the whole project."""
     project, home = folder / f"of-{tables}", folder / f"home-{tables}"
     texts = project_texts(tables)
     files = write(texts, project)
@@ -143,7 +143,7 @@ def _plans(folder: Path, tables: int, runs: int) -> Iterator[str]:
 
 
 def _same_everywhere(folder: Path, runs: int) -> Iterator[str]:
-    """Look whether parents come first, and whether each process makes the same plan."""
+    """Check that parents come first, and that every process makes the same plan."""
     large = _project(project_texts(3_000))
     plan = make_plan(large, "dev", {}, PlanRequest(everything=True))
     edges = sum(len(edges_of(table)) for table in large.tables.values())
@@ -156,7 +156,7 @@ def _same_everywhere(folder: Path, runs: int) -> Iterator[str]:
 
 
 def violations(plan: Plan, project: Project) -> int:
-    """Count the readings whose parent is not acted on before its reader."""
+    """Count edges whose parent does not come before its reader in the plan."""
     place = {table: number for number, table in enumerate(plan.order)}
     edges = [edge for table in project.tables.values() for edge in edges_of(table)]
     return sum(place[edge.parent] >= place[edge.child] for edge in edges)
@@ -180,7 +180,7 @@ def _project(texts: dict[str, str]) -> Project:
 
 
 def _run(arguments: tuple[str, ...], project: Path, environ: dict[str, str]) -> Taken:
-    """Run one command in a process of its own; wall time, and CPU time of the process with its children."""
+    """Run one command in a process of its own, and measure wall time and CPU time including its children."""
     began = time.monotonic()
     child = subprocess.Popen(
         [*COMMAND, *arguments], cwd=project, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
@@ -201,9 +201,7 @@ def _timed(act: Callable[[], object]) -> Taken:
 
 
 def _environ(home: Path) -> dict[str, str]:
-    """Return a home of its own, and Python's compiled files, which an installed program has:
-    the first run makes them.
-    """
+    """Return an environment with its own home and bytecode cache, which the first run fills."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     compiled = str(home.parent / "compiled")

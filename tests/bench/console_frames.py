@@ -1,6 +1,6 @@
-"""Measures the console over a real ledger that is written: `python -m tests.bench.console_frames [STATEMENTS …]`.
+"""Measures the console over a real ledger under writes: `python -m tests.bench.console_frames [STATEMENTS …]`.
 
-First content, bytes, CPU, memory, key to paint. Run it on a machine that does nothing else.
+It measures the first content, bytes, CPU, memory and the time from key to paint. Run it on an otherwise idle machine.
 """
 
 import os
@@ -19,19 +19,21 @@ SECONDS = 15
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time that a process has used."""
+    """Return the CPU time of a process in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
 def peak_mb(pid: int) -> float:
-    """Return the most memory that a process has held."""
+    """Return a process's peak resident memory in MB."""
     line = next(one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
 
 def first_content_ms(home: Path, width: int, height: int) -> tuple[float, float, int, float]:
-    """Start the console; give the times to the picture and to keys, the bytes, and the CPU to the picture."""
+    """Start the console; return milliseconds until content shows and until keys are accepted, bytes, and CPU until
+    content.
+    """
     with Terminal([sys.executable, "-m", "tests.terminal.ledger_under_load", str(home)], width, height) as terminal:
         began = terminal.began
         while "product_000" not in terminal.text():
@@ -45,7 +47,7 @@ def first_content_ms(home: Path, width: int, height: int) -> tuple[float, float,
 
 
 def key_ms(terminal: Terminal) -> list[float]:
-    """Press j and k in turn; give the times until the first byte of the answer."""
+    """Press j and k in turn; return the milliseconds until the first byte of each response."""
     found = []
     for index in range(40):
         terminal.quiet(0.05)
@@ -59,7 +61,7 @@ def key_ms(terminal: Terminal) -> list[float]:
 
 
 def measure(statements: int, width: int, height: int) -> str:
-    """Measure one size and return the row of the table."""
+    """Measure one size and return its row of the table."""
     chance = random.Random(7)
     with tempfile.TemporaryDirectory() as folder, make(Path(folder), statements) as ledger:
         home = Path(folder)
@@ -94,7 +96,7 @@ def measure(statements: int, width: int, height: int) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure all sizes; returns an exit code."""
+    """Measure all sizes; return the exit code."""
     print(
         "| statements | terminal | first content | CPU to it | takes keys | first paint "
         "| steady | CPU | key to paint | memory |"

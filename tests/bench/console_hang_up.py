@@ -1,7 +1,7 @@
-"""Measures how soon the console ends once its terminal closes: `python -m tests.bench.console_hang_up [STATEMENTS …]`.
+"""Measures how soon the console ends after its terminal closes: `python -m tests.bench.console_hang_up [STATEMENTS …]`.
 
-A terminal closes when an SSH connection is lost. Exits 1 where one console took longer than a second. Takes some
-three minutes.
+A terminal closes when an SSH connection is lost. Exits 1 if a console took longer than a second. Takes about three
+minutes.
 """
 
 import os
@@ -21,24 +21,24 @@ ROUNDS = 15
 
 
 def first_picture(terminal: Terminal) -> None:
-    """Wait until something is shown; Textual is still being loaded."""
+    """Wait until something is shown, while Textual is still loading."""
     terminal.wait(lambda text: "product_000" in text)
 
 
 def still(terminal: Terminal) -> None:
-    """Wait until keys are taken and nothing moves any more."""
+    """Wait until keys are accepted and the picture is still."""
     terminal.wait(lambda _: b"\x1b[?2004h" in terminal.raw)
     terminal.quiet()
 
 
 def keys_waiting(terminal: Terminal) -> None:
-    """Leave keys behind that are not answered yet, each with a picture of its own."""
+    """Send keys that remain unanswered, each of which causes a new picture."""
     still(terminal)
     terminal.send("jk" * 200)
 
 
 def dialog(terminal: Terminal) -> None:
-    """Open a dialog that waits for typed text."""
+    """Open a dialog that expects typed text."""
     still(terminal)
     terminal.send("ljT")
     terminal.wait(lambda text: "STOP" in text)
@@ -53,7 +53,7 @@ MOMENTS: dict[str, Callable[[Terminal], None]] = {
 
 
 def end_ms(home: str, reach: Callable[[Terminal], None]) -> float:
-    """Start the console, close its terminal at a moment, and give the time until the process is gone."""
+    """Start the console, close its terminal at a certain moment, and return the milliseconds until its process ends."""
     with Terminal([sys.executable, "-m", "tests.terminal.ledger_under_load", home], 200, 60) as terminal:
         reach(terminal)
         began = time.monotonic()
@@ -66,7 +66,7 @@ def end_ms(home: str, reach: Callable[[Terminal], None]) -> float:
 
 
 def measure(statements: int) -> float:
-    """Measure every moment over one ledger, print the rows of the table and give the longest time."""
+    """Measure every moment over one ledger, print the rows of the table and return the longest time."""
     longest = 0.0
     with tempfile.TemporaryDirectory() as folder, make(Path(folder), statements) as ledger:
         write(ledger, random.Random(7), statements, 1)
@@ -78,7 +78,7 @@ def measure(statements: int) -> float:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure all sizes; returns an exit code."""
+    """Measure all sizes; return 1 if the bound is exceeded, else 0."""
     print("| statements | closed | median | longest |")
     print("|---|---|---|---|")
     longest = max([measure(int(one)) for one in arguments or ("1000", "10000")])

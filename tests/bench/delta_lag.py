@@ -1,8 +1,8 @@
 """Measures the lag of many statements over Delta tables: `python -m tests.bench.delta_lag [STATEMENTS]`, half a minute.
 
-So many statements, each over a Delta table of its own that has had so many versions, of which ten wait. A round is the
-agent's own: it measures every statement and writes all of it into the ledger. Told are the first round in the life of
-an agent, the rounds after which every table has had one more commit, and those at rest.
+Each statement reads a Delta table of its own with many versions, ten of which are pending. A round is the agent's own:
+it measures every statement and writes the results into the ledger. The table shows an agent's first round, rounds after
+one more commit in every table, and rounds without changes.
 """
 
 import os
@@ -68,13 +68,13 @@ class Statements:
         self.collector = LagCollector(self.agent)
 
     def round(self, waiting: int) -> float:
-        """Measure once and return the seconds; every statement must lag by so many commits."""
+        """Measure once and return the seconds; every statement must lag by `waiting` commits."""
         began = time.perf_counter()
         self.collector.round(self.deployments, ())
         took = time.perf_counter() - began
         found = {found.lag_rows for found in self.agent.ledger.measurements()}
         assert found == {waiting * ROWS}, found
-        time.sleep(REFRESH_S)  # A log is looked at once within this time.
+        time.sleep(REFRESH_S)  # A log is read at most once within this time.
         return took
 
     def commit(self) -> None:
@@ -83,7 +83,7 @@ class Statements:
 
 
 def measure(count: int, versions: int) -> float:
-    """Print one row; returns the median round after a commit in each table."""
+    """Print one row; return the median seconds of rounds after a commit in each table."""
     with tempfile.TemporaryDirectory(prefix="headgate-lag-") as folder:
         statements = Statements(Path(folder), count, versions)
         first = statements.round(WAITING)
@@ -99,7 +99,7 @@ def measure(count: int, versions: int) -> float:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; returns an exit code, 1 where the bound is missed."""
+    """Print the table; return 1 if the bound is missed, else 0."""
     count = int(arguments[0]) if arguments else STATEMENTS
     print(f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {os.cpu_count()} cores", end="")
     print(f", load average {os.getloadavg()[0]:.1f} at the start; {ROUNDS} rounds of each kind\n")

@@ -1,8 +1,8 @@
 """Measures statements on parquet against Delta: `python -m tests.bench.formats [COUNT ...]`, two to three minutes each.
 
-One statement takes rows that land and the others stream its table, each into one of its own: so many in all, the same
-texts over the same input in both formats, on a pool of two cores. What is not done within its bound is recorded as it
-is. CPU is in cores: 1.0 is one of the machine's, for the whole of the time.
+One statement reads landing files and the others stream its table into tables of their own: COUNT statements in all,
+with the same texts and input in both formats, on a pool of two cores. What misses its time limit is recorded as such.
+CPU is in cores: 1.0 is one core for the whole time.
 """
 
 import json
@@ -22,9 +22,9 @@ from tests.support.live_project import Driven
 COUNTS = (10, 30)
 FORMATS = ("parquet", "delta")
 BEGINS_S, RESTS_S, ARRIVES_S = 90.0, 30.0, 40.0
-"""How long first batches, the rest after them, and the last rows are waited for."""
+"""Time limits for first batches, for the rest after them, and for the last rows."""
 IDLE_S, LANDS_S, EVERY_S = 15.0, 20.0, 2.0
-"""How long idle statements are measured, how long files land, and how often."""
+"""How long idle statements are measured, how long files land, and the interval between them."""
 ROWS = 100
 HEAD = """project: formats
 id: 6d1c4a52-9df2-4a52-9c0c-0f6f8d1a2b3d
@@ -38,7 +38,7 @@ defaults: {trigger: 10 seconds}
 
 @dataclass
 class Statements(Driven):
-    """One statement over files that land, and others that stream its table."""
+    """One statement over landing files, and others that stream its table."""
 
     format: str = "parquet"
     count: int = 10
@@ -51,11 +51,11 @@ class Statements(Driven):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """All that a statement fills."""
+        """The tables that statements fill."""
         return ("first", *(f"t{n}" for n in range(1, self.count)))
 
     def write(self) -> None:
-        """Write the project's files."""
+
         (self.folder / "data/landing").mkdir(parents=True)
         connectors = f"connectors: {{delta: {{jars: ['{delta_jars()}']}}}}\n" if self.format == "delta" else ""
         (self.folder / "headgate.yml").write_text(HEAD + connectors)
@@ -72,7 +72,7 @@ class Statements(Driven):
             (scripts / f"dml.{table}.sql").write_text(dml)
 
     def land(self) -> None:
-        """Land one file."""
+        """Land one file of ROWS rows."""
         rows = [{"id": self.landed + n, "kind": "ab"[n % 2]} for n in range(ROWS)]
         self.landed += ROWS
         hidden = self.folder / "data/landing/.part"
@@ -85,7 +85,7 @@ class Statements(Driven):
         return int(str(self.ledger(sql)[0][0]))
 
     def batches(self) -> dict[str, int]:
-        """Return how many batches each statement has committed, by table."""
+        """Return the number of batches that each statement has committed, by table."""
         folder = self.folder / "data/checkpoints"
         return {t: _numbered(folder / f"{t}__v1/commits") for t in self.tables}
 
@@ -105,19 +105,19 @@ _SELECT = "SELECT id, upper(kind) AS kind FROM STREAM first"
 
 @dataclass
 class Figures:
-    """What was measured of one size and format, in the order of the table."""
+    """The measurements of one size and format, in the order of the table."""
 
     by_name: dict[str, str] = field(default_factory=dict)
 
     def put(self, name: str, value: float, unit: str, done: int = 0, of: int = 0) -> None:
-        """Record a figure; where not all was done within its bound it says how much."""
+        """Record a figure, with the share that was done if the time limit cut it off."""
         digits = 0 if unit == "MB" else 2 if unit == "cores" else 1
         more = "> " if done < of else ""
         self.by_name[name] = f"{more}{value:.{digits}f} {unit}" + (f" ({done} of {of})" if done < of else "")
 
 
 def measure(count: int, format: str, root: Path) -> dict[str, str]:
-    """Measure statements of one format; returns the figures, each with its unit, by name, as far as it came."""
+    """Measure statements of one format; return the figures with units, by name, as far as the run got."""
     found, driven = Figures(), Statements(root, format=format, count=count)
     try:
         _measure(driven, found)
@@ -179,14 +179,16 @@ def _under_load(driven: Statements, found: Figures) -> None:
 
 
 def _waited(counted: Callable[[], int], of: int, ends_at: float, since: float) -> tuple[float, str, int, int]:
-    """Wait until so many are counted or time is over; returns the seconds since, and how many there are."""
+    """Wait until the count is reached or time runs out; return the seconds since `since`, their unit, the count, and
+    `of`.
+    """
     while (done := counted()) < of and time.monotonic() < ends_at:
         time.sleep(0.2)
     return time.monotonic() - since, "s", done, of
 
 
 def _until_rest(driven: Statements) -> None:
-    """Wait until no statement commits a batch for as long as a trigger."""
+    """Wait until no statement has committed a batch for ten seconds."""
     ends_at, seen, since = time.monotonic() + RESTS_S, driven.batches(), time.monotonic()
     while time.monotonic() < ends_at and time.monotonic() - since < 10:
         time.sleep(0.5)
@@ -199,7 +201,7 @@ def _pids(driven: Statements) -> Mapping[str, int]:
 
 
 def _cpu(driven: Statements) -> dict[str, float]:
-    """Return the seconds of CPU that each process has taken."""
+    """Return the CPU seconds of each process."""
     ticks = os.sysconf("SC_CLK_TCK")
     found = {}
     for who, pid in _pids(driven).items():
@@ -218,7 +220,7 @@ def _numbered(folder: Path) -> int:
 
 
 def _ratio(values: Mapping[str, str]) -> str:
-    """Return the second format's figure by the first one's; empty where one is nothing, or there is none."""
+    """Return the second format's figure divided by the first's, or "" if either is missing or zero."""
     try:
         first, second = (float(values[format].removeprefix("> ").split()[0]) for format in FORMATS)
     except (KeyError, ValueError):
@@ -228,7 +230,7 @@ def _ratio(values: Mapping[str, str]) -> str:
 
 
 def main(counts: tuple[int, ...]) -> None:
-    """Print the table of all sizes and formats, and of each run its load average."""
+    """Print the table of all sizes and formats, with each run's load average."""
     rows: dict[tuple[int, str], dict[str, str]] = {}
     for count in counts:
         for format in FORMATS:

@@ -1,4 +1,4 @@
-"""Writes projects of any size for the benchmarks: layers, products, diamonds; the same seed gives the same bytes."""
+"""Generates projects of any size with layers, products and diamonds; the same seed yields the same bytes."""
 
 import random
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ defaults:
 
 LAYERS = (("sources", 0.3), ("intermediates", 0.3), ("dimensions", 0.1), ("facts", 0.25), ("views", 0.05))
 EXTERNAL = 0.1
-"""Share of tables that land from outside; they stand in `sources`, and have no statement."""
+"""Share of external tables, which are in `sources` and have no statement."""
 
 PER_PRODUCT = 50
 
@@ -101,7 +101,7 @@ trigger: {number} seconds
 
 
 def project_texts(tables: int, seed: int = 7) -> dict[str, str]:
-    """Return the texts of a project; two files for each table on average."""
+    """Return the texts of a project, with two files per table on average."""
     chance = random.Random(seed)
     texts = {"headgate.yml": MANIFEST}
     external = max(2, int(tables * EXTERNAL))
@@ -129,7 +129,9 @@ def project_texts(tables: int, seed: int = 7) -> dict[str, str]:
 
 
 def layered_texts(layers: int, width: int) -> dict[str, str]:
-    """Return a project in which each table reads all tables of the layer before: paths explode, edges do not."""
+    """Return a project whose tables each read all tables of the previous layer: paths grow exponentially, edges
+    linearly.
+    """
     texts = {"headgate.yml": MANIFEST}
     before = ["landed"]
     folder = "pipelines/sources/deep/landed/sql-scripts"
@@ -146,7 +148,7 @@ def layered_texts(layers: int, width: int) -> dict[str, str]:
 
 
 def write(texts: dict[str, str], folder: Path) -> int:
-    """Write texts into a folder; returns the number of files."""
+    """Write texts into a folder and return the number of files."""
     for path, text in texts.items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +163,7 @@ def _layers(tables: int) -> Iterator[str]:
 
 
 def _statement(name: str, above: list[str], landed: list[str], ends: bool, chance: random.Random) -> str:
-    """Write one statement; parents are near in the list, so that diamonds and long chains arise."""
+    """Return one statement; its parents are near in the list, so that diamonds and long chains arise."""
     near = above[-max(2, len(above) // 3) :]
     a, b = chance.choice(near), chance.choice(near)
     form = COUNTED if ends else chance.choice((STATELESS, STATELESS, ENRICHED, JOINED, UNITED))

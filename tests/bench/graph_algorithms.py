@@ -1,8 +1,9 @@
-"""Compares what the table graph is made of with networkx: `python -m tests.bench.graph_algorithms [RUNS]`, a minute.
+"""Compares our graph algorithms with networkx: `python -m tests.bench.graph_algorithms [RUNS]`, a minute.
 
-Both of a row take turns in one process, over the same tables and with the same answer, which is checked. The ratio is
-the median of CPU time, run by run: above 1, networkx is faster. The graph of networkx is made within the first two rows
-of a size and before the last two. What a command pays once, the import, is measured in processes of its own.
+In every row both run in turn in one process, over the same tables and with results that are checked to be equal. The
+ratio is the median of CPU time, run by run; above 1, networkx is faster. The graph of networkx is built inside the
+first two rows of a size and before the last two. The cost of the import, which a command pays once, is measured in
+separate processes.
 """
 
 import gc
@@ -23,13 +24,13 @@ from tests.bench.generated_projects import project_texts
 
 SIZES = (3_000, 10_000)
 ROOTS = 50
-"""Tables whose ancestors and descendants are sought, evenly over all."""
+"""Tables whose ancestors and descendants are sought, spread evenly."""
 
 Parents = Mapping[TableName, Sequence[TableName]]
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; returns an exit code."""
+    """Print the table; return the exit code."""
     runs = int(arguments[0]) if arguments else 9
     print(f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {os.cpu_count()} cores", end="")
     print(f", load average {os.getloadavg()[0]:.1f} at the start\n")
@@ -50,7 +51,7 @@ def _rows(runs: int) -> Iterator[str]:
 
 
 def _imports(runs: int) -> Iterator[str]:
-    """Measure what a process pays that imports the library, beside one that does not."""
+    """Measure a process that imports the library against one that does not."""
     for library in ("graphlib", "networkx"):
         taken = [(_process("pass"), _process(f"import {library}")) for _ in range(runs)]
         without, with_it = (statistics.median(each[side] for each in taken) * 1e3 for side in (0, 1))

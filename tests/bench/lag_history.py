@@ -1,8 +1,8 @@
 """Measures lag over a long history: `python -m tests.bench.lag_history [FILES ...]`, four minutes for a million files.
 
-One table with so many files, of one row count each, in `_spark_metadata`, and one statement that has consumed all but
-three of them. Each size runs in a process of its own; a round measures the statement's lag and the rows of its parent,
-as the agent does. Footers are not read, so that what is left is the cost of lists.
+One table has FILES files with equal row counts in `_spark_metadata`, and one statement has consumed all but three. Each
+size runs in its own process; a round measures the statement's lag and its parent's rows, as the agent does. Footers are
+not read, so that only the cost of lists remains.
 """
 
 import gc
@@ -21,13 +21,13 @@ from pipelines.storage.checkpoints import TableCheckpoints
 
 SIZES = (10_000, 100_000, 1_000_000)
 ROUNDS = 50
-"""Each with one new file written and one consumed; every tenth compacts both logs."""
+"""Each round writes one new file and consumes one; every tenth compacts both logs."""
 ROWS = 10
 PENDING = 3
 
 
 class History:
-    """A table and a checkpoint that have had one batch for each file since the beginning."""
+    """A table and a checkpoint that have had one batch per file since the beginning."""
 
     def __init__(self, folder: Path, files: int) -> None:
         self.table, self.checkpoint = folder / "t", folder / "c"
@@ -70,7 +70,7 @@ class History:
 
 
 def _add(log: Path, batch: int, line: object) -> None:
-    """Write one batch; a tenth one covers all. What is covered goes after ten minutes, which 120 batches take."""
+    """Write one batch; every tenth covers all before it. Covered batches go after ten minutes, or 120 batches."""
     assert callable(line)
     (log / str(batch - 120)).unlink(missing_ok=True)
     if batch % 10 < 9:
@@ -125,7 +125,7 @@ def _rss_mb() -> float:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; returns an exit code."""
+    """Print the table; return the exit code."""
     if arguments[:1] == ["one"]:
         measure(int(arguments[1]))
         return 0

@@ -1,8 +1,8 @@
 """Measures the growth of a ledger, and of an agent over a week: `python -m tests.bench.ledger_growth`, two hours.
 
-The ledger: 520 days, each with what a busy team does in one, with housekeeping three times a day; and a week of
-samples, as they are after a week. The agent: rounds of measuring at simulated times, in which every statement reads one
-file and writes one, which is as much as it can in five seconds, and five statements a day are rebuilt.
+The ledger: 520 days of a busy team's activity, with housekeeping three times a day, and a week of samples in the
+density they have after a week. The agent: rounds of measuring at simulated times, in which every statement reads and
+writes one file, the most it can do in five seconds, and five statements a day are rebuilt.
 
 `days N` and `rounds N ROUNDS` measure N statements alone; a week has 120,960 rounds.
 """
@@ -39,26 +39,26 @@ from tests.bench.lag_history import PENDING, History
 from tests.support.ledger_rows import create_run, deployment_row, environment_row, external_row, run_row, sample_row
 
 ROUNDS = {16: 120_960, 100: 3_600, 1_000: 240}
-"""By statements, after those in which memory fills."""
+"""Rounds by number of statements, after the rounds in which memory fills."""
 DAYS = (30, 120, 420, 520)
 PLANS, RUNS, COMMANDS = 20, 10, 60
-"""A day's; half of the runs rebuild one table each."""
+"""Per day; half of the runs rebuild one table each."""
 EVENTS_EACH = 4
 TEXTS = 2_500
-"""Bytes of texts that a statement has; a plan carries those of the whole project, its body those of ten."""
+"""Bytes of text per statement; a plan carries the texts of the whole project, its body those of ten statements."""
 WARM = 10_000
-"""Files of all statements until what is remembered of them has reached its limit (`row_counting`)."""
+"""Files of all statements before the memory of them reaches its limit (`row_counting`)."""
 TRACED = 16
-"""Statements up to which allocations are traced in the end, which takes several times as long."""
+"""Largest number of statements for which allocations are traced at the end, which multiplies the time."""
 TRACED_ROUNDS = 400
 REBUILT_ROUNDS = 3_456
-"""Between two rebuilds: five a day."""
+"""Rounds between two rebuilds: five a day."""
 START = 1_800_000_000.0
 DAY_S, ROUND_S, WEEK_ROUNDS = 86_400.0, 5.0, 7 * 17_280
 
 
 def ledger_of_days(statements: int) -> None:
-    """Print how large the ledger is after each of so many days."""
+    """Print the ledger's size after each number of days."""
     with tempfile.TemporaryDirectory() as folder:
         ledger = create_or_open(Path(folder, "home", "ledger.db"), environment_row())
         for n in range(statements):
@@ -105,7 +105,7 @@ def _live(ledger: Ledger, statements: int, day: int) -> None:
 
 
 def _rebuild(ledger: Ledger, table: str, at: float) -> None:
-    """Put the next version in the place of the newest, whose files go a week later."""
+    """Replace a table's newest version by the next one; the old files are purged a week later."""
     before = ledger.versions(TableName(table))[0]
     row = deployment_row(table, version=before.version + 1, revision=f"{table} {at}", compiled="x" * 1500)
     ledger.put_deployment(row)
@@ -114,7 +114,7 @@ def _rebuild(ledger: Ledger, table: str, at: float) -> None:
 
 
 def _week_of_samples(ledger: Ledger, statements: int) -> float:
-    """Return the bytes that samples take once they are a week old, from 100 statements at most."""
+    """Return the bytes of a week's samples, thinned as after a week, extrapolated from at most 100 statements."""
     few = min(statements, 100)
     before = _bytes(ledger)
     for first, last, every_s in ((0, 144, 900), (144, 167, 60), (167, 168, 5)):
@@ -140,7 +140,7 @@ def _bytes(ledger: Ledger) -> int:
 
 
 def agent_of_rounds(statements: int, rounds: int) -> None:
-    """Print what so many rounds cost, and what memory they end with, in seven parts."""
+    """Print the cost of rounds, and the memory at their end, in seven parts."""
     row_counting.parquet_rows = lambda path: 10
     with tempfile.TemporaryDirectory() as folder:
         histories = [History(Path(folder, str(n)), 200) for n in range(statements)]
@@ -156,7 +156,7 @@ def agent_of_rounds(statements: int, rounds: int) -> None:
         held = "not traced"
         if statements <= TRACED:
             tracemalloc.start()
-            _rounds(agent, collector, histories, KEPT)  # Until every sample that is held was traced.
+            _rounds(agent, collector, histories, KEPT)  # Until every retained sample has been traced.
             before = tracemalloc.get_traced_memory()[0]
             _rounds(agent, collector, histories, TRACED_ROUNDS)
             held = f"{(tracemalloc.get_traced_memory()[0] - before) / TRACED_ROUNDS:,.0f} B"
@@ -181,7 +181,7 @@ def _agent(folder: Path, histories: list[History]) -> AgentContext:
             )
         )  # fmt: skip
     for n in range(KEPT):
-        # What an agent finds that starts: all that it holds of each statement.
+        # What an agent finds when it starts: everything that it retains of each statement.
         rows = 10 * (200 - KEPT + n)
         sample = sample_row(
             START + (n - KEPT) * ROUND_S, lag_rows=10 * PENDING, lag_files=PENDING, produced_rows=rows,
@@ -201,7 +201,9 @@ def _agent(folder: Path, histories: list[History]) -> AgentContext:
 
 
 def _rounds(agent: AgentContext, collector: LagCollector, histories: list[History], rounds: int) -> float:
-    """Let every statement write and read a file, measure, keep house every five minutes; returns the CPU of both."""
+    """Let every statement write and read a file, measure, and keep house every five minutes; return the CPU time of
+    both.
+    """
     cpu = 0.0
     for _ in range(rounds):
         for history in histories:
@@ -225,7 +227,7 @@ def _rounds(agent: AgentContext, collector: LagCollector, histories: list[Histor
 
 
 def _move(agent: AgentContext, histories: list[History], n: int) -> None:
-    """Put a version with a checkpoint of its own in the place of the newest; what it read goes on to be written."""
+    """Replace the newest version by one with its own checkpoint; the table that it reads continues to be written."""
     history, before = histories[n], agent.ledger.versions(TableName(f"t{n}"))[0]
     moved = history.checkpoint.with_name(f"c{before.version + 1}")
     shutil.copytree(history.checkpoint, moved)
@@ -240,7 +242,7 @@ def _rss_bytes() -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the tables; returns an exit code."""
+    """Print the tables; return the exit code."""
     if arguments:
         {"days": ledger_of_days, "rounds": agent_of_rounds}[arguments[0]](*map(int, arguments[1:]))
         return 0

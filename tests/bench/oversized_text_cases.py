@@ -1,4 +1,4 @@
-"""Texts out of all proportion: long, wide, of one megabyte, nested thousands of times; each must be read or refused."""
+"""Extremely large texts: long, wide, of a megabyte, or nested thousands of times; each must be parsed or refused."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One text and what it shows."""
+    """One text and what it demonstrates."""
 
     what: str
     kind: str
@@ -17,7 +17,7 @@ class Text:
 
 
 def wide_texts() -> Iterator[Text]:
-    """Return statements as large as people and generators write them."""
+    """Yield statements as large as people and generators write them."""
     yield Text("2,000 lines", "dml", two_thousand_lines())
     yield Text("10,000 columns", "dml", select(fill(lambda n: f"\n  c_{n}", ",", pieces=10_000)))
     computed = fill(lambda n: f"\n  upper(trim(c_{n})) AS c_{n}", ",", pieces=10_000)
@@ -27,7 +27,7 @@ def wide_texts() -> Iterator[Text]:
 
 
 def megabytes() -> Iterator[Text]:
-    """Return texts of about 1 MB, each of one construct."""
+    """Yield texts of about 1 MB, each repeating one construct."""
     for what, text in (
         ("plain columns", select(fill(lambda n: f"kind AS a_name_of_some_length_{n:06d}", ", "))),
         ("computed columns", select(fill(lambda n: f"upper(trim(kind)) || '{n}' AS name_{n:06d}", ", "))),
@@ -69,7 +69,7 @@ def megabytes() -> Iterator[Text]:
 
 
 def nested(deep: int) -> Iterator[Text]:
-    """Return texts in which each construct stands in itself `deep` times."""
+    """Yield texts in which a construct is nested `deep` times."""
     for what, text in (
         ("brackets", select("(" * deep + "id" + ")" * deep)),
         ("open brackets", select("(" * deep)),
@@ -148,12 +148,12 @@ def where(condition: str) -> str:
 
 
 def ddl(columns: str) -> str:
-    """Return a table."""
+    """Return the DDL of a table."""
     return f"CREATE TABLE t ({columns}) USING parquet"
 
 
 def fill(piece: Callable[[int], str], between: str, pieces: int = 0) -> str:
-    """Return numbered pieces side by side: as many as asked for, or as make up a megabyte."""
+    """Return numbered pieces, joined: `pieces` of them, or enough for a megabyte."""
     found: list[str] = []
     length = 0
     while len(found) < pieces if pieces else length < MEGABYTE:
@@ -163,7 +163,7 @@ def fill(piece: Callable[[int], str], between: str, pieces: int = 0) -> str:
 
 
 def two_thousand_lines() -> str:
-    """Return a stateful statement of 2,000 lines as a person may write it: joins, CASE, functions, filters."""
+    """Return a stateful statement of 2,000 lines as a person might write it: joins, CASE, functions, filters."""
     dimensions = range(30)
     lines = ["INSERT INTO t", "WITH base AS (", "  SELECT * FROM STREAM a WATERMARK at DELAY OF INTERVAL 1 MINUTE", ")"]
     lines.append("SELECT window.start AS window_start, b.kind, count(*) AS events")

@@ -1,7 +1,7 @@
-"""Measures texts out of all proportion, each of which ends in a result or a Problem.
+"""Measures extremely large texts, each of which must end in a result or a Problem.
 
-Run: `python -m tests.bench.oversized_texts [RUNS]`. Each run is a process of its own, so that an end of the process in
-sqlglot is seen as one; its start is not counted.
+Run: `python -m tests.bench.oversized_texts [RUNS]`. Each run is a separate process, so that a crash in sqlglot is
+noticed; its start is not counted.
 """
 
 import os
@@ -36,7 +36,7 @@ print(wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, sai
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; returns 1 when a text had neither result nor Problem in time."""
+    """Print the table; return 1 if a text had neither result nor Problem in time, else 0."""
     runs = int(arguments[0]) if arguments else 3
     print(f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {os.cpu_count()} cores", end="")
     print(f", load average {os.getloadavg()[0]:.1f} at the start\n")
@@ -66,7 +66,7 @@ def _row(text: Text, runs: int) -> tuple[str, bool]:
 
 
 def _taken(text: Text, runs: int) -> Iterator[tuple[float, float, int, str]]:
-    """Return wall and CPU seconds, MB and what came out; nothing where the process ended or had no answer in time."""
+    """Yield wall and CPU seconds, MB and outcome of each run; runs that crash or time out are left out."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", _RUN, text.kind]
     for _ in range(runs):

@@ -1,7 +1,7 @@
-"""Measures planning alone, in process, by the number of edges: `python -m tests.bench.planning [RUNS]`, a minute long.
+"""Measures planning alone, in process, by number of edges: `python -m tests.bench.planning [RUNS]`, about a minute.
 
-CPU time beside wall time says how much was waiting for other work on the machine; the bound is of wall time. The
-garbage collector runs as seldom as in a command.
+The bound concerns wall time; CPU time beside it shows how much of that was waiting for other work on the machine. The
+garbage collector runs as rarely as in a command.
 """
 
 import gc
@@ -34,7 +34,7 @@ REQUESTS = (
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; returns an exit code."""
+    """Print the table; return the exit code."""
     runs = int(arguments[0]) if arguments else 5
     print(f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {os.cpu_count()} cores", end="")
     print(f", load average {os.getloadavg()[0]:.1f} at the start\n")

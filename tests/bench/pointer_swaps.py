@@ -1,8 +1,8 @@
-"""Measures the window of a swap: `python -m tests.bench.pointer_swaps [POINTERS ...]`, two minutes on real Spark.
+"""Measures the duration of a swap: `python -m tests.bench.pointer_swaps [POINTERS ...]`, two minutes on real Spark.
 
-One release of so many tables, each with one row that tells its version, swapped back and forth with ALTER VIEW as a run
-does it, while two readers, each in a session of its own, read pointers in a loop. Told are the window from the first
-pointer to the last, and the reads that failed, which must be none.
+A release of POINTERS tables, each with one row that holds its version, is swapped back and forth with ALTER VIEW as a
+run does it, while two readers with sessions of their own read pointers in a loop. The table shows the time from the
+first pointer to the last, and the number of failed reads, which must be 0.
 """
 
 import os
@@ -38,7 +38,7 @@ def attached(pool: LocalPool) -> Iterator[Session]:
 
 
 def made(session: Session, folder: Path, count: int) -> SparkTables:
-    """Make both versions of every table, with one row each, and point to the first."""
+    """Create both versions of every table, with one row each, and point to the first."""
     tables = SparkTables(session)
     for n in range(count):
         for version in (1, 2):
@@ -50,7 +50,7 @@ def made(session: Session, folder: Path, count: int) -> SparkTables:
 
 
 def read(pool: LocalPool, count: int, over: threading.Event, seen: Counter[str]) -> None:
-    """Read every pointer in turn until it is over, and count what came: a version, or the class of an error."""
+    """Read every pointer in turn until `over` is set, and count the results: a version, or an error's class."""
     with attached(pool) as session:
         n = 0
         while not over.is_set():
@@ -63,7 +63,7 @@ def read(pool: LocalPool, count: int, over: threading.Event, seen: Counter[str])
 
 
 def measure(pool: LocalPool, folder: Path, count: int) -> None:
-    """Swap and read; prints one row."""
+    """Swap and read, and print one row."""
     seen: Counter[str] = Counter()
     over = threading.Event()
     windows = []
@@ -88,7 +88,7 @@ def measure(pool: LocalPool, folder: Path, count: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; returns an exit code."""
+    """Print the table; return the exit code."""
     print(f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {os.cpu_count()} cores", end="")
     print(f", load average {os.getloadavg()[0]:.1f} at the start; {SWAPS} swaps, {READERS} readers\n")
     print("| pointers | window, median | the longest | reads meanwhile | reads that failed |")

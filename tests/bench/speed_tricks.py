@@ -1,8 +1,9 @@
-"""Measures each trick that is there for speed alone, with and without it: `python -m tests.bench.speed_tricks [RUNS]`.
+"""Measures each optimization that complicates the code, with and without it: `python -m tests.bench.speed_tricks
+[RUNS]`.
 
-Some minutes long. Each run is a process of its own, both ways take turns, and the ratio is the median of with to
-without, run by run: below 1, the trick pays. One that saves less than a tenth of what it is for is to be deleted.
-A second process saves wall time where a core is free, which the CPU time of the busier of the two shows on any machine.
+Takes some minutes. Each run is a separate process, both variants alternate, and the ratio is the median of with to
+without, run by run; below 1, the optimization pays. One that saves less than a tenth should be deleted. A second
+process saves wall time only if a core is free; the CPU time of the busier process shows that on any machine.
 """
 
 import os
@@ -31,13 +32,13 @@ TELL = (
     "import atexit, resource, sys; atexit.register(lambda: print(*(sum(resource.getrusage(whose)[:2]) "
     "for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)), file=sys.stderr)); "
 )
-"""CPU time of a command, and of the processes that it started and that ended."""
+"""Prints the CPU time of a command, and of its finished child processes."""
 COMMAND = "import sys; from tui.cli import main; sys.exit(main())"
 CONSOLE = "import runpy; runpy.run_module('tests.terminal.ledger_under_load', run_name='__main__', alter_sys=True)"
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; returns an exit code."""
+    """Print the table; return the exit code."""
     runs = int(arguments[0]) if arguments else 5
     print(f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {os.cpu_count()} cores", end="")
     print(f", load average {os.getloadavg()[0]:.1f} at the start\n")
@@ -74,7 +75,7 @@ def _first_pictures(folder: Path, runs: int) -> Iterator[str]:
 
 
 def _plans(folder: Path, tables: int, runs: int, trick: str) -> Iterator[str]:
-    """Plan the whole: without a parse cache for two processes, with one for the others."""
+    """Plan the whole project, without a parse cache for `two processes` and with one for the other tricks."""
     project, home = folder / f"of-{tables}", folder / f"home-{tables}"
     write(project_texts(tables), project)
     environ = _environ(home)
@@ -83,7 +84,7 @@ def _plans(folder: Path, tables: int, runs: int, trick: str) -> Iterator[str]:
     def planned(without: str) -> float:
         if cold:
             shutil.rmtree(home, ignore_errors=True)
-        # What a second process is started from must not run again in it.
+        # The second process imports this program, and must not run it again.
         program = f"if __name__ == '__main__':\n    {TELL}{without}{COMMAND}"
         command = [sys.executable, "-c", program, "plan", "--all", "--offline"]
         done = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, check=True)

@@ -1,8 +1,8 @@
-"""Measures what is asked of the whole graph: `python -m tests.bench.whole_graph_reports [RUNS]`, about a minute.
+"""Measures reports on the whole graph: `python -m tests.bench.whole_graph_reports [RUNS]`, about a minute.
 
-In process, with the project read or the ledger open, and with garbage collected as seldom as in a command: each bound
-is 50 ms at 3,000 tables. The graphs of 24 and of 200 layers have the same readings for each table: what is linear costs
-the same for each reading.
+They run in process, with the project parsed or the ledger open, and with garbage collection as rare as in a command.
+Each bound is 50 ms at 3,000 tables. The graphs of 24 and 200 layers have equally many reads per table, so that a linear
+algorithm costs the same per read.
 """
 
 import gc
@@ -42,7 +42,7 @@ Rows = Iterator[str]
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; returns an exit code."""
+    """Print the table; return the exit code."""
     runs = int(arguments[0]) if arguments else 10
     print(f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {os.cpu_count()} cores", end="")
     print(f", load average {os.getloadavg()[0]:.1f} at the start\n")
@@ -141,7 +141,7 @@ def _layered(layers: int, runs: int) -> Rows:
 
 
 def _top_and_middle(project: Project) -> tuple[TableName, TableName]:
-    """Return the table of ours with the most tables below it, and the one in the middle."""
+    """Return the declared table with the most tables below it, and the median one."""
     graph = table_graph(project)
     ours = sorted((len(graph.descendants(n)), n) for n, table in project.tables.items() if not table.external)
     return ours[-1][1], ours[len(ours) // 2][1]
@@ -154,7 +154,7 @@ def _project(texts: dict[str, str]) -> Project:
 
 
 def _write(path: Path, project: Project) -> None:
-    """Deploy every table in a ledger, with figures."""
+    """Deploy every table in a ledger, with measurements."""
     facts = environment_row(project_id=project.id, project=project.name)
     observed = as_if_running(project)
     with create_or_open(path, facts) as ledger:

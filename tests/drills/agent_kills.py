@@ -1,6 +1,6 @@
 """Drill: kill -9 the agent before and after every intent, effect and evidence of a rebuild, a delete and a start.
 
-Run: python tests/drills/agent_kills.py [FIRST [LAST]]. Takes some fifteen minutes; prints a line for each point. Every
+Run: python tests/drills/agent_kills.py [FIRST [LAST]]. Takes about fifteen minutes and prints one line per point. Every
 cycle rebuilds, deletes and starts one statement, and the agent dies once in each of the three runs: in cycle N at the
 Nth point of each. FIRST and LAST choose cycles.
 """
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def count(tiny: Tiny, root: Path) -> list[list[str]]:
-    """Let one cycle pass with nobody killed; returns the labels of the points that each run passes."""
+    """Run one cycle without kills, and return the labels of the points that each run passes."""
     found = []
     change(tiny, 0)
     for n, words in enumerate(REQUESTS):
@@ -76,7 +76,7 @@ def change(tiny: Tiny, point: int) -> None:
 
 
 def pass_through(tiny: Tiny, words: list[str], point: int) -> str:
-    """Apply one plan with the agent dying at a point, 0 for none, and say what is wrong afterwards."""
+    """Apply one plan while the agent dies at a point (0 for none), and return what is wrong afterwards, or `ok`."""
     try:
         renew_agent(tiny, HEADGATE_FAULT_AT=str(point) if point else "")
         applied = tiny.apply(tiny.plan(*words))
@@ -97,7 +97,8 @@ def pass_through(tiny: Tiny, words: list[str], point: int) -> str:
 def renew_agent(tiny: Tiny, **environ: str) -> None:
     tiny.done("down", "--keep-pool", "--confirm", "")
     tiny.done("up", **environ)
-    # A plan made before the agent has seen its statements run would resume them: other points than were counted.
+    # A plan made before the agent has found its statements running would resume them, and pass other points than
+    # counted.
     until(lambda: tiny.statements()["kept"]["state"] == "running", 60, "the agent has found what runs")
 
 
@@ -106,7 +107,7 @@ def dead(pid: int) -> bool:
 
 
 def holds(tiny: Tiny) -> str:
-    """See that every landed id is there once, in the version that serves and runs."""
+    """Check that every landed id occurs once in the version that serves and runs; return `ok` or what is wrong."""
     until(lambda: tiny.statements()["marked"]["state"] == "running", 60, "the statement runs")
     version = int(str(tiny.statements()["marked"]["version"]).lstrip("v"))
     wanted = list(range(1, tiny.landed + 1))
@@ -121,7 +122,7 @@ def holds(tiny: Tiny) -> str:
 
 
 def gone(tiny: Tiny) -> str:
-    """See that nothing of the deleted statement is left in place."""
+    """Check that no file of the deleted statement is left in place; return `ok` or what is wrong."""
     left = [path.name for path in (tiny.folder / "data/tables").glob("marked__v*")]
     left += [path.name for path in (tiny.folder / "data/checkpoints").glob("marked__v*")]
     if left:

@@ -1,12 +1,11 @@
 """Drill: lives of an environment in virtual time, each drawn from a seed: the real agent, operators and faults.
 
-Run: PYTHONPATH=. .venv/bin/python tests/drills/agent_lives.py N [SEED] [--theme THEME] [--shrink] [--show]. Lives the
-seeds SEED (1) to SEED + N - 1, one after the other, on one core, all of one theme where it is given;
-`tests/support/drawn_life.py` describes such a life. Prints lives per second, the hours lived, the edges passed, a table
-of words and faults by kind (in the scripts; come to pass; requests, calls and threads met), and for each rule that was
-broken its seeds; with `--shrink` also the smallest script that breaks it, for `tests/fixtures/lives`.
-`--show` prints the life of SEED, and nothing else. Returns 1 where a rule was broken. A life takes 0.3 to 0.6 s of one
-core: a thousand take eight minutes.
+Run: PYTHONPATH=. .venv/bin/python tests/drills/agent_lives.py N [SEED] [--theme THEME] [--shrink] [--show]. Plays the
+seeds SEED (1) to SEED + N - 1 in sequence on one core, all of one theme if given; `tests/support/drawn_life.py`
+describes such a life. Prints lives per second, the hours lived, the edges passed, a table of words and faults by kind
+(drawn; happened; requests, calls and threads affected), and for each broken rule its seeds; with `--shrink` also the
+smallest script that breaks it, for `tests/fixtures/lives`. `--show` prints only the life of SEED. Returns 1 if a rule
+was broken. A life takes 0.3 to 0.6 s of one core: a thousand take eight minutes.
 """
 
 import argparse
@@ -30,7 +29,7 @@ def main() -> int:
     words.add_argument("--shrink", action="store_true")
     words.add_argument("--show", action="store_true")
     asked = words.parse_args()
-    # A baton that is handed from core to core takes twice the time.
+    # Handing the baton from core to core would double the time.
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[asked.seed % len(os.sched_getaffinity(0))]})
     lives = Lives()
     try:
@@ -51,7 +50,7 @@ def show(lives: Lives, script: Script) -> int:
 
 
 def table(report: Report) -> None:
-    """Print how often each kind of event was drawn, came to pass and met anything: faults, then words."""
+    """Print how often each kind of event was drawn, happened, and affected anything: faults, then words."""
     print(f"{'fault or word':24}{'drawn':>8}{'came':>8}{'met':>8}")
     for kind in (*sorted(FAULTS), *sorted(report.drawn.keys() - {*FAULTS})):
         met = report.met[kind] if kind in FAULTS else ""
@@ -59,7 +58,7 @@ def table(report: Report) -> None:
 
 
 def drill(lives: Lives, scripts: Iterable[Script], *, shrink: bool) -> int:
-    """Live many lives, and print what was found."""
+    """Play many lives, and print the results."""
     report, began, busy = Report(), time.monotonic(), time.process_time()
     for script in scripts:
         end = lives.live(script)

@@ -1,9 +1,9 @@
-"""Drill: where one choice above an aggregate differs and we call it a restart, does Spark keep the same aggregates?
+"""Drill: if two statements differ in one choice above an aggregate and we plan a restart, are Spark's aggregates equal?
 
-Run: PYTHONPATH=. python tests/drills/aggregates_that_spark_drops.py [--seed N] [--count N]. Spark's optimizer drops an
-aggregate that nobody reads any more, and with it a part of the state (core/sql/comparison/optimizer_folding.py): both
-texts of a random pair are optimized over files, and the aggregates that are left are compared. Gives 1 where a restart
-is called and they differ. 1,000 pairs take a minute on an idle core.
+Run: PYTHONPATH=. python tests/drills/aggregates_that_spark_drops.py [--seed N] [--count N]. Spark's optimizer drops
+aggregates that are no longer read, and with them part of the state (core/sql/comparison/optimizer_folding.py): both
+texts of a random pair are optimized over files, and the remaining aggregates are compared. Returns 1 if they differ
+although we plan a restart. 1,000 pairs take a minute on an idle core.
 """
 
 import argparse

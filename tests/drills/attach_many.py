@@ -1,12 +1,12 @@
 """Drill: lose the pool under many statements, time its return, stop one meanwhile, freeze the pool, end the agent.
 
-Run: PYTHONPATH=. python tests/drills/attach_many.py [STATEMENTS [FROZEN_S]]. 100 statements and 180 s unless told
-otherwise: some six minutes. The statements read one external table without rows. Said are the seconds from the
-attachment until every table is in the catalog and until every statement runs again, and those of a stop that came
-while the catalog was being filled. Then the pool is frozen, twenty statements are stopped, the agent's threads are
-counted, and it is told to end before the pool goes on; the next agent has to find the twenty stopped. Exits 1 where
-100 statements take more than 10 s, a stop more than 3 s, a stop of the frozen pool is called a success, the threads do
-not stay flat, the agent takes more than 2 s to end, or a stop does not hold.
+Run: PYTHONPATH=. python tests/drills/attach_many.py [STATEMENTS [FROZEN_S]]. Defaults are 100 statements and 180 s,
+which takes about six minutes. The statements read one external table without rows. The drill prints the seconds from
+the attachment until every table is in the catalog and until every statement runs again, and those of a stop during the
+filling of the catalog. Then the pool is frozen, twenty statements are stopped, the agent's threads are counted, and the
+agent is told to end before the pool continues; the next agent must find the twenty stopped. Exits 1 if 100 statements
+take more than 10 s, a stop takes more than 3 s, a stop of the frozen pool is reported as a success, the number of
+threads does not stay flat, the agent takes more than 2 s to end, or a stop does not hold.
 """
 
 import os
@@ -26,7 +26,7 @@ from many_statements import ManyStatements
 
 SECONDS_PER_STATEMENT = 0.1
 FLAT_THREADS = 4
-"""Threads more than before that a frozen pool may cost at any moment."""
+"""Additional threads that a frozen pool may cost at any moment."""
 END_S = 2.0
 
 
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def lose_the_pool(many: ManyStatements, count: int) -> int:
-    """Kill the server, stop one statement as soon as that is possible, and time the return of the others."""
+    """Kill the server, stop one statement as soon as possible, and time the return of the others."""
     before = many.threads(), many.files()
     killed = time.time()
     os.kill(many.pool_pid(), signal.SIGKILL)
@@ -79,7 +79,7 @@ def lose_the_pool(many: ManyStatements, count: int) -> int:
 
 
 def freeze_the_pool(many: ManyStatements, stops: int, frozen_s: float) -> int:
-    """Freeze the server for some time, stop statements, count threads, end the agent; the stops hold afterwards."""
+    """Freeze the server, stop statements, count threads, and end the agent; check that the stops hold afterwards."""
     pid, agent = many.pool_pid(), many.agent_pid()
     before = most = many.threads()
     tables = [f"t{n}" for n in range(1, stops + 1)]
@@ -91,7 +91,7 @@ def freeze_the_pool(many: ManyStatements, stops: int, frozen_s: float) -> int:
         took = time.monotonic() - asked
         while time.monotonic() < ends_at:
             most = max(most, many.threads())
-            time.sleep(0.2)  # What is counted is a span of time.
+            time.sleep(0.2)  # Threads are counted over a span of time.
         outcomes = sorted({line.split(": ", 1)[1].rsplit(" in ", 1)[0] for line in said.stdout.splitlines()})
         say(f"{stops} stops of a frozen pool: exit code {said.returncode} after {took:.1f} s: {'; '.join(outcomes)}")
         say(f"threads: {before} before, at most {most} while frozen for {frozen_s:.0f} s, {many.threads()} at the end")
@@ -110,7 +110,7 @@ def freeze_the_pool(many: ManyStatements, stops: int, frozen_s: float) -> int:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time that a process has used."""
+    """Return the CPU time of a process in seconds."""
     used = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
     return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
 

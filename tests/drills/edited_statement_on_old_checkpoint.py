@@ -1,11 +1,12 @@
-"""Drill: what Spark makes of an edited statement on its old checkpoint, beside what we call the edit.
+"""Drill: compare Spark's behavior for an edited statement on its old checkpoint with our classification of the edit.
 
 Run: PYTHONPATH=. python tests/drills/edited_statement_on_old_checkpoint.py [FOLDER [WORD…]]. For every pair of
-fixtures/plans/same_checkpoint.txt, or those whose names hold a WORD, the old text runs over part 1 of the input and
-the new text over part 2, on one checkpoint and one table; the new text alone runs over both parts on its own. The two
-tables are equal; or equal but for rows that the old text wrote, behind the seam; or they differ or cannot be read; or
-Spark refuses. An edit that is not equal may not be recorded, one that differs or is refused may not be restarted, and
-one that is rebuilt although Spark would have been right says why. Takes five minutes on two idle cores.
+fixtures/plans/same_checkpoint.txt, or those whose names contain a WORD, the old text runs over part 1 of the input and
+the new text over part 2, on one checkpoint and one table; the new text alone runs over both parts. Either the tables
+are equal; or they differ only in rows that the old text wrote before the seam; or they differ otherwise or cannot be
+read; or Spark refuses. An edit with unequal tables must not be recorded, one whose tables differ or that is refused
+must not be restarted, and a rebuild that Spark would not need must state its reason. Takes five minutes on two idle
+cores.
 """
 
 import sys
@@ -35,7 +36,7 @@ def main() -> int:
 
 
 def report(trials: Sequence[Trial]) -> int:
-    """Print the table; 1 when a row is wrong, or is not what the fixture says."""
+    """Print the table; return 1 if a row is wrong or differs from the fixture, else 0."""
     wrong = 0
     print(f"{'EDIT':58} {'SPARK 4.2.0':62} {'ROW':4} {'ACTION':8} VERDICT")
     for trial in trials:

@@ -1,7 +1,7 @@
 """Drill: make the demo's five changes through plan and apply, settle, and compare every table with the landed files.
 
-Run: python tests/drills/exact_results.py [ROOT]. Takes some fifteen minutes; ROOT (a new folder) is kept, a temporary
-one is removed. Exits 1 when one row too many or too few stands in a table, or when a plan is another than expected.
+Run: python tests/drills/exact_results.py [ROOT]. Takes about fifteen minutes; ROOT (a new folder) is kept, a temporary
+one is removed. Exits 1 if a table has one row too many or too few, or if a plan differs from the expected one.
 """
 
 import json
@@ -26,7 +26,7 @@ EXPECTED = {
     "window": ("fct_revenue", "rebuild"),
     "rename": ("int_order_items", "rebuild"),
 }
-"""Change to the statement that it edits, and what becomes of that statement."""
+"""For each change, the statement that it edits and the expected action."""
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def change(demo: Pizzeria, word: str) -> bool:
-    """Make one change, plan it, apply it; whether all went as expected."""
+    """Make one change, plan and apply it; return whether all went as expected."""
     table, action = EXPECTED[word]
     print(f"\n== demo change {word}", flush=True)
     demo.done("demo", "change", word)
@@ -86,7 +86,7 @@ def show(plan: dict[str, Any]) -> None:
 
 
 def finish(demo: Pizzeria, rules: ExpectedRules) -> int:
-    """Settle and compare; returns how many tables differ."""
+    """Settle and compare; return the number of tables that differ."""
     print("\n== demo settle", flush=True)
     said = demo.settle()
     print(f"  settled in {said['took_s']} s, {said['rounds']} closing rounds, closing ids {said['closing_ids']}")

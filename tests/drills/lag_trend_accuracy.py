@@ -1,11 +1,11 @@
-"""Drill: the generator is driven through steady, x5, stop, x0.2, parent stopped, parent dropped; is the word right?
+"""Drill: drive the generator through steady, x5, stop, x0.2, parent stopped, parent dropped; is the lag trend right?
 
-Run: PYTHONPATH=. python tests/drills/lag_trend_accuracy.py [FOLDER [STEADY_S]]. Takes about 13 minutes on a demo of its
-own, and more with a longer steady phase; prints, for each phase, when the statement's own input changed, after how many
-seconds the word was right for the first time and for good, and how often it changed.
+Run: PYTHONPATH=. python tests/drills/lag_trend_accuracy.py [FOLDER [STEADY_S]]. Takes about 13 minutes on its own demo,
+and more with a longer steady phase; prints for each phase when the statement's own input changed, after how many
+seconds the trend was right for the first time and for good, and how often it changed.
 
-Truth is the parent's files: their times and rows, read apart from the agent. The slow statement's parent holds orders
-back for its watermark of 20 seconds, so that its own input changes later than the generator.
+The truth comes from the times and rows of the parent's files, read independently of the agent. The slow statement's
+parent delays orders by its watermark of 20 seconds, so that its input changes later than the generator.
 """
 
 import json
@@ -34,27 +34,27 @@ PARENT = "src_orders__v1"
 EVERY_S = 2.0
 
 GRAIN_S = 15.0
-"""A batch and two samples: nothing finer can be known of when a backlog ends."""
+"""A batch and two samples; the end of a backlog cannot be known more precisely."""
 
 WORKED_OFF = 60
-"""Rows: at 8 orders/s about one batch of its parent."""
+"""Rows: about one batch of the parent at 8 orders/s."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """What is done to the demo, and the words that are true of the slow statement from then on, in this order."""
+    """A change to the demo, and the trends that then hold for the slow statement, in this order."""
 
     name: str
     begin: Callable[[Pizzeria], None]
     words: tuple[str, ...]
     seconds: float
     rate: float | None = None
-    """Orders per second from then on, as asked; None where the change is no change of rate."""
+    """Nominal orders per second from then on; None if the rate does not change."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One look."""
+    """One observation."""
 
     at: float
     trend: str
@@ -63,7 +63,7 @@ class Seen:
 
 
 def feed(rate: float, *, paused: bool = False) -> Callable[[Pizzeria], None]:
-    """Make an act that sets the generator's rate, without bursts."""
+    """Return a function that sets the generator's rate, without bursts."""
 
     def begin(demo: Pizzeria) -> None:
         hidden = demo.folder / "data/.feeds"
@@ -116,7 +116,7 @@ def main() -> int:
 
 
 def watch(demo: Pizzeria, phase: Phase) -> tuple[float, list[Seen]]:
-    """Begin a phase and look at the slow statement until it is over; times count from its beginning."""
+    """Begin a phase and observe the slow statement until it ends; times count from its beginning."""
     began = time.time()
     phase.begin(demo)
     seen: list[Seen] = []
@@ -128,7 +128,7 @@ def watch(demo: Pizzeria, phase: Phase) -> tuple[float, list[Seen]]:
 
 
 def arrivals(demo: Pizzeria) -> list[tuple[float, int]]:
-    """Return what the parent has written, (time, rows) of each second with files, oldest first."""
+    """Return what the parent has written as (time, rows) for each second with files, oldest first."""
     rows: Counter[int] = Counter()
     for file in committed(demo.folder / "data/tables" / PARENT):
         rows[int(file.stat().st_mtime)] += parquet.ParquetFile(file).metadata.num_rows
@@ -136,7 +136,7 @@ def arrivals(demo: Pizzeria) -> list[tuple[float, int]]:
 
 
 def changed(written: list[tuple[float, int]], began: float, old: float, new: float) -> float:
-    """Find when the parent's writing took up a new rate: the first batch nearer to it than to the old one."""
+    """Return when the parent's output adopted a new rate: the first batch nearer to it than to the old one."""
     if not new:
         return max((at for at, _ in written), default=began)
     for (before, _), (at, rows) in pairwise(written):
@@ -147,7 +147,7 @@ def changed(written: list[tuple[float, int]], began: float, old: float, new: flo
 
 
 def told(phase: Phase, seen: list[Seen], changed_s: float) -> str:
-    """Report when the word was right, for the first time and for good, how it went and how good the ETA was."""
+    """Describe when the trend was right, for the first time and for good, its course, and the accuracy of the ETA."""
     after = [one for one in seen if one.at >= changed_s]
     right = [one.trend in phase.words for one in after]
     first = next((one.at for one, good in zip(after, right, strict=True) if good), None)
@@ -161,7 +161,7 @@ def told(phase: Phase, seen: list[Seen], changed_s: float) -> str:
 
 
 def eta(seen: list[Seen]) -> str:
-    """Compare the estimates of the second half of a drain with when the lag was in fact worked off."""
+    """Compare the estimates from the second half of a drain with the moment when the lag was worked off."""
     calls = [one for one in seen if one.trend == "draining"]
     drained = next(
         (one.at for one in seen if calls and one.at > calls[0].at and (one.lag_rows or 0) < WORKED_OFF), None

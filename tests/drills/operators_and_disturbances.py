@@ -1,10 +1,10 @@
-"""Drill: operators act on the demo while its world is killed, filled, frozen, restored and cloned; then compare rows.
+"""Drill: operators act on the demo while it is killed, filled, frozen, restored and cloned; then rows are compared.
 
-Run: python tests/drills/operators_and_disturbances.py [ROUNDS [SEED [ROOT]]], as root; some three minutes a round. In
-each round a statement is rebuilt, an operator stops, starts, restarts, deletes and deploys at random, a statement
-beside them fails, and two disturbances come, each kind in its turn; then something older is put back. Afterwards
-exactly what is wanted runs, no run is open or in doubt, and the audit is whole.
-Exits 1 when that does not hold in a round, or when one row of a table is too many or too few in the end.
+Run: python tests/drills/operators_and_disturbances.py [ROUNDS [SEED [ROOT]]], as root; about three minutes a round. In
+each round a statement is rebuilt, an operator stops, starts, restarts, deletes and deploys at random, a neighbour
+fails, and two disturbances happen, each kind in turn; then older state is restored. Afterwards exactly the wanted
+statements must run, no run may be open or in doubt, and the audit must be complete. Exits 1 if that does not hold in a
+round, or if a table has one row too many or too few at the end.
 """
 
 import json
@@ -29,12 +29,12 @@ from live_project import Impatient, until
 RATE = "4"
 BACK_S = 240.0
 REBUILT = ("fct_kitchen_load", "src_payments", "fct_revenue")
-"""Statements that are rebuilt with the text that they have: the reference stays what it is."""
+"""Statements that are rebuilt with unchanged texts, so that the expected rows stay the same."""
 ACTS = ("stop", "stop", "start", "restart")
 
 
 class Operator(threading.Thread):
-    """Somebody who stops, starts, restarts and deletes until told to end, and knows the last word on each statement."""
+    """Stops, starts, restarts and deletes until told to end, and remembers the last word on each statement."""
 
     def __init__(self, demo: Disturbed, seed: int, stopped: set[str]) -> None:
         super().__init__(daemon=True)
@@ -53,7 +53,7 @@ class Operator(threading.Thread):
 
 
 def act(demo: Disturbed, table: str, what: str, stopped: set[str], done: Counter[str]) -> None:
-    """Act until an agent answers: of a command that lost its agent nobody knows whether it was heard."""
+    """Repeat a command until an agent answers, because a command whose agent died may not have been heard."""
     while True:
         said = demo.run(what, table, "--confirm", "yes", "--json")
         found = json.loads(said.stdout or "{}")
@@ -63,14 +63,14 @@ def act(demo: Disturbed, table: str, what: str, stopped: set[str], done: Counter
     outcomes = [str(each["outcome"]) for each in found.get("statements", ())] or [f"exit code {said.returncode}"]
     done[f"{what}: {outcomes[0].split(':')[0]}"] += 1
     if what == "stop" and said.returncode in (0, 4):
-        # Also a stop that is not confirmed holds.
+        # A stop holds even if it is not confirmed.
         stopped.add(table)
     elif what != "stop" and said.returncode == 0:
         stopped.discard(table)
 
 
 class Deck:
-    """Draws each of its cards once before any comes again."""
+    """Draws each of its cards once before any is repeated."""
 
     def __init__(self, cards: dict[str, Disturbance], chance: random.Random) -> None:
         self._cards, self._chance, self._left = cards, chance, list[str]()
@@ -118,7 +118,7 @@ def disturb(
     did: Counter[str],
     took: list[float],
 ) -> bool:
-    """Rebuild, act and disturb at once, then put something older back; whether what must hold held after each."""
+    """Rebuild, act and disturb at once, then restore older state; return whether all rules held after each."""
     stopped: set[str] = set()
     demo.run("restart", NEIGHBOUR, "--confirm", "yes")
     operator = Operator(demo, chance.randrange(2**32), stopped)
@@ -126,7 +126,7 @@ def disturb(
     begin_rebuild(demo, chance.choice(REBUILT), did)
     names, good = [], True
     for _ in range(2):
-        time.sleep(chance.uniform(0.0, 8.0))  # The drawn moment is what is drilled.
+        time.sleep(chance.uniform(0.0, 8.0))  # The random moment is the point of this drill.
         name, disturbance = live.draw()
         names.append(name)
         good &= went(demo, chance, name, disturbance, did)
@@ -137,7 +137,7 @@ def disturb(
     name, disturbance = restored.draw()
     good &= went(demo, chance, name, disturbance, did)
     for table in sorted(demo.healthy()):
-        # A registry that is older knows other words: those that count are said again.
+        # An older registry knows older words, so that the operator's last words are repeated.
         act(demo, table, "stop" if table in stopped else "start", stopped, did)
     good &= holds(demo, f"round {number:2}, {name}", stopped, did, took)
     for table in sorted(stopped):
@@ -147,7 +147,7 @@ def disturb(
 
 
 def went(demo: Disturbed, chance: random.Random, name: str, disturbance: Disturbance, did: Counter[str]) -> bool:
-    """Disturb the demo; whether everything was said and refused that should be."""
+    """Disturb the demo; return whether all messages and refusals were as expected."""
     did[name] += 1
     try:
         disturbance(demo, chance)
@@ -158,7 +158,7 @@ def went(demo: Disturbed, chance: random.Random, name: str, disturbance: Disturb
 
 
 def begin_rebuild(demo: Disturbed, table: str, did: Counter[str]) -> None:
-    """Plan and apply a rebuild, and leave its run to itself; a world that is disturbed may refuse it."""
+    """Plan and apply a rebuild and detach; a disturbed environment may refuse it."""
     planned = demo.run("plan", table, "--rebuild", "--json")
     if planned.returncode == 0:
         plan = json.loads(planned.stdout)
@@ -169,7 +169,7 @@ def begin_rebuild(demo: Disturbed, table: str, did: Counter[str]) -> None:
 
 
 def holds(demo: Disturbed, what: str, stopped: set[str], did: Counter[str], took: list[float]) -> bool:
-    """Wait until what must hold does, and say what does not."""
+    """Wait until the rules hold, and print those that do not."""
     began = time.monotonic()
     try:
         demo.back()
@@ -188,12 +188,12 @@ def holds(demo: Disturbed, what: str, stopped: set[str], did: Counter[str], took
 
 
 def end_runs(demo: Disturbed, did: Counter[str]) -> None:
-    """Wait for the open runs; those that failed, and keep what they started for a retry, are cancelled."""
+    """Wait for open runs to end, and cancel failed ones that keep their new versions for a retry."""
     for (run,) in demo.ledger("SELECT id FROM run WHERE ended_at IS NULL OR state = 'failed'"):
         name = str(run)
 
         def state(name: str = name) -> str:
-            # Its exit code is 1 for a run that failed.
+            # The exit code is 1 for a failed run.
             return str(json.loads(demo.run("runs", name, "--json").stdout or "{}").get("state", ""))
 
         until(lambda state=state: state() in ("done", "failed", "cancelled"), BACK_S, f"run {name} has ended")
@@ -204,7 +204,7 @@ def end_runs(demo: Disturbed, did: Counter[str]) -> None:
 
 
 def restart_failed(demo: Disturbed, stopped: set[str], did: Counter[str]) -> None:
-    """Restart what failed and says why, as its operator would: for want of disk a batch fails for good."""
+    """Restart failed statements that report an error, as an operator would: a full disk fails a batch for good."""
     rows = demo.ledger("SELECT \"table\", error FROM deployment WHERE active AND state = 'failed'")
     for table, error in ((str(table), str(error)) for table, error in rows):
         if table not in (NEIGHBOUR, *stopped):
@@ -213,12 +213,12 @@ def restart_failed(demo: Disturbed, stopped: set[str], did: Counter[str]) -> Non
 
 
 def wrong(demo: Disturbed, stopped: set[str]) -> dict[str, str]:
-    """Return the states that are not as the operators' last words are."""
+    """Return states that differ from the operators' last words."""
     return {t: s for t, s in demo.healthy().items() if s != ("stopped" if t in stopped else "running")}
 
 
 def report(rounds: int, seed: int, did: Counter[str], took: list[float], bad: int) -> None:
-    """Print what was done to the world, how often, and how long it took to recover."""
+    """Print what happened to the demo, how often, and how long recovery took."""
     for what, count in sorted(did.items()):
         print(f"  {count:4} {what}")
     print(f"recovered {len(took)} times: median {statistics.median(took):.0f} s, worst {max(took):.0f} s")

@@ -1,10 +1,10 @@
-"""Drill: real plans on the demo, and what was predicted of each step against what it took.
+"""Drill: carry out real plans on the demo, and compare the predicted duration of each step with the actual one.
 
-Run: PYTHONPATH=. python tests/drills/predicted_steps.py [ROUNDS [ROOT]]. Deploys the demo, of which nothing can be
+Run: PYTHONPATH=. python tests/drills/predicted_steps.py [ROUNDS [ROOT]]. Deploys the demo, for which nothing can be
 predicted, then ROUNDS (2) times rebuilds a statement and a chain of them, edits two, deletes one and deploys it again.
-Prints each predicted step, how many were inside their range, and how wide ranges are; then the same of whole runs.
-Takes six minutes a round on two idle cores; ROOT (a new folder) is kept. Exits 1 where fewer than 20 steps were
-predicted, or fewer than four of five took what was predicted.
+Prints each predicted step, how many were within their range, and the width of the ranges; then the same for whole runs.
+Takes six minutes a round on two idle cores; ROOT (a new folder) is kept. Exits 1 if fewer than 20 steps were predicted,
+or fewer than four in five took as long as predicted.
 """
 
 import json
@@ -26,13 +26,13 @@ from pizzeria_demo import Pizzeria
 
 INSIDE = 0.8
 GRAIN_S = 0.1
-"""What is said is rounded to it."""
+"""Durations are rounded to this."""
 SETTLED_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What was predicted of a step or a run, and what it took."""
+    """The predicted and actual duration of a step or a run."""
 
     what: str
     low_s: float
@@ -45,7 +45,7 @@ class Compared:
 
     @property
     def ratio(self) -> float:
-        """How often the middle of the range goes into what it took."""
+        """The actual duration divided by the middle of the range."""
         return self.took_s / max((self.low_s + self.high_s) / 2, GRAIN_S)
 
     def line(self) -> str:
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def plans(demo: Pizzeria, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Make each plan of a round when the one before was carried out."""
+    """Yield each plan of a round once the one before was carried out."""
     yield "rebuild a leaf", demo.plan("fct_takings", "--rebuild", "--children", "none")
     if number == 0:
         demo.done("demo", "change", "column")
@@ -102,7 +102,7 @@ def pace(demo: Pizzeria, seconds: int) -> None:
 
 
 def carried_out(demo: Pizzeria, title: str, plan: dict[str, Any], steps: list[Compared], runs: list[Compared]) -> None:
-    """Apply a plan, and print and add what was predicted and what it took."""
+    """Apply a plan; print and collect predicted and actual durations."""
     if not plan["steps"]:
         print(f"{title}: nothing to do", flush=True)
         return
@@ -125,7 +125,7 @@ def carried_out(demo: Pizzeria, title: str, plan: dict[str, Any], steps: list[Co
 
 
 def compared(what: str, record: dict[str, Any]) -> Compared | None:
-    """Compare a step or a run; None where nothing was predicted."""
+    """Compare a step or a run; None without a prediction."""
     if record["predicted_low_s"] is None:
         return None
     took_s = record["ended_at"] - record["started_at"]
@@ -133,7 +133,7 @@ def compared(what: str, record: dict[str, Any]) -> Compared | None:
 
 
 def report(what: str, found: Sequence[Compared]) -> None:
-    """Print how many took what was predicted, in all and by kind, and how wide the ranges were."""
+    """Print how many took as long as predicted, in all and by kind, and the width of the ranges."""
     kinds: dict[str, list[Compared]] = defaultdict(list)
     for one in found:
         kinds["all"].append(one)

@@ -1,11 +1,11 @@
 """Drill: random edits of random statements on the old checkpoint; does Spark do what our action promises?
 
 Run: PYTHONPATH=. python tests/drills/random_edits.py [--seed N …] [--count N]. The old text runs over part 1 of the
-input and the new text over part 2 on one checkpoint, the new text alone over both, as in
-`edited_statement_on_old_checkpoint.py`. *Unsafe* is an edit that we record, keep or restart although the tables differ
-or Spark refuses; it is made as small as it stays unsafe, and printed. Statements with LIMIT or `first` are left out, as
-their rows are another choice each time. A pair whose old or new text Spark does not take for itself is `not run`, and
-another is drawn for it. Gives 1 where anything is unsafe. 300 pairs take half an hour on two idle cores.
+input and the new text over part 2 on one checkpoint, and the new text alone over both, as in
+`edited_statement_on_old_checkpoint.py`. An edit is *unsafe* if we record, keep or restart it although the tables differ
+or Spark refuses; it is shrunk as far as it stays unsafe, and printed. Statements with LIMIT or `first` are left out,
+because they may select different rows in each run. A pair whose old or new text Spark refuses on its own is `not run`,
+and replaced by another. Returns 1 if anything is unsafe. 300 pairs take half an hour on two idle cores.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from core.model.actions import Action
 from core.plan.descriptions import evidence_words
 
 AT_ONCE = 75
-"""Pairs for one server: it keeps the plans of all queries that it ran."""
+"""Pairs per server, because a server keeps the plans of all queries that it ran."""
 
 KINDS = ("equal", "seam", "differs", "unreadable", "refused", "not run")
 ACTIONS = (Action.KEEP, Action.RECORD, Action.RESTART, Action.REBUILD)
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def drill(seed: int, count: int, only: Sequence[int] | None) -> int:
-    """Try pairs of one seed until so many have run, and print what was found."""
+    """Try pairs of one seed until enough have run, and print the results."""
     began = time.monotonic()
     found: list[Run] = []
     first = 0
@@ -57,7 +57,7 @@ def drill(seed: int, count: int, only: Sequence[int] | None) -> int:
 
 
 def portion(seed: int, numbers: Sequence[int]) -> list[Run]:
-    """Try some pairs on a server of their own; what is unsafe is printed."""
+    """Try some pairs on a server of their own, and print unsafe ones."""
     pairs = drawn(seed, numbers)
     with tempfile.TemporaryDirectory(prefix="headgate-pairs-") as name:
         folder = Path(name)
@@ -71,7 +71,7 @@ def portion(seed: int, numbers: Sequence[int]) -> list[Run]:
 
 
 def tell(word: str, found: Run) -> None:
-    """Print both texts of a pair, what Spark made of it and what we say."""
+    """Print both texts of a pair, Spark's result and our classification."""
     trial = found.trial
     print(f"{word}: {trial.edit.name}; Spark: {trial.outcome}; we: {trial.change.kind} {trial.change.action}")
     for side, revision in (("old", trial.edit.old), ("new", trial.edit.new)):
@@ -84,7 +84,7 @@ def tell(word: str, found: Run) -> None:
 
 
 def report(seed: int, found: Sequence[Run], seconds: float) -> None:
-    """Print how many pairs came out how, by our action, by the sort of edit, and where we are stricter than Spark."""
+    """Print the number of pairs by outcome and action, by kind of edit, and where we are stricter than Spark."""
     cells = Counter((each.kind, each.trial.change.action) for each in found)
     print(f"{'':12}" + "".join(f"{action:>10}" for action in ACTIONS))
     for kind in KINDS:

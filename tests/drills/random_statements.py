@@ -1,11 +1,12 @@
-"""Drill: random streaming statements go through Spark and through our reading; what do we lose, miss or let through?
+"""Drill: random streaming statements go through Spark and through our analysis; what do we lose, miss or accept
+wrongly?
 
 Run: PYTHONPATH=. python tests/drills/random_statements.py [--seed N …] [--count N] [--started SHARE] [--answers DIR].
-Each statement is analysed, planned and checked by Spark; a share is started as well, over one row in each table.
-*Unsafe* is a relation or a state that we do not see, and a statement that we accept and Spark refuses; an unsafe one is
-made as small as it stays unsafe, and printed. Where we refuse what Spark takes, a reason must be written down
-(`support/spark_comparison.py`). Gives 1 where anything is unsafe or has no reason. 5,000 statements take some fifteen
-minutes on two idle cores; with --answers what Spark said is kept, and a change of ours is tried again in seconds.
+Spark analyzes, plans and checks each statement; a share is also run over one row per table. *Unsafe* means a relation
+or a state that we miss, or a statement that we accept and Spark refuses; unsafe ones are shrunk as far as they stay
+unsafe, and printed. If we refuse what Spark accepts, a reason must be recorded (`support/spark_comparison.py`). Returns
+1 if anything is unsafe or lacks a reason. 5,000 statements take about fifteen minutes on two idle cores; with --answers
+Spark's answers are kept, so that a change to our code can be tried again in seconds.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark_connect.session import Session
 
 AT_ONCE = 500
-"""Statements for one server: Spark keeps the plans of stopped queries for an hour, and a server fills up."""
+"""Statements per server: Spark keeps the plans of stopped queries for an hour, and a server fills up."""
 
 THREADS = 2
 
@@ -52,7 +53,7 @@ def main() -> int:
 
 
 def drill(seed: int, asked: argparse.Namespace) -> int:
-    """Ask about all statements of one seed, and print what was found."""
+    """Try all statements of one seed, and print the results."""
     began = time.monotonic()
     found: list[tuple[Finding, bool]] = []
     for first in range(0, asked.count, AT_ONCE):
@@ -69,7 +70,7 @@ def drill(seed: int, asked: argparse.Namespace) -> int:
 
 
 def portion(seed: int, numbers: range, asked: argparse.Namespace) -> list[tuple[Finding, bool]]:
-    """Read some statements beside a server of our own."""
+    """Compare some statements with Spark on a server of their own."""
     with Server() as server, ThreadPoolExecutor(THREADS) as threads:
         parts = [numbers[index::THREADS] for index in range(THREADS)]
         works = [threads.submit(lambda part: list(reading(server, seed, part, asked)), part) for part in parts]
@@ -77,7 +78,7 @@ def portion(seed: int, numbers: range, asked: argparse.Namespace) -> list[tuple[
 
 
 def reading(server: "Server", seed: int, numbers: range, asked: argparse.Namespace) -> Iterator[tuple[Finding, bool]]:
-    """Read some statements, in a session of their own."""
+    """Compare some statements with Spark in a session of their own."""
     name = f"random_statements_{numbers.start}"
     spark = Recorded(Path(asked.answers, f"{seed}-{numbers.start}.jsonl"), cache(lambda: server.asked(name)))
     for number in numbers:
@@ -92,7 +93,7 @@ def reading(server: "Server", seed: int, numbers: range, asked: argparse.Namespa
 
 
 class Server:
-    """A server that starts with the first question, for some statements only."""
+    """A server for some statements, which starts with the first question."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -107,7 +108,7 @@ class Server:
         self._stack.close()
 
     def asked(self, name: str) -> Asked:
-        """Open a session of its own."""
+        """Return access to Spark through a new session."""
         with self._lock:
             if self._pool is None:
                 self._pool = self._stack.enter_context(spark_server(self._folder, memory="3g"))
@@ -118,7 +119,7 @@ class Server:
 
 
 def like(spark: Recorded, finding: Finding, *, start: bool) -> Callable[[Node], bool]:
-    """Return whether a smaller statement shows the same."""
+    """Return a predicate for smaller statements that show the same difference."""
     return lambda tree: read(spark, str(tree), start=start).kind == finding.kind
 
 

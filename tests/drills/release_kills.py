@@ -1,12 +1,12 @@
 """Drill: kill -9 the agent at every point of a release over four statements, of its rollback, and of one with seams.
 
 Run: PYTHONPATH=. python tests/drills/release_kills.py FILE [MINUTES [KILLS]]. Each life is one run of the diamond of
-tests/support/release_project.py, in which the agent dies at KILLS points, 24 by default, each far from the next; all
-lives together die at every point. Meanwhile an operator stops and starts a neighbour, another has failed, and
-somebody stops or restarts a statement of the release, releases or deletes another table, or cancels the release.
-FILE keeps what was lived, so that a call goes on where the last one has ended; no life is begun after MINUTES, 4 by
-default. Prints a line for each life: who acted, how it ended, its seconds, and by table the rows expected/got/doubled/
-missed in what the pointers serve; then a table of all lives in FILE. Takes some forty minutes in all.
+tests/support/release_project.py, in which the agent dies at KILLS points, 24 by default, far apart; all lives together
+cover every point. Meanwhile an operator stops and starts a neighbour, another neighbour has failed, and another
+operator stops or restarts a statement of the release, releases or deletes another table, or cancels the release. FILE
+stores finished lives, so that a later call continues; no life begins after MINUTES, 4 by default. Prints a line per
+life: actor, outcome, seconds, and by table the rows expected/got/doubled/missed in the serving versions; then a table
+of all lives in FILE. Takes about forty minutes in all.
 """
 
 import json
@@ -31,7 +31,7 @@ ACTING = {
     "rollback": ("", "stop inside", "release beside", "delete beside", "restart inside"),
     "seam": ("", "stop inside", "restart inside", "release beside"),
 }
-"""Who acts in the lives of each request, by turns."""
+"""The actors in the lives of each request, in turn."""
 
 
 def main() -> int:
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def read_notes(file: Path, world: Released, kills: int) -> dict[str, Any]:
-    """Return what was lived so far; at first all lives, and none lived."""
+    """Return the stored lives and results, or all lives without results at first."""
     if not file.exists():
         lives = all_lives(world, kills)
         write_notes(file, {"lives": [asdict(life) for life in lives], "ends": {}, "seconds": 0.0, "acts": 0})
@@ -74,7 +74,7 @@ def read_notes(file: Path, world: Released, kills: int) -> dict[str, Any]:
 
 
 def next_life(notes: dict[str, Any], before: str) -> int | None:
-    """Return the first life that was not lived; rather a rollback only after a release."""
+    """Return the next life to play, preferably a rollback only after a release."""
     open_ = [n for n in range(len(notes["lives"])) if str(n) not in notes["ends"]]
     fit = (n for n in open_ if before == "release" or notes["lives"][n]["request"] != "rollback")
     return next(fit, open_[0] if open_ else None)
@@ -87,7 +87,7 @@ def write_notes(file: Path, notes: dict[str, Any]) -> None:
 
 
 def all_lives(world: Released, kills: int) -> list[Life]:
-    """Return lives that pass every point of each request, by turns, then a cancel in a step of each kind."""
+    """Return lives that pass every point of each request, in turn, then a cancel in a step of each kind."""
     own = {actor: {f"{s['n']} {s['do']} " for s in world.plan(*words)["steps"]} for actor, words in OTHERS_RUNS.items()}
     by_request, cancels = [], dict[str, Life]()
     for request, acting in ACTING.items():
@@ -98,7 +98,7 @@ def all_lives(world: Released, kills: int) -> list[Life]:
         labels = points_of(plan)
         lives = [labels[n :: -(-len(labels) // kills)] for n in range(-(-len(labels) // kills))]
         for n, life in enumerate(lives[1:], 1):
-            # Points that the other's run passes as well go to the first life, in which nobody else has a run.
+            # Points that the other actor's run passes too go to the first life, in which nobody else has a run.
             steps = own.get(acting[n % len(acting)], set())
             meets = {p for p in life if steps and (p.startswith("swap ") or any(s in f"{p} " for s in steps))}
             lives[0] += [point for point in life if point in meets]
@@ -111,7 +111,7 @@ def all_lives(world: Released, kills: int) -> list[Life]:
 
 
 def live(world: Released, life: Life) -> Ending:
-    """Kill, look and print."""
+    """Play a life, print and return its ending."""
     if life.request != "rollback":
         world.edit()
     end = lived(world, life)
@@ -124,7 +124,7 @@ def live(world: Released, life: Life) -> Ending:
 
 
 def tell(notes: dict[str, Any]) -> None:
-    """Print a table of what was lived."""
+    """Print a table of the finished lives."""
     kinds = Counter[tuple[str, str, str]]()
     points: Counter[tuple[str, str, str]] = Counter()
     for n, end in notes["ends"].items():
