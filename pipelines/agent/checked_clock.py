@@ -1,11 +1,20 @@
 """The wall clock, checked against the machine's uptime: what it was set by is no time that has passed."""
 
-import time
-from dataclasses import dataclass
-from pathlib import Path
+import logging
+from collections.abc import Callable
+from threading import Lock
 
+from core.model.errors import LedgerUnavailable
+from core.model.events import EventKind
+from core.text.wording import long_duration
+from pipelines.agent.context import AgentContext, Uptime
 from state.retention import FORGETS_S
 from state.row_types import ClockCheck
+
+log = logging.getLogger(__name__)
+
+_one_at_a_time = Lock()
+"""Steps and the house-keeping check the clock: a jump that two of them see is one jump."""
 
 JUMP_S = 3600.0
 """How far the wall clock may get ahead of the uptime between two looks, by drift and by being set right."""
@@ -15,28 +24,6 @@ OFF_S = 30 * 86400.0
 
 SET_S = 1.0
 """What the wall clock was set by at least: less than that between two looks is drift."""
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Goes on while a Linux machine sleeps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Uptime:
-    """How long the machine has been up."""
-
-    boot: str
-    """Which start of the machine; empty where it does not say."""
-    seconds: float
-
-
-def machine_uptime() -> Uptime:
-    """Return for how long this machine has been up."""
-    try:
-        boot = _BOOT_ID.read_text("ascii").strip()
-    except OSError:
-        boot = ""
-    return Uptime(boot, time.clock_gettime(_CLOCK))
 
 
 def clock_jump(before: ClockCheck | None, wall: float, up: Uptime) -> float:
@@ -79,3 +66,45 @@ def forgetting_time(check: ClockCheck | None, wall: float, kept_s: float) -> flo
     """Return the time to compare with, for what is forgotten once it is so old: at most `FORGETS_S`."""
     has_jumped = check is not None and check.hold_s > 0 and FORGETS_S - check.hold_s < kept_s
     return wall - check.debt_s if check is not None and has_jumped else wall
+
+
+def checked_now(agent: AgentContext) -> float:
+    """Check the wall clock, and return the time that deadlines in the ledger are compared with."""
+    with _one_at_a_time:
+        return _checked(agent)[0]
+
+
+def unmoved_now(agent: AgentContext) -> float:
+    """Return a time that no setting of the clock changes, for a deadline that cannot move along: one in a name."""
+    with _one_at_a_time:
+        now, check = _checked(agent)
+        return now - check.moved_s
+
+
+def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float], object]) -> None:
+    """Give `record` the time that is so far away; once it is in the ledger, it moves along with the clock."""
+    with _one_at_a_time:
+        record(_checked(agent)[0] + seconds)
+
+
+def _checked(agent: AgentContext) -> tuple[float, ClockCheck]:
+    """Check the clock; where the ledger does not take that, time goes on by the last check that it has.
+
+    Raises LedgerUnavailable where it has none: nobody knows the time, and a deadline of then would be over at once.
+    """
+    wall, up, before = agent.clock(), agent.uptime(), agent.ledger.clock_check()
+    check, moved_s = check_clock(before, wall, up)
+    try:
+        agent.ledger.put_clock_check(check, moved_s)
+    except LedgerUnavailable as error:
+        if before is None:
+            raise
+        log.warning("the check of the clock could not be recorded: %s", error.summary)
+        return wall - clock_jump(before, wall, up), before
+    if abs(moved_s) > JUMP_S:
+        how = "jumped forward by" if moved_s > 0 else "was set back by"
+        kept = "deleted files and replaced versions are kept as if it had not"
+        summary = f"the clock {how} {long_duration(abs(moved_s))}; {kept}"
+        log.warning("%s", summary)
+        agent.event(EventKind.CLOCK, summary)
+    return wall, check

@@ -1,10 +1,13 @@
 """What every part of the agent works on: the ledger, the pool, the files and the layout of the environment."""
 
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 from core.ipc.environment_paths import EnvironmentPaths
@@ -18,15 +21,48 @@ from core.policy.model import ALLOW
 from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
 from core.ports.storage import Checkpoints
 from core.text.sentence import Sentence
-from pipelines.agent.checked_clock import Uptime, machine_uptime
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.statement_locks import StatementLocks
 from state.ledger import Ledger
 from state.row_types import AuditRow, EventRow
 from state.runs import draw_run_id
 
 log = logging.getLogger(__name__)
+
+FAULT_VARIABLE = "HEADGATE_FAULT_AT"
+"""A count, or labels with commas between: the agent kills itself with SIGKILL there, whichever is first (drills)."""
+
+TRACE_VARIABLE = "HEADGATE_FAULT_TRACE"
+"""A file that each point is appended to, one label a line, so that a drill can loop over all of them."""
+
+
+class FaultPoints:
+    """Numbered places around every intent and evidence; free of cost unless a drill has asked for one."""
+
+    def __init__(self, at: str = "", trace: str = "") -> None:
+        self._at = frozenset(at.split(",")) - {""}
+        self._trace = trace
+        self._count = 0
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_environment(cls) -> "FaultPoints":
+        """Read what a drill asked for from the process's environment."""
+        return cls(os.environ.get(FAULT_VARIABLE, ""), os.environ.get(TRACE_VARIABLE, ""))
+
+    def pass_by(self, label: str) -> None:
+        """Pass a point; does not return when a drill asked to die here."""
+        if not (self._at or self._trace):
+            return
+        with self._lock:
+            self._count += 1
+            if self._trace:
+                with open(self._trace, "a") as file:
+                    file.write(f"{self._count} {label}\n")
+            if self._at & {str(self._count), label}:
+                log.warning("dying at fault point %s %s, as asked", self._count, label)
+                os.kill(os.getpid(), signal.SIGKILL)
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -94,6 +130,29 @@ class Undoubted:
     def adopt(self, take_over: Callable[[int], object]) -> int:
         take_over(1)
         return 1
+
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while a Linux machine sleeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uptime:
+    """How long the machine has been up."""
+
+    boot: str
+    """Which start of the machine; empty where it does not say."""
+    seconds: float
+
+
+def machine_uptime() -> Uptime:
+    """Return for how long this machine has been up."""
+    try:
+        boot = _BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        boot = ""
+    return Uptime(boot, time.clock_gettime(_CLOCK))
 
 
 @dataclass(slots=True)

@@ -17,20 +17,17 @@ from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
 from core.project_reader.manifest import Manifest
 from core.text.wording import without_numbers
-from pipelines.agent.checked_clock import forgetting_time
-from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
+from pipelines.agent.checked_clock import checked_now, forgetting_time
+from pipelines.agent.context import READ_CALL_S, AgentContext, FaultPoints, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.fault_points import FaultPoints
-from pipelines.agent.housekeeping.after_release import stop_soaked, tell_overdue
-from pipelines.agent.housekeeping.trash_purge import checked_now, purge_trash
+from pipelines.agent.housekeeping import purge_trash, stop_soaked, tell_overdue
 from pipelines.agent.identity.environment_identity import MARK_S, EnvironmentIdentity
 from pipelines.agent.identity.registry_records import RegistryRecords, recorded_session
 from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, LagCollector
 from pipelines.agent.measurements.table_statistics_collector import TICK_S, TableStatisticsCollector
-from pipelines.agent.pool import pointer_check
-from pipelines.agent.pool.pointer_check import PointerCheck
-from pipelines.agent.pool.pool_events import UNKNOWN_S
-from pipelines.agent.pool.pool_supervisor import PoolSupervisor
+from pipelines.agent.pool import pointers
+from pipelines.agent.pool.pointers import PointerCheck
+from pipelines.agent.pool.pool_supervisor import UNKNOWN_S, PoolSupervisor
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer
@@ -171,7 +168,7 @@ class Agent:
                 # Apart as well, for the same reason as the identity.
                 ("records", ROUND_S, self._records.round),
                 ("replaced tables", changed_tables.EVERY_S, ChangedTables(self._context).round),
-                ("pointers", pointer_check.EVERY_S, PointerCheck(self._context).round),
+                ("pointers", pointers.EVERY_S, PointerCheck(self._context).round),
             )
         ]
         # What frees a disk comes first, and none of them waits for another: each is tried whatever fails before it.

@@ -23,7 +23,7 @@ from many_statements import ManyStatements
 from measured_stops import Situation, Stop, called, client_of, socket_of, stop
 
 from core.ipc.framing import encode_frame
-from pipelines.agent.requests.connection_slots import MOST_OF_A_USER, RESERVED
+from pipelines.agent.requests.socket_server import MOST_OF_A_USER, RESERVED
 from pipelines.agent.statements.statement_control import STOPS_AT_ONCE
 from tui.agent_client.socket_client import AgentClient
 

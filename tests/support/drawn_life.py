@@ -34,7 +34,7 @@ from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Environment
 from core.project_reader.manifest import read_manifest
 from pipelines.agent import daemon
-from pipelines.agent.checked_clock import Uptime
+from pipelines.agent.context import Uptime
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.storage.data_folder_records import read_mark, read_record, write_mark, write_record
 from state.ledger import create_or_open

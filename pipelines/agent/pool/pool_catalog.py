@@ -17,9 +17,8 @@ from core.observed.versions import Deployment
 from core.ports.spark import CatalogTable
 from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.statements.deployment_lifecycle import say_why
-from pipelines.agent.tables.catalog_entries import pointer_of, tables_of
 from pipelines.agent.tables.external_inputs import refuse_input_not_there
-from pipelines.agent.tables.table_identities import fault_of_sink, register_again
+from pipelines.agent.tables.table_identities import fault_of_sink, pointer_of, register_again, tables_of
 from pipelines.spark_connect.call_deadlines import in_threads
 
 TOGETHER = 10

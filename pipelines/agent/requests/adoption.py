@@ -17,10 +17,9 @@ from pipelines.agent.identity.registry_records import write_over
 from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.registry_rebuild import FoundVersion, RegistryRebuild, goes_on, serving_lines
 from pipelines.agent.runs.run_ends import end_unreadable
-from pipelines.agent.runs.trash_moves import places_of
+from pipelines.agent.runs.stop_and_trash_steps import places_of
 from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpoint
-from pipelines.agent.tables.catalog_entries import pointer_of
-from pipelines.agent.tables.table_identities import register_again
+from pipelines.agent.tables.table_identities import pointer_of, register_again
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.local_pool.process_locks import server_over
 from pipelines.storage.data_folder_records import TableFolder, read_mark, read_record, table_folders

@@ -21,7 +21,7 @@ from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.deployment_compiler import column_types, compile_before, streamed_reads, streamed_sources
 from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.statements.deployment_lifecycle import query_of, refuse_other_checkpoint
-from pipelines.agent.tables.catalog_entries import register
+from pipelines.agent.tables.table_identities import register
 
 _ROWS: Mapping[str, OriginRows] = {
     Strategy.FORK: OriginRows.INSIDE,

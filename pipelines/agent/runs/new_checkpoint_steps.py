@@ -20,7 +20,7 @@ from core.run.state_machine import GateOpened, RunEvidence, StepFailed
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.runs.starting_steps import PENDING, begin_moved, take_over_texts
-from pipelines.agent.runs.version_histories import version_histories
+from pipelines.agent.runs.version_comparison import version_histories
 from pipelines.agent.statements.deployment_lifecycle import refuse_unready, stop, written_batch
 
 WAIT_S = 300.0

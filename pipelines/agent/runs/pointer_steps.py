@@ -13,12 +13,12 @@ from core.plan.model import Step
 from core.run.model import StepState
 from core.run.records import MigrationTicket
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
+from pipelines.agent.checked_clock import checked_now
 from pipelines.agent.context import WRITE_CALL_S
-from pipelines.agent.housekeeping.trash_purge import checked_now
 from pipelines.agent.identity.registry_records import keep_record, serve
-from pipelines.agent.runs.cancelled_runs import lead_to_serving
+from pipelines.agent.pool.pointers import move_forward, moved_back, put_back
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
-from pipelines.agent.runs.pointer_moves import move_forward, moved_back, put_back
+from pipelines.agent.runs.failed_run_cleanup import lead_to_serving
 from pipelines.agent.runs.run_context import RunContext, overtaken
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from core.run.records import RunRow, StepRow
 from core.run.state_machine import HEARD_IN, AbortVersions, advance_run, recover_run
 from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.cancelled_runs import abort, call_off_starts, give_up, undo_cancelled
+from pipelines.agent.runs.failed_run_cleanup import abort, call_off_starts, give_up, undo_cancelled
 from state.row_types import AuditRow, EventRow
 from state.runs import RunWordRow, control_of
 

@@ -20,9 +20,9 @@ from core.text.sentence import Sentence
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.deployment_compiler import column_types, streamed_reads, tracks_schemas
 from pipelines.agent.runs.run_context import RunContext
-from pipelines.agent.runs.trash_moves import archive_former
+from pipelines.agent.runs.stop_and_trash_steps import archive_former
 from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start, stop
-from pipelines.agent.tables import catalog_entries
+from pipelines.agent.tables import table_identities
 from pipelines.agent.tables.external_inputs import refuse_input_unlike
 from pipelines.agent.tables.table_identities import takes_changes
 from pipelines.spark_connect.call_deadlines import in_threads
@@ -39,7 +39,7 @@ def register(run: RunContext, step: Step) -> RunEvidence:
         # With columns, or where there is no log, Spark would make a table in the folder of others (4.4.0).
         refuse_input_unlike(run.agent, built)
         logs, id = run.agent.files, run.agent.files.identity(built.folder, built.stored_as)
-    catalog_entries.register(pool, run.agent.layout, built, logs=logs)
+    table_identities.register(pool, run.agent.layout, built, logs=logs)
     before = run.agent.ledger.deployment(step.table, 0)
     running = replace(built, state=State.RUNNING, recorded=before.recorded if before else 0, table_id=id)
     run.agent.ledger.put_deployment(running)

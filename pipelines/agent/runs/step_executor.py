@@ -10,11 +10,11 @@ from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed, StepPutOff
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import (
-    ending_steps,
     fork_steps,
     new_checkpoint_steps,
     pointer_steps,
     starting_steps,
+    stop_and_trash_steps,
     upkeep_steps,
     validation_step,
 )
@@ -36,12 +36,12 @@ _EFFECTS: Mapping[StepKind, Callable[[RunContext, Step], RunEvidence]] = {
     StepKind.REWRITE: new_checkpoint_steps.rewrite,
     StepKind.SEAM: new_checkpoint_steps.seam,
     StepKind.ALTER: starting_steps.alter,
-    StepKind.STOP: ending_steps.stop,
+    StepKind.STOP: stop_and_trash_steps.stop,
     StepKind.RECORD: starting_steps.record,
-    StepKind.SOAK: ending_steps.soak,
+    StepKind.SOAK: stop_and_trash_steps.soak,
     StepKind.UNPOINT: pointer_steps.unpoint,
-    StepKind.TOMBSTONE: ending_steps.tombstone,
-    StepKind.RESTORE: ending_steps.restore,
+    StepKind.TOMBSTONE: stop_and_trash_steps.tombstone,
+    StepKind.RESTORE: stop_and_trash_steps.restore,
     StepKind.OPTIMIZE: upkeep_steps.look_after,
     StepKind.VACUUM: upkeep_steps.look_after,
 }

@@ -24,7 +24,7 @@ from core.text.wording import counted, long_duration
 from pipelines.agent.context import READ_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, upsert_of
 from pipelines.agent.runs.run_context import OpenUpkeep, RunContext
-from pipelines.agent.runs.trash_moves import places_of
+from pipelines.agent.runs.stop_and_trash_steps import places_of
 from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start
 from pipelines.agent.statements.transient_failures import disk_error
 from pipelines.agent.tables.table_identities import deleted_keys_of

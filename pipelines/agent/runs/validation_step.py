@@ -34,8 +34,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.runs.release_expectations import VersionPair
 from pipelines.agent.runs.run_context import OpenValidation, RunContext
-from pipelines.agent.runs.version_comparison import VersionComparison
-from pipelines.agent.runs.version_histories import version_histories, why_never_equal
+from pipelines.agent.runs.version_comparison import VersionComparison, version_histories, why_never_equal
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 
 STRICT_S = 60.0

@@ -49,9 +49,8 @@ from core.ports.storage import (
 )
 from core.project.model import Environment
 from core.sql.statement import LogStart
-from pipelines.agent.context import AgentContext, PoolConnection
+from pipelines.agent.context import AgentContext, FaultPoints, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.runs.run_driver import RunDriver
 from pipelines.spark_connect.call_deadlines import MissedDeadline
 from pipelines.storage.checkpoints import TableCheckpoints

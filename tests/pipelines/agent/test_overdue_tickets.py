@@ -7,7 +7,7 @@ from ledger_rows import deployment_row
 from core.model.names import TableName as T
 from core.run.records import MigrationTicket
 from pipelines.agent.context import AgentContext
-from pipelines.agent.housekeeping.after_release import tell_overdue
+from pipelines.agent.housekeeping import tell_overdue
 
 
 def told(agent: AgentContext) -> list[str]:

@@ -12,9 +12,9 @@ from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.pool import pointer_check
-from pipelines.agent.pool.pointer_check import PointerCheck
-from pipelines.agent.runs import ending_steps, pointer_steps, run_driver, step_executor
+from pipelines.agent.pool import pointers
+from pipelines.agent.pool.pointers import PointerCheck
+from pipelines.agent.runs import pointer_steps, run_driver, step_executor, stop_and_trash_steps
 from pipelines.spark_connect.call_deadlines import in_threads
 from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_pointer_moves import AFTER, BEFORE, begun, serving
@@ -69,14 +69,14 @@ def test_a_pointer_that_a_delete_has_dropped_stays_dropped_while_its_run_goes_on
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane.deploy(agent, pool, small_project.texts())
-    looks, set_aside = list[dict[str, str]](), ending_steps.set_aside
+    looks, set_aside = list[dict[str, str]](), stop_and_trash_steps.set_aside
 
     def look(agent: AgentContext, deployment: Any) -> None:
         in_threads(1, lambda rounds: rounds.round(), [PointerCheck(agent)])
         looks.append(dict(pool.views))
         set_aside(agent, deployment)
 
-    monkeypatch.setattr(ending_steps, "set_aside", look)
+    monkeypatch.setattr(stop_and_trash_steps, "set_aside", look)
     everything = lane.plan(agent, small_project.texts(), PlanRequest(verb="delete", everything=True))
     assert lane.drive(agent, lane.submit(agent, everything)) == "done"
     assert looks == [{}, {}, {}] and said(agent) == []
@@ -108,7 +108,7 @@ def test_a_pointer_whose_table_is_held_waits_and_in_doubt_none_is_moved(agent: A
 def test_one_that_is_refused_holds_up_no_other_and_each_is_looked_at_within_a_bounded_time(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pointer_check, "TABLES", 2)
+    monkeypatch.setattr(pointers, "TABLES", 2)
     lane.deploy(agent, pool, small_project.texts())
     pool.refuse_table["a"] = EngineRefused("the metastore says no")
     pool.views.clear()
@@ -140,7 +140,7 @@ def test_a_table_that_cannot_be_reached_keeps_no_other_pointer_astray(
             raise TryAgain("/lake is not there", remedy="mount it")
 
     lane.deploy(agent, pool, small_project.texts())
-    monkeypatch.setattr(pointer_check, "register_if_missing", unreachable)
+    monkeypatch.setattr(pointers, "register_if_missing", unreachable)
     pool.views.clear()
     PointerCheck(agent).round()
     assert pool.views == {"b": "b__v1", "c": "c__v1"}

@@ -11,10 +11,9 @@ from core.model.names import TableName as T
 from core.observed.versions import Binding
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
-from pipelines.agent.checked_clock import Uptime
-from pipelines.agent.context import AgentContext
-from pipelines.agent.housekeeping import after_release
-from pipelines.agent.housekeeping.after_release import stop_soaked
+from pipelines.agent import housekeeping
+from pipelines.agent.context import AgentContext, Uptime
+from pipelines.agent.housekeeping import stop_soaked
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from state.planner_input import observe
 from tests.pipelines.agent.runs import test_run_driver as lane
@@ -68,7 +67,7 @@ def test_what_was_replaced_runs_on_and_stops_readers_first(soaked: AgentContext,
 def test_what_comes_between_a_look_at_soaks_and_the_hold_keeps_a_version_running(
     about: tuple[T, int], later_on: dict[str, Any], soaked: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(after_release, "checked_now", lambda agent: agent.clock())
+    monkeypatch.setattr(housekeeping, "checked_now", lambda agent: agent.clock())
     later(soaked)
     for table in ("b", "c"):
         soaked.ledger.update_deployment(T(table), 1, wanted="stopped")

@@ -14,10 +14,9 @@ from ledger_rows import deployment_row
 from core.model.errors import LedgerUnavailable, TryAgain
 from core.model.names import TableName
 from core.plan.request import PlanRequest
-from pipelines.agent.checked_clock import Uptime, forgetting_time
-from pipelines.agent.context import AgentContext
-from pipelines.agent.housekeeping.after_release import stop_soaked
-from pipelines.agent.housekeeping.trash_purge import purge_trash, record_deadline, unmoved_now
+from pipelines.agent.checked_clock import forgetting_time, record_deadline, unmoved_now
+from pipelines.agent.context import AgentContext, Uptime
+from pipelines.agent.housekeeping import purge_trash, stop_soaked
 from pipelines.storage.checkpoints import OWNER_FILE
 from state.retention import FORGETS_S
 from state.row_types import EventRow

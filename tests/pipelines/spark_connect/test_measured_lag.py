@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.agent.statements.query_liveness import waits
+from pipelines.agent.reconciler import waits
 
 pytestmark = pytest.mark.spark
 

@@ -11,9 +11,17 @@ import pytest
 from agent_scenarios import wait_until
 
 from core.ipc import framing
-from pipelines.agent.requests import connection_slots, socket_server
-from pipelines.agent.requests.connection_slots import MOST, MOST_OF_A_USER, RESERVED, ConnectionSlots, Slot
-from pipelines.agent.requests.socket_server import SocketServer, receive_frame, send_frame
+from pipelines.agent.requests import socket_server
+from pipelines.agent.requests.socket_server import (
+    MOST,
+    MOST_OF_A_USER,
+    RESERVED,
+    ConnectionSlots,
+    Slot,
+    SocketServer,
+    receive_frame,
+    send_frame,
+)
 
 IDLE = 1000
 ANA, BOB = 1, 2
@@ -199,7 +207,7 @@ def test_a_user_with_too_many_loses_his_own(slots: ConnectionSlots, enter: Calla
 def test_with_too_many_in_all_whoever_has_most_loses_one(
     slots: ConnectionSlots, enter: Callable[[int], Slot | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_slots, "MOST_OF_A_USER", MOST)
+    monkeypatch.setattr(socket_server, "MOST_OF_A_USER", MOST)
     few, many = [enter(BOB) for _ in range(4)], [enter(ANA) for _ in range(MOST - 4)]
     newest = enter(3)
     assert has_place(slots, newest) and newest is not None and not newest.for_stops

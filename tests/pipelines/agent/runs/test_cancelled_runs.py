@@ -15,10 +15,10 @@ from core.observed.versions import Binding, Deployment
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
-from pipelines.agent.housekeeping.after_release import stop_soaked
+from pipelines.agent.housekeeping import stop_soaked
 from pipelines.agent.identity import registry_records
 from pipelines.agent.identity.registry_records import RegistryRecords
-from pipelines.agent.runs import cancelled_runs, trash_moves
+from pipelines.agent.runs import failed_run_cleanup, stop_and_trash_steps
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.storage.data_folder_records import SERVING_FILE, read_record
 from state.ledger import Ledger
@@ -166,7 +166,7 @@ def test_an_undelete_that_is_cancelled_after_a_kill_leaves_all_in_the_trash(
     run_id = submit(agent, plan(agent, small_project.texts(), PlanRequest(verb="undelete", tables=(T("c"),))))
     with monkeypatch.context() as patched:
         if where == "files":
-            patched.setattr("pipelines.agent.runs.trash_moves.register_again", dies)
+            patched.setattr("pipelines.agent.runs.stop_and_trash_steps.register_again", dies)
         else:
             patched.setattr(Ledger, "restore", dies)
         killed(agent, run_id)
@@ -184,7 +184,7 @@ def test_a_cancelled_undelete_of_a_clone_leaves_what_it_is_a_clone_of_in_the_tra
     agent.ledger.update_deployment(T("a"), 2, clone_of=1)
     every = PlanRequest(verb="delete", tables=(T("a"), T("b"), T("c")))
     assert drive(agent, submit(agent, plan(agent, UPPER, every))) == "done"
-    before, again = at_rest(agent, pool), trash_moves.register_again
+    before, again = at_rest(agent, pool), stop_and_trash_steps.register_again
     run_id = submit(agent, plan(agent, UPPER, PlanRequest(verb="undelete", tables=(T("a"),))))
 
     def refused(agent: AgentContext, pool: Any, deployment: Deployment) -> None:
@@ -193,7 +193,7 @@ def test_a_cancelled_undelete_of_a_clone_leaves_what_it_is_a_clone_of_in_the_tra
         again(agent, pool, deployment)
 
     with monkeypatch.context() as patched:
-        patched.setattr(trash_moves, "register_again", refused)
+        patched.setattr(stop_and_trash_steps, "register_again", refused)
         assert drive(agent, run_id) == "failed"
     assert at_rest(agent, pool) != before
     assert drive(agent, run_id, CANCEL) == "cancelled"
@@ -226,7 +226,7 @@ def test_what_serves_after_a_cancel_is_recorded_later_where_the_data_folder_take
         raise TryAgain("no space left on the device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(cancelled_runs, "serve", full)
+        patched.setattr(failed_run_cleanup, "serve", full)
         assert drive(agent, run_id, CANCEL) == "cancelled"
     assert serving(agent) == {"a": 2, "b": 2, "c": 2} and pool.views == SERVING
     with monkeypatch.context() as patched, pytest.raises(TryAgain):

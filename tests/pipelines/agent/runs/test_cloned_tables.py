@@ -14,9 +14,8 @@ from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.ports.storage import SeenLog
 from core.run.state_machine import OperatorControl
-from pipelines.agent.context import AgentContext
-from pipelines.agent.fault_points import FaultPoints
-from pipelines.agent.housekeeping.trash_purge import purge_trash
+from pipelines.agent.context import AgentContext, FaultPoints
+from pipelines.agent.housekeeping import purge_trash
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from state.planner_input import observe
 from tests.pipelines.agent.runs import test_fork_steps as forks

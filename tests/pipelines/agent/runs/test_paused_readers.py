@@ -11,8 +11,7 @@ from agent_scenarios import held_elsewhere
 from core.model.errors import Busy, EngineRefused
 from core.model.names import TableName as T
 from core.plan.model import Plan, Step
-from pipelines.agent.context import AgentContext
-from pipelines.agent.fault_points import FaultPoints
+from pipelines.agent.context import AgentContext, FaultPoints
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.runs.starting_steps import paused_readers
 from pipelines.agent.runs.step_executor import StepExecutor

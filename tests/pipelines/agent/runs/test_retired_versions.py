@@ -12,7 +12,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from pipelines.agent.context import AgentContext
-from pipelines.agent.housekeeping.trash_purge import purge_trash
+from pipelines.agent.housekeeping import purge_trash
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from state.planner_input import observe
 from tests.pipelines.agent.runs import test_run_driver as lane

@@ -7,7 +7,7 @@ from core.observed.aligned_positions import AlignedPair, newest_aligned
 from core.observed.versions import Binding
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.version_histories import version_histories
+from pipelines.agent.runs.version_comparison import version_histories
 
 
 def put(agent: AgentContext, table: str, version: int, parent: str, parent_version: int) -> None:

@@ -1,26 +1,23 @@
-"""Purging what was deleted, once its time is over: only from the trash, only what the deleted version has there."""
+"""Work that is due later: purging the trash, stopping replaced versions after their soak, and overdue tickets."""
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
-from threading import Lock
+from shlex import quote
 
-from core.model.errors import Busy, LedgerUnavailable, Refused, TryAgain
+from core.model.errors import Busy, Refused, TryAgain
 from core.model.events import EventKind
-from core.model.names import whole_number
+from core.model.names import query_name, whole_number
+from core.model.states import WantedState
 from core.observed.versions import Deployment
-from core.text.wording import long_duration
-from pipelines.agent.checked_clock import JUMP_S, check_clock, clock_jump
+from core.run.records import open_tickets, overdue_tickets
+from pipelines.agent.checked_clock import checked_now, unmoved_now
 from pipelines.agent.context import AgentContext
-from state.row_types import ClockCheck
 
 log = logging.getLogger(__name__)
-
-_one_at_a_time = Lock()
-"""Steps and the house-keeping check the clock: a jump that two of them see is one jump."""
 
 BEFORE_SEAM = "before_seam"
 """In the trash folder of a version: below the time of their purge, checkpoints that it does not go on from any more."""
@@ -73,48 +70,6 @@ def _purge_former(agent: AgentContext) -> None:
             _remove(agent, sorted(found.glob("*")))
 
 
-def checked_now(agent: AgentContext) -> float:
-    """Check the wall clock, and return the time that deadlines in the ledger are compared with."""
-    with _one_at_a_time:
-        return _checked(agent)[0]
-
-
-def unmoved_now(agent: AgentContext) -> float:
-    """Return a time that no setting of the clock changes, for a deadline that cannot move along: one in a name."""
-    with _one_at_a_time:
-        now, check = _checked(agent)
-        return now - check.moved_s
-
-
-def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float], object]) -> None:
-    """Give `record` the time that is so far away; once it is in the ledger, it moves along with the clock."""
-    with _one_at_a_time:
-        record(_checked(agent)[0] + seconds)
-
-
-def _checked(agent: AgentContext) -> tuple[float, ClockCheck]:
-    """Check the clock; where the ledger does not take that, time goes on by the last check that it has.
-
-    Raises LedgerUnavailable where it has none: nobody knows the time, and a deadline of then would be over at once.
-    """
-    wall, up, before = agent.clock(), agent.uptime(), agent.ledger.clock_check()
-    check, moved_s = check_clock(before, wall, up)
-    try:
-        agent.ledger.put_clock_check(check, moved_s)
-    except LedgerUnavailable as error:
-        if before is None:
-            raise
-        log.warning("the check of the clock could not be recorded: %s", error.summary)
-        return wall - clock_jump(before, wall, up), before
-    if abs(moved_s) > JUMP_S:
-        how = "jumped forward by" if moved_s > 0 else "was set back by"
-        kept = "deleted files and replaced versions are kept as if it had not"
-        summary = f"the clock {how} {long_duration(abs(moved_s))}; {kept}"
-        log.warning("%s", summary)
-        agent.event(EventKind.CLOCK, summary)
-    return wall, check
-
-
 def _in_trash(agent: AgentContext) -> list[Deployment]:
     return [d for d in agent.ledger.deployments(include_deleted=True) if d.drop_after is not None and d.trash]
 
@@ -165,3 +120,61 @@ def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
             with suppress(OSError):
                 above.rmdir()
     return left
+
+
+def stop_soaked(agent: AgentContext) -> None:
+    """Want every version stopped whose time is over, by the checked clock, and that nothing reads.
+
+    One whose table an open run is about waits for the end of that run.
+    """
+    now = checked_now(agent)
+    # Those that are read by what is due in this round as well wait for the next one.
+    before = agent.ledger.deployments()
+    for version in (d for d in before if _is_due(d, now) and not _is_read(d, before)):
+        key = (version.table, version.version)
+        with suppress(Busy), agent.locks.holding(key, by="the end of a soak", wait_s=0):
+            # A run may have begun to read it, or have it serve again, since it was looked for.
+            every = agent.ledger.deployments()
+            found = next((d for d in every if (d.table, d.version) == key), None)
+            if found is not None and _is_due(found, now) and not _is_read(found, every) and not _in_a_run(agent, found):
+                agent.ledger.update_deployment(*key, wanted=WantedState.STOPPED, stops_at=None)
+                agent.event(EventKind.STATE, "stops: it was replaced, and its time to run on is over", about=key)
+                log.info("%s was replaced and has run on for long enough", query_name(*key))
+
+
+def _in_a_run(agent: AgentContext, version: Deployment) -> bool:
+    return any(step.table == version.table for run in agent.ledger.open_runs() for step in run.steps)
+
+
+def _is_read(deployment: Deployment, every: Iterable[Deployment]) -> bool:
+    """Return whether a statement reads a version; one that serves may be stopped for a while, and goes on over it."""
+    key = (deployment.table, deployment.version)
+    readers = (d for d in every if not d.deleted and (d.active or d.wanted == WantedState.RUNNING))
+    return any((b.parent, b.version) == key for d in readers for b in d.bindings)
+
+
+def _is_due(deployment: Deployment, now: float) -> bool:
+    return (
+        deployment.stops_at is not None
+        and deployment.stops_at <= now
+        and not deployment.active
+        and not deployment.deleted
+        and deployment.wanted == WantedState.RUNNING
+    )
+
+
+def tell_overdue(agent: AgentContext) -> None:
+    """Record each open ticket that is overdue by the checked clock, once."""
+    unclosed = agent.ledger.unclosed_tickets()
+    if not unclosed:
+        return
+    late = overdue_tickets(open_tickets(unclosed, agent.ledger.deployments()), checked_now(agent))
+    for ticket in late:
+        mark = f"{ticket.run_id} {ticket.reader} {ticket.old}"
+        if not any(event.fingerprint == mark for event in agent.ledger.events_of(ticket.table, EventKind.TICKET)):
+            summary = f"{ticket.reader} still reads {ticket.old}, and its time to move to {ticket.new} is over"
+            closes = f"headgate release close {ticket.run_id} {quote(ticket.reader)}"
+            remedy = f"headgate release show {ticket.run_id}; {closes}"
+            agent.event(
+                EventKind.TICKET, summary, about=(ticket.table, ticket.version), detail=remedy, fingerprint=mark
+            )

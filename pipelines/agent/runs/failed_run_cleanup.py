@@ -18,9 +18,9 @@ from core.run.model import Run, StepState
 from core.run.records import RunRow
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity.registry_records import serve
-from pipelines.agent.runs.pointer_moves import put_back
+from pipelines.agent.pool.pointers import put_back
 from pipelines.agent.runs.run_context import running_readers
-from pipelines.agent.runs.trash_moves import back_from_trash, back_into_trash
+from pipelines.agent.runs.stop_and_trash_steps import back_from_trash, back_into_trash
 from pipelines.agent.statements.deployment_lifecycle import mark_stopped, stop
 
 log = logging.getLogger(__name__)
