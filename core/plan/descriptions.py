@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from core.changes.kinds import ChangeKind
@@ -403,8 +404,12 @@ def own_edits(evidence: Iterable[Evidence]) -> str:
 
 
 def evidence_as_json(seen: Evidence) -> dict[str, Any]:
-    """Return kind and fields with the sentence beside them; `core.model.evidence.evidence_from_json` is its inverse."""
-    return {**edit_as_json(seen), "sentence": evidence_words(seen)} if isinstance(seen, Edit) else seen.as_json()
+    """Return kind and fields with their sentence, expressions cut; `model.evidence.evidence_from_json` reads it."""
+    if not isinstance(seen, Edit):
+        return seen.as_json()
+    if seen.kind in _CLAUSES or seen.kind in _CHANGES:
+        seen = replace(seen, before=cut(seen.before), after=cut(seen.after))
+    return {**edit_as_json(seen), "sentence": evidence_words(seen)}
 
 
 def is_of_columns(seen: Evidence) -> bool:

@@ -37,8 +37,8 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action in (Action.START, Action.REBUILD):
         _warn_of_rows_before(walk, table, decision)
         _say_what_is_taken(walk, table)
+    _warn_of_readers_of_deleted_versions(walk, table)
     if decision.action is Action.START:
-        _warn_of_the_deleted(walk, table)
         return
     if decision.action is Action.RESTART and decision.change.kind.definition.alters_table and seen.rows_before:
         words = f"{table} cannot be altered in place: its pointer serves rows from before v{seen.version} as well"
@@ -105,13 +105,17 @@ def _say_what_is_taken(walk: DeployWalk, table: TableName) -> None:
             walk.found.warn(table, f"takes the {taken} of {read.table}, which replaces rows by key")
 
 
-def _warn_of_the_deleted(walk: DeployWalk, table: TableName) -> None:
-    """Warn of readers that are bound to a version of a table that is gone: it starts again as another one."""
-    for reader in () if walk.context.observed.is_deployed(table) else walk.context.bindings.readers(table):
+def _warn_of_readers_of_deleted_versions(walk: DeployWalk, table: TableName) -> None:
+    """Warn about deployed readers that are bound to a version of a table which no longer exists."""
+    seen = walk.context.observed.deployment(table)
+    existing = {seen.version, *seen.kept, *seen.retained, *(orphan.version for orphan in seen.orphan_versions)}
+    if not walk.context.observed.is_deployed(table):
+        existing = {0}
+    for reader in walk.context.bindings.readers(table):
         known = walk.found.by_table.get(reader)
-        gone = [b for b in stale_bindings(walk.context.observed, walk.context.bindings, reader) if b.parent == table]
-        if gone and (known is None or not known.moves):
-            names = ", ".join(physical_name(table, binding.version) for binding in gone)
+        bound = [b.version for b in walk.context.bindings.of(reader) if b.parent == table]
+        if gone := [version for version in bound if version not in existing and (known is None or not known.moves)]:
+            names = ", ".join(physical_name(table, version) for version in gone)
             walk.found.warn(reader, f"reads {names}, which no longer exists: it gets no rows until it is rebuilt")
 
 

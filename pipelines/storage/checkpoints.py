@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName, whole_number
+from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
 from core.observed.aligned_positions import BatchHistory
 from core.observed.table_statistics import LogHistory
@@ -326,6 +327,7 @@ class TableCheckpoints:
     def why_other_source(
         self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
     ) -> tuple[TableName, TableFault] | None:
+        lost_column: tuple[TableName, TableFault] | None = None
         with _reading(checkpoint):
             committed = self._newest(f"{checkpoint}/commits")
             for ordinal, table, folder, format in sources:
@@ -337,8 +339,10 @@ class TableCheckpoints:
                 fault = log.of.fault_behind(offset, log.place, takes_changes=changes, tracked=tracked)
                 if fault is not None:
                     _refuse_unmounted(folder)
-                    return table, fault
-        return None
+                    if fault.kind is not TableFaultKind.STREAM_COLUMNS_CHANGED:
+                        return table, fault
+                    lost_column = lost_column or (table, fault)
+        return lost_column
 
     def unread_before(
         self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False

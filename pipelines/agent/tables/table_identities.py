@@ -130,16 +130,19 @@ def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault |
     """Return why a statement would write into, or read on from, another table than the one before; None where not.
 
     Spark compares the id of what is read and never of what is written: rows before it would be lost without a word.
+    A lost column of a stream comes after every other fault, since a plan with schema_tracking goes on over it alone.
     """
     if deployment.external:
         return None
     if fault := fault_of_sink(agent, deployment) or fault_of_deleted_keys(agent, deployment):
         return replace(fault, remedy=_remedy(deployment))
-    return (
-        _fault_of_source(agent, deployment)
-        or fault_of_inputs(agent, deployment)
-        or _fault_of_static_side(agent, deployment)
-    )
+    lost_column: TableFault | None = None
+    for find in (_fault_of_source, fault_of_inputs, _fault_of_static_side):
+        fault = find(agent, deployment)
+        if fault is not None and fault.kind is not TableFaultKind.STREAM_COLUMNS_CHANGED:
+            return fault
+        lost_column = lost_column or fault
+    return lost_column
 
 
 def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:

@@ -51,3 +51,10 @@ def test_edits_of_one_sort_are_one_line_and_long_ones_are_cut() -> None:
     assert evidence_lines(filters) == (
         f"filter added (2): a > 1 · {'b' * 89}…", "same meaning, confirmed by Spark",
     )  # fmt: skip
+
+
+def test_json_holds_no_more_of_an_expression_than_its_sentence() -> None:
+    edit = Edit(EditKind.EXPRESSION, after=f"'{'x' * 200}'", columns=("secret",))
+    written = evidence_as_json(edit)
+    assert written["after"] == f"'{'x' * 88}…" and written["sentence"] == evidence_words(edit)
+    assert evidence_words(evidence_from_json(written)) == evidence_words(edit)

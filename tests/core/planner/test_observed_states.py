@@ -8,6 +8,7 @@ from core.model.actions import StepKind
 from core.model.names import TableName as T
 from core.model.reasons import LOST_CHECKPOINT
 from core.model.states import State
+from core.observed.deployment import Binding, ObservedDeployment
 from core.plan.model import Plan
 from tests.support.domain_builders import actions, plan, project, running, steps, table
 
@@ -96,3 +97,24 @@ def test_everything_below_an_excluded_parent_that_does_not_run_is_told() -> None
         ("b", "lacks its upstream table: a is excluded and failed"),
         ("c", "lacks its upstream table: a is excluded and failed"),
     ]
+
+
+@pytest.mark.parametrize("children", ["none", "all"])
+@pytest.mark.parametrize("highest", [0, 1])
+def test_a_reader_of_a_deleted_version_is_warned_about_when_its_parent_starts_anew(highest: int, children: str) -> None:
+    declared = project(src="", s1="src", b="s1")
+    observed = running(declared)
+    observed[T("s1")] = ObservedDeployment(state=State.ABSENT, highest_version=highest)
+    observed[T("b")] = replace(observed[T("b")], bindings=(Binding(T("s1"), 1, True),))
+    found = plan(declared, observed, "s1", children=children)
+    words = "reads s1__v1, which no longer exists: it gets no rows until it is rebuilt"
+    assert words in [str(w.summary) for w in found.warnings if w.table == "b"]
+
+
+def test_a_reader_of_a_deleted_version_is_warned_about_when_an_orphan_of_its_parent_resumes() -> None:
+    declared = project(src="", s1="src", b="s1")
+    observed = running(declared, s1="stopped")
+    observed[T("s1")] = replace(observed[T("s1")], version=2, highest_version=2, begun=False)
+    observed[T("b")] = replace(observed[T("b")], bindings=(Binding(T("s1"), 1, True),))
+    warned = [w.table for w in plan(declared, observed, "s1").warnings]
+    assert warned == ["b"]

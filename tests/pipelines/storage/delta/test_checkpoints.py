@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from core.model.names import TableName
+from core.model.states import TableFaultKind
 from core.model.table_formats import TABLE_FORMATS, format_of_others
+from core.ports.storage import TableFault
 from pipelines.storage.checkpoints import LOGS, TableCheckpoints
 
 T = TableName("t")
@@ -36,3 +38,19 @@ def test_a_table_of_files_has_no_versions(format: str, tmp_path: Path) -> None:
     source = (0, T, folder, format)
     assert files.unread_before(folder, source, 0.0) is None
     assert files.why_other_source(folder, (source,)) is None
+
+
+def test_a_lost_column_of_one_stream_hides_no_fault_of_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lost = TableFault(TableFaultKind.STREAM_COLUMNS_CHANGED, "is another one since version 3")
+    gone = TableFault(TableFaultKind.FILES_GONE, "lacks files of version 7")
+    monkeypatch.setattr(LOGS["delta"], "offsets", lambda *_: {0: "offset", 1: "offset"})
+    faults = {"a": lost, "b": gone}
+    monkeypatch.setattr(
+        LOGS["delta"], "fault_behind", lambda _self, _offset, place, **_: faults[Path(place).parent.name]
+    )
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    sources = tuple((n, TableName(name), str(tmp_path / name), "delta") for n, name in enumerate(("a", "b")))
+    files = TableCheckpoints("ledger")
+    assert files.why_other_source(str(tmp_path), sources) == (TableName("b"), gone)
+    assert files.why_other_source(str(tmp_path), sources[:1]) == (TableName("a"), lost)
