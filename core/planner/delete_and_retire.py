@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 
 from core.lineage.table_graph import reach
-from core.model.actions import Action, StepKind
+from core.model.actions import Action
 from core.model.names import TableName, physical_name, split_physical
 from core.model.reasons import Reason
 from core.model.states import stays_at_rest
@@ -36,7 +36,7 @@ def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     bindings = {table: context.bindings.of(table) for table in found.tables}
     levels = plan_levels(context.declared, bindings, versions, every_version=True)
     order = sorted(found.tables, key=lambda table: (-levels[table], table))
-    old = retired_versions(context.observed, context.bindings, frozenset(), found.tables, {}) if found.tables else ()
+    old = retired_versions(context, deleted=found.tables, bindings_then={}) if found.tables else ()
     nodes = tuple(deleted_node(context, table, levels[table]) for table in order)
     running = {table: _newest_first(context.observed.deployment(table), rest=()) for table in order}
     existing = {
@@ -330,10 +330,8 @@ def _retire_steps(
         done: dict[int, int] = {}
         for version in going[table]:
             own = [stopped[table, version]] if (table, version) in stopped else []
-            name = physical_name(table, version)
-            why = f"{name} and its checkpoint are in the trash"
             clones = (done[c] for c, base in context.observed.deployment(table).clones if base == version and c in done)
             after = (*own, *readers, *clones)
-            done[version] = steps.add(StepKind.TOMBSTONE, table, version, after, why=why)
+            done[version] = steps.trash(table, version, after)
             aside.setdefault(table, []).append(done[version])
     return steps

@@ -45,7 +45,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
     moves = rebuilt or any(
         bindings[t] != context.bindings.of(t) for t, d in found.by_table.items() if d.change.kind is not ChangeKind.NONE
     )
-    every = retired_versions(context.observed, context.bindings, rebuilt, frozenset(), bindings) if moves else ()
+    every = retired_versions(context, rebuilt=rebuilt, bindings_then=bindings) if moves else ()
     old = tuple(version for version in every if version.version != versions.get(version.table))
     for version in old:
         if version.readers:

@@ -1,4 +1,4 @@
-"""Nodes → steps in the order of execution; a step waits for what it needs and for nothing else."""
+"""Steps of a plan in the order of execution; each waits only for the steps that it needs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,28 +12,28 @@ from core.planner.retired_versions import RetiredVersion
 from core.text.sentence import Sentence
 
 Clones = tuple[tuple[int, int], ...]
-"""Versions of a table, each with the one of which it is a clone."""
+"""Pairs of a cloned version and the version that it was cloned from."""
 
 _CAUGHT_UP = "the pointer moves only to a version that has caught up with its inputs"
 
 
 class StepBuilder:
-    """Steps as they are numbered, with what later ones wait for."""
+    """Builds the numbered steps of a plan, and keeps track of what later steps wait for."""
 
     def __init__(self) -> None:
         self.all: list[Step] = []
         self._ready: dict[tuple[TableName, int], int] = {}
-        """Step after which a version may be read."""
+        """Step after which a version can be read."""
         self._caught_up: dict[tuple[TableName, int], int] = {}
         self._validated: dict[tuple[TableName, int], int] = {}
         self._nodes: dict[tuple[TableName, int], PlanNode] = {}
         self._seams: list[tuple[PlanNode, bool]] = []
-        """Nodes that move to another version of what they stream; whether each lacks its pointer."""
+        """Nodes that move to another version of their stream, and whether each needs a pointer."""
         self._stopped: dict[TableName, list[int]] = {}
         self._altered: dict[tuple[TableName, int], int] = {}
-        """Step after which those that stream a version, and were stopped for it, go on."""
+        """Step after which the readers that were stopped for an ALTER go on."""
         self._restarted: dict[TableName, int] = {}
-        """Step after which a table that keeps its version reads what it is to read."""
+        """Step after which a table that keeps its version has moved to its new inputs."""
 
     def add(
         self,
@@ -50,6 +50,10 @@ class StepBuilder:
         self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), Sentence(why), tables))
         return n
 
+    def _add(self, do: StepKind, node: PlanNode, after: Iterable[int] = (), *, why: str) -> int:
+        """Append a step on the version that a node has after the plan."""
+        return self.add(do, node.table, node.version, after, why=why)
+
     def deploy(
         self,
         node: PlanNode,
@@ -58,18 +62,15 @@ class StepBuilder:
         existing: OtherVersion | None = None,
         pauses_readers: bool = False,
     ) -> None:
-        """Add what one node needs before the swap; nodes come in topological order.
+        """Add the steps of one node before the swap; call it in topological order.
 
-        `pauses_readers` says whether a column cannot be added to its table while anything streams it.
-
-        `existing` is the version that is there already: of a rebuild that a failed run has begun, or one that served.
+        `pauses_readers`: its table cannot be altered while anything streams it. `existing`: the version to go on with,
+        either an orphan of a failed run or one that served before.
         """
         self._nodes[node.table, node.version] = node
         match node.action:
             case Action.START if not node.texts.dml:
-                self._ready[node.table, 0] = self.add(
-                    StepKind.REGISTER, node.table, 0, (), why="it is not in the catalog"
-                )
+                self._ready[node.table, 0] = self._add(StepKind.REGISTER, node, why="it is not in the catalog")
             case Action.START:
                 self._first(node)
             case Action.REBUILD | Action.ROLLBACK if existing is not None:
@@ -81,9 +82,8 @@ class StepBuilder:
             case Action.REBUILD:
                 self._rebuild(node)
             case Action.RESTART if node.reason == Reason.DECLARED_ANEW:
-                self._ready[node.table, 0] = self.add(
-                    StepKind.REGISTER, node.table, 0, (), why="what is declared of it is compared with its log"
-                )
+                why = "its declaration is compared with its log"
+                self._ready[node.table, 0] = self._add(StepKind.REGISTER, node, why=why)
             case Action.RESTART if node.strategy == Strategy.SEAM:
                 self._seams.append((node, needs_pointer))
             case Action.RESTART:
@@ -96,9 +96,9 @@ class StepBuilder:
                 pass
 
     def validate(self, nodes: Sequence[PlanNode]) -> None:
-        """Compare every version that is built anew from all its rows with the one that serves, once it has caught up.
+        """Add a comparison of each rebuilt version with the serving one, once it has caught up.
 
-        What holds other rows by its strategy, or reads from what does, has nothing to be compared with.
+        Versions whose strategy leaves rows out are not compared, nor are their readers.
         """
         moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
         others: set[TableName] = set()
@@ -112,9 +112,9 @@ class StepBuilder:
             self._validated[key] = self.add(StepKind.VALIDATE, *key, (self._caught_up[key],), why=why)
 
     def swap(self, nodes: Sequence[PlanNode], *, hold: bool = False) -> int | None:
-        """Add the one swap of all nodes that come to another version, sinks first; None where none does.
+        """Add the one swap of all nodes that change their version, sinks first; returns its step, None without one.
 
-        With `hold` it waits for a word once every version has caught up and was compared.
+        With `hold` the swap waits for an operator once every version has caught up and was compared.
         """
         moves = (Action.REBUILD, Action.ROLLBACK)
         rebuilt = [n for n in reversed(nodes) if n.action in moves and n.version != n.from_version]
@@ -124,9 +124,9 @@ class StepBuilder:
         after = [n for node in rebuilt for n in self._before_swap(node.table, node.version)]
         why = "every version has caught up"
         if hold:
-            asked = "nothing is swapped before somebody gives the word"
+            asked = "nothing is swapped before an operator releases it"
             after = [self.add(StepKind.HOLD, first.table, first.version, after, why=asked, tables=tables)]
-            why = "every version has caught up, and the word was given"
+            why = "every version has caught up, and an operator released the swap"
         return self.add(StepKind.SWAP, first.table, first.version, after, why=why, tables=tables)
 
     def _before_swap(self, table: TableName, version: int) -> tuple[int, ...]:
@@ -134,44 +134,34 @@ class StepBuilder:
         return (self._caught_up[table, version], *((validated,) if validated else ()))
 
     def seams(self, swap: int | None) -> None:
-        """Add what moves to another version of what it streams: after the swap, which is never taken back."""
+        """Add the seams, by which a reader moves to a new version of its stream; they come after the swap."""
         for node, needs_pointer in self._seams:
             read = ((b.parent, b.version) for b in node.bindings)
             caught_up = (self._caught_up[key] for key in read if key in self._caught_up)
             after = (*self._needs(node), *caught_up, *((swap,) if swap else ()))
-            n = self.add(StepKind.SEAM, node.table, node.version, after, why=node.reason)
+            n = self._add(StepKind.SEAM, node, after, why=node.reason)
             self._restarted[node.table] = n
             if needs_pointer:
                 self._point(node, n)
 
     def stop(self, old: RetiredVersion, readers: Sequence[TableName], after: Iterable[int], *, why: str) -> None:
-        """Stop an old version after the versions of its readers that stop too, and those that read another one."""
+        """Stop an old version once its readers have stopped or moved to another version."""
         behind = [n for reader in readers for n in self._stopped.get(reader, ())]
         behind += [self._restarted[reader] for reader in readers if reader in self._restarted]
-        n = self.add(
-            StepKind.STOP,
-            old.table,
-            old.version,
-            (*after, *behind),
-            why=why,
-        )
+        n = self.add(StepKind.STOP, old.table, old.version, (*after, *behind), why=why)
         self._stopped.setdefault(old.table, []).append(n)
 
     def soak(self, old: RetiredVersion, swap: int) -> None:
-        """Have an old version run on for a while after the swap; the agent stops it, readers first."""
+        """Keep an old version running for a while after the swap; the agent stops it later, readers first."""
         why = "a rollback takes seconds while it runs"
         self.add(StepKind.SOAK, old.table, old.version, (swap,), why=why)
 
     def set_aside(self, table: TableName, version: int, swap: int | None) -> None:
-        """Set a version aside that never served, once it is stopped and what replaces it is there."""
+        """Move an orphan version to the trash, once it is stopped and its replacement exists."""
         started = [n for (of, _), n in self._ready.items() if of == table]
-        self.add(
-            StepKind.TOMBSTONE,
-            table,
-            version,
-            (*self._stopped.get(table, ()), *started, *((swap,) if swap else ())),
-            why=f"{physical_name(table, version)} is an orphan version, and nothing reads it",
-        )
+        after = (*self._stopped.get(table, ()), *started, *((swap,) if swap else ()))
+        why = f"{physical_name(table, version)} is an orphan version, and nothing reads it"
+        self.add(StepKind.TOMBSTONE, table, version, after, why=why)
 
     def delete(
         self,
@@ -181,48 +171,37 @@ class StepBuilder:
         readers_of: Mapping[TableName, Sequence[TableName]],
         clones: Mapping[TableName, Clones],
     ) -> None:
-        """Add stops sinks to sources, then pointers, then every version that exists; nodes come sinks first.
+        """Add stops from sinks to sources, then drop the pointers, then trash every version; `nodes` come sinks first.
 
-        `existing` has versions newest first: a clone is newer than what it was cloned from, and goes before it.
+        `existing` lists versions newest first, because a clone goes before the older version that it was cloned from.
         """
         stops = self._stopped
         for node in nodes:
             behind = [n for reader in readers_of[node.table] for n in stops.get(reader, ())]
             for version in running[node.table]:
-                n = self.add(
-                    StepKind.STOP,
-                    node.table,
-                    version,
-                    behind,
-                    why="it is deleted",
-                )
+                n = self.add(StepKind.STOP, node.table, version, behind, why="it is deleted")
                 stops.setdefault(node.table, []).append(n)
+        why = "batch readers must not find a table that is being deleted"
         pointers = {
-            node.table: self.add(
-                StepKind.UNPOINT,
-                node.table,
-                node.from_version,
-                stops[node.table],
-                why="batch readers must not find a table that is being deleted",
-            )
+            node.table: self.add(StepKind.UNPOINT, node.table, node.from_version, stops[node.table], why=why)
             for node in nodes
         }
         for node in nodes:
             aside: dict[int, int] = {}
             for version in existing[node.table]:
                 cloned = (aside[clone] for clone, base in clones[node.table] if base == version and clone in aside)
-                aside[version] = self.add(
-                    StepKind.TOMBSTONE,
-                    node.table,
-                    version,
-                    (pointers[node.table], *stops[node.table], *cloned),
-                    why=f"{physical_name(node.table, version)} and its checkpoint are in the trash",
-                )
+                after = (pointers[node.table], *stops[node.table], *cloned)
+                aside[version] = self.trash(node.table, version, after)
+
+    def trash(self, table: TableName, version: int, after: Iterable[int]) -> int:
+        """Move a version with its checkpoint to the trash; returns the step."""
+        why = f"{physical_name(table, version)} and its checkpoint are in the trash"
+        return self.add(StepKind.TOMBSTONE, table, version, after, why=why)
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
-        """Return the steps that make this node's parents readable; a static side must hold its rows already.
+        """Return the steps that make this node's parents readable; a static side must have all of its rows by then.
 
-        One that goes on as it was waits for no new text, and for no row.
+        A node that merely resumes waits only for an ALTER of its parents.
         """
         found = []
         for binding in node.bindings:
@@ -234,9 +213,9 @@ class StepBuilder:
         return tuple(found)
 
     def _complete(self, key: tuple[TableName, int]) -> int | None:
-        """Return the step after which a static side holds all its rows, with all that fills it; None where it does.
+        """Return the step after which a static side and everything upstream has all rows; None if it has them now.
 
-        A table from outside holds what it holds; one that this plan does not touch was complete before.
+        External tables, and tables that the plan does not touch, are complete.
         """
         ready, node = self._caught_up.get(key, self._ready.get(key)), self._nodes.get(key)
         if ready is None or node is None or not node.version or key in self._caught_up:
@@ -251,84 +230,57 @@ class StepBuilder:
         return self._caught_up[key]
 
     def _first(self, node: PlanNode) -> None:
-        physical = physical_name(node.table, node.version)
-        create = self._create(node, why=f"{physical} and its checkpoint are new")
-        self._point(node, self._start(node, self._begun_at(node, create)))
+        name = physical_name(node.table, node.version)
+        self._point(node, self._create(node, why=f"{name} and its checkpoint are new"))
 
     def _rebuild(self, node: PlanNode) -> None:
         beside = physical_name(node.table, node.from_version)
-        create = self._create(node, why=f"beside {beside}")
-        self._catch_up(node, (self._start(node, self._begun_at(node, create)),))
-
-    def _begun_at(self, node: PlanNode, create: int) -> int:
-        """Add what has a version begin elsewhere than with the earliest row; returns what its start waits for."""
-        if node.strategy in FORKS:
-            why = f"it goes on after the newest batch of {physical_name(node.table, node.from_version)}"
-            return self.add(StepKind.FORK, node.table, node.version, (create,), why=why)
-        if node.strategy == Strategy.SEEDED:
-            return self.add(StepKind.SEED, node.table, node.version, (create,), why="what is there now counts as read")
-        return create
+        self._catch_up(node, (self._create(node, why=f"beside {beside}"),))
 
     def _create(self, node: PlanNode, *, why: str) -> int:
-        return self.add(StepKind.CREATE, node.table, node.version, self._needs(node), why=why)
+        """Create and start a version where its strategy begins; it can be read once the returned step is done."""
+        ready = self._add(StepKind.CREATE, node, self._needs(node), why=why)
+        if node.strategy in FORKS:
+            why = f"it goes on after the newest batch of {physical_name(node.table, node.from_version)}"
+            ready = self._add(StepKind.FORK, node, (ready,), why=why)
+        elif node.strategy == Strategy.SEEDED:
+            ready = self._add(StepKind.SEED, node, (ready,), why="what is there now counts as read")
+        return self._make_ready(node, self._add(StepKind.START, node, (ready, *self._needs(node)), why=node.reason))
 
-    def _start(self, node: PlanNode, *after: int) -> int:
-        """Start a version that was created; from then on it may be read."""
-        start = self.add(
-            StepKind.START,
-            node.table,
-            node.version,
-            (*after, *self._needs(node)),
-            why=node.reason,
-        )
-        self._ready[node.table, node.version] = start
-        return start
+    def _make_ready(self, node: PlanNode, n: int) -> int:
+        """Record the step after which a version can be read; returns it."""
+        self._ready[node.table, node.version] = n
+        return n
 
     def _rewrite(self, node: PlanNode, *, needs_pointer: bool) -> None:
-        """Begin again in the same table: each row is upserted by its key."""
+        """Read everything again into the same table, upserting each row by its key."""
         why = "on a new checkpoint, from the earliest row, every row is upserted again by its key"
-        n = self.add(StepKind.REWRITE, node.table, node.version, self._needs(node), why=why)
-        self._ready[node.table, node.version] = self._restarted[node.table] = n
-        self._catch_up(node, (n,), why="until then readers see old and new rows in any order")
+        n = self._restarted[node.table] = self._make_ready(
+            node, self._add(StepKind.REWRITE, node, self._needs(node), why=why)
+        )
+        self._catch_up(node, (n,), why="until then, readers see old and new rows in any order")
         if needs_pointer:
             self._point(node, n)
 
     def _restore(self, node: PlanNode) -> None:
-        """Go on with a version that was in the trash."""
+        """Take a version out of the trash and resume it."""
         name = physical_name(node.table, node.version)
-        restore = self.add(
-            StepKind.RESTORE, node.table, node.version, self._needs(node), why=f"{name} and its checkpoint are back"
-        )
-        resume = self.add(StepKind.RESUME, node.table, node.version, (restore, *self._needs(node)), why=node.reason)
-        self._ready[node.table, node.version] = resume
-        self._point(node, resume)
+        restore = self._add(StepKind.RESTORE, node, self._needs(node), why=f"{name} and its checkpoint are back")
+        resume = self._add(StepKind.RESUME, node, (restore, *self._needs(node)), why=node.reason)
+        self._point(node, self._make_ready(node, resume))
 
     def _adopt(self, node: PlanNode, existing: OtherVersion) -> None:
-        """Go on with a version that a failed run has made from the same texts and parents, or one that served."""
+        """Go on with a version that exists: an orphan with the same texts and parents, or one that served before."""
         before = self._needs(node)
         if not existing.running:
-            resume = self.add(
-                StepKind.RESUME,
-                node.table,
-                node.version,
-                before,
-                why=f"{physical_name(node.table, node.version)} already exists",
-            )
-            self._ready[node.table, node.version] = resume
-            before = (resume,)
+            why = f"{physical_name(node.table, node.version)} already exists"
+            before = (self._make_ready(node, self._add(StepKind.RESUME, node, before, why=why)),)
         self._catch_up(node, before)
 
     def _catch_up(self, node: PlanNode, after: tuple[int, ...], *, why: str = _CAUGHT_UP) -> None:
-        above = [
-            self._caught_up[b.parent, b.version] for b in node.bindings if (b.parent, b.version) in self._caught_up
-        ]
-        self._caught_up[node.table, node.version] = self.add(
-            StepKind.CATCH_UP,
-            node.table,
-            node.version,
-            (*after, *above),
-            why=why,
-        )
+        read = ((b.parent, b.version) for b in node.bindings)
+        above = (self._caught_up[key] for key in read if key in self._caught_up)
+        self._caught_up[node.table, node.version] = self._add(StepKind.CATCH_UP, node, (*after, *above), why=why)
 
     def _restart(self, node: PlanNode, *, needs_pointer: bool, pauses_readers: bool) -> None:
         before = self._needs(node)
@@ -337,22 +289,16 @@ class StepBuilder:
         if alters:
             what = "the wider types; what reads it" if widened else "the added columns; what streams it"
             why = f"{what} is stopped before, and goes on after" if pauses_readers else "the added columns"
-            alter = self.add(StepKind.ALTER, node.table, node.version, (), why=why)
+            alter = self._add(StepKind.ALTER, node, why=why)
             if pauses_readers:
                 self._altered[node.table, node.version] = alter
             # A pointer casts to the types that it was made with, and would refuse what only the wider one holds.
             before = (*before, alter, *((self._point(node, alter),) if widened else ()))
         if not node.texts.dml:
-            self._ready[node.table, node.version] = self._record(node, after=before)
+            self._make_ready(node, self._record(node, after=before))
             return
-        restart = self.add(
-            StepKind.RESTART,
-            node.table,
-            node.version,
-            before,
-            why=node.reason,
-        )
-        self._ready[node.table, node.version] = self._restarted[node.table] = restart
+        restart = self._make_ready(node, self._add(StepKind.RESTART, node, before, why=node.reason))
+        self._restarted[node.table] = restart
         if not widened and (alters or needs_pointer):
             self._point(node, restart)
 
@@ -360,26 +306,13 @@ class StepBuilder:
         before = self._needs(node)
         if node.change is not None and node.change.definition.is_recorded:
             before = (*before, self._record(node))
-        resume = self.add(
-            StepKind.RESUME,
-            node.table,
-            node.version,
-            before,
-            why=node.reason,
-        )
-        self._ready[node.table, node.version] = resume
+        resume = self._make_ready(node, self._add(StepKind.RESUME, node, before, why=node.reason))
         if needs_pointer:
             self._point(node, resume)
 
     def _record(self, node: PlanNode, *, after: Iterable[int] = ()) -> int:
-        return self.add(StepKind.RECORD, node.table, node.version, after, why=node.reason)
+        return self._add(StepKind.RECORD, node, after, why=node.reason)
 
     def _point(self, node: PlanNode, after: int) -> int:
-        return self.add(
-            StepKind.SWAP,
-            node.table,
-            node.version,
-            (after,),
-            why=f"batch readers find {node.table} by its pointer",
-            tables=(node.table,),
-        )
+        why = f"batch readers find {node.table} by its pointer"
+        return self.add(StepKind.SWAP, node.table, node.version, (after,), why=why, tables=(node.table,))
