@@ -1,4 +1,4 @@
-"""Plan ↔ JSON; the canonical text is what is hashed: sorted keys, no spaces, ASCII."""
+"""Plans as JSON and back, and their hash over the canonical text: sorted keys, no spaces, ASCII."""
 
 import hashlib
 import json
@@ -39,64 +39,37 @@ T = TypeVar("T")
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
     """Return a plan as the object that `--json` prints; unknown numbers are null. `plan_from_json` is its inverse."""
-    return {
-        "format": PLAN_FORMAT,
-        "hash": plan.hash,
-        "project_id": plan.project_id,
-        "environment": plan.environment,
-        "protected": plan.protected,
-        "planner": plan.planner,
-        "request": request_as_json(plan.request),
-        "nodes": [_node_as_json(node) for node in plan.nodes],
-        "order": list(plan.order),
-        "steps": [_flat(step) for step in plan.steps],
-        "left_behind": [_flat(left) for left in plan.left_behind],
-        "guards": [_flat(guard) for guard in plan.guards],
-        "refusals": [_flat(refusal) for refusal in plan.refusals],
-        "warnings": [_flat(warned) for warned in plan.warnings],
-        "readers": [_flat(reader) for reader in plan.readers],
-        "approvals": plan.approvals,
-        "policy": plan.policy,
-        "preconditions": {table: dict(values) for table, values in plan.preconditions.items()},
-        "undo": [{**_flat(way), "command": undo_command(plan, way)} for way in plan.undo],
-        "predicted_low_s": plan.predicted_low_s,
-        "predicted_high_s": plan.predicted_high_s,
-    }
+    data = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _PLAN_FIELDS}
+    data |= {name: [_flat(each) for each in data[name]] for name in ("steps", *_KIND_BY_LIST)}
+    data["request"] = request_as_json(plan.request)
+    data["nodes"] = [_node_as_json(node) for node in plan.nodes]
+    data["order"] = list(plan.order)
+    data["preconditions"] = {table: dict(values) for table, values in plan.preconditions.items()}
+    data["undo"] = [{**_flat(undo), "command": undo_command(plan, undo)} for undo in plan.undo]
+    return data
 
 
 def plan_from_json(data: Mapping[str, Any]) -> Plan:
-    """Rebuild a plan; raises UsageError for another format or a broken object. The hash is taken as it stands."""
+    """Rebuild a plan; raises UsageError for another format or a broken object. The hash is not verified."""
     if data.get("format") != PLAN_FORMAT:
         raise UsageError(f"this is not a plan in format {PLAN_FORMAT}", remedy="plan again with this version")
     try:
-        return Plan(
-            hash=str(data["hash"]),
-            project_id=str(data["project_id"]),
-            environment=str(data["environment"]),
-            protected=bool(data["protected"]),
-            planner=str(data["planner"]),
-            request=request_from_json(data["request"]),
-            nodes=tuple(_node_from_json(node) for node in data["nodes"]),
-            order=tuple(data["order"]),
-            steps=tuple(_unflat(Step, step, do=StepKind(step["do"])) for step in data["steps"]),
-            left_behind=tuple(_unflat(LeftBehind, left) for left in data["left_behind"]),
-            guards=tuple(_unflat(Guard, guard) for guard in data["guards"]),
-            refusals=tuple(_unflat(PlanRefusal, refusal) for refusal in data["refusals"]),
-            warnings=tuple(_unflat(PlanWarning, warned) for warned in data["warnings"]),
-            readers=tuple(_unflat(Exposure, reader) for reader in data["readers"]),
-            approvals=int(data["approvals"]),
-            policy=str(data["policy"]),
-            preconditions={TableName(table): dict(values) for table, values in data["preconditions"].items()},
-            undo=tuple(_unflat(Undo, way) for way in data["undo"]),
-            predicted_low_s=data["predicted_low_s"],
-            predicted_high_s=data["predicted_high_s"],
-        )
+        given = {name: data[name] for name in _PLAN_FIELDS}
+        given |= {name: tuple(_unflat(kind, each) for each in data[name]) for name, kind in _KIND_BY_LIST.items()}
+        given |= {name: str(data[name]) for name in ("hash", "project_id", "environment", "planner", "policy")}
+        given["protected"], given["approvals"] = bool(data["protected"]), int(data["approvals"])
+        given["request"] = request_from_json(data["request"])
+        given["nodes"] = tuple(_node_from_json(node) for node in data["nodes"])
+        given["order"] = tuple(data["order"])
+        given["steps"] = tuple(_unflat(Step, step, do=StepKind(step["do"])) for step in data["steps"])
+        given["preconditions"] = {TableName(table): dict(values) for table, values in data["preconditions"].items()}
+        return Plan(**given)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"this plan is damaged: {type(error).__name__} {error}", remedy="plan again") from error
 
 
 def request_as_json(request: PlanRequest) -> dict[str, Any]:
-    """Return a request as an object; most fields are there only where they are asked for."""
+    """Return a request as an object, most fields of which are left out while they have their default."""
     data = _flat(request)
     data["choices"] = [_flat(choice) for choice in request.choices]
     return {name: value for name, value in data.items() if value or name in _ALWAYS}
@@ -117,17 +90,16 @@ def request_from_json(data: Mapping[str, Any]) -> PlanRequest:
 
 
 def canonical_text(data: Mapping[str, Any]) -> str:
-    """Write an object as the one text that every process writes for it."""
+    """Return the text of an object that is the same in every process."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def plan_hash(plan: Plan) -> str:
-    """Hash what matters of a plan: SHA-256 in hex of the canonical text without what drifts while nothing changes.
+    """Return the SHA-256 of a plan in hex, over its canonical text without the parts that drift by themselves.
 
-    Out of it are measured figures and prices, words that only explain (evidence, what a guard says beside its
-    verdict, how it is undone), a warning of the pool's load, how far a table that is there has come, who reads what is
-    left behind, and whether Spark, which never makes a change milder, was asked. The kind of a change is in it by its
-    code alone (`row`): its name says no more.
+    Left out are measured figures and costs, explanations (evidence, the words of guards, undo), the warning about the
+    pool's load, the exact state of a table that exists, indirect readers of what is left behind, and whether Spark was
+    asked, which never makes a change milder. The kind of a change is included by its code (`row`).
     """
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
     body["request"] = json.loads(canonical_text(request_as_json(plan.request)))
@@ -145,7 +117,7 @@ def plan_hash(plan: Plan) -> str:
 
 
 def _hashed(value: Any) -> dict[str, Any]:
-    """Write an object of a plan with what matters of it, its names in order."""
+    """Return the hashed fields of an object of a plan, sorted by name."""
     kind = type(value)
     names, parts = _HASHED_BY_KIND[kind]
     data = dict(zip(names, parts(value), strict=True))
@@ -157,7 +129,7 @@ def _hashed(value: Any) -> dict[str, Any]:
 
 
 def lasting_verdict(guard: str, verdict: str | None) -> str | None:
-    """Return a verdict as it is while nothing changes: the warning of the pool's load comes and goes."""
+    """Return the verdict to hash: the warning about the pool's load counts as ok, since it comes and goes."""
     return "ok" if (guard, verdict) == ("pool", "warn") else verdict
 
 
@@ -173,7 +145,7 @@ _LEFT_OUT = {
 
 
 def _flat(value: Any) -> dict[str, Any]:
-    """Write a dataclass whose fields are scalars or tuples of scalars."""
+    """Return a dataclass of scalars and tuples of scalars as an object."""
     names, parts = _FIELDS_BY_KIND[type(value)]
     return {
         name: part if part.__class__ in _PLAIN else _scalar(part)
@@ -193,7 +165,7 @@ def _node_as_json(node: PlanNode) -> dict[str, Any]:
 
 
 def _scalar(value: Any) -> Any:
-    """Write enumerations as plain texts and tuples as lists."""
+    """Return enumerations as plain strings, and tuples as lists."""
     if isinstance(value, str):
         return str(value)
     return [_scalar(part) for part in value] if isinstance(value, tuple) else value
@@ -203,42 +175,34 @@ _REQUIRED = frozenset(("verb", "tables", "products", "everything", "children", "
 _ALWAYS = _REQUIRED | {"nonce"}
 _PLAIN_REQUEST = PlanRequest()
 
+_PLAN_FIELDS = tuple(field.name for field in fields(Plan))
+_KIND_BY_LIST: Mapping[str, type] = {
+    "left_behind": LeftBehind, "guards": Guard, "refusals": PlanRefusal, "warnings": PlanWarning,
+    "readers": Exposure, "undo": Undo,
+}  # fmt: skip
+"""Fields of a plan that are lists of flat objects."""
+
 _PLAIN = frozenset((str, int, bool, float, type(None)))
 _CODE: Mapping[type, tuple[str, ...]] = {PlanNode: ("row",)}
-"""What is written besides fields: the code of a change."""
+"""Properties that are written along with the fields."""
 _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     kind: (*_CODE.get(kind, ()), *(field.name for field in fields(kind)))
     for kind in (
-        PlanRequest,
-        StrategyChoice,
-        PlanNode,
-        StrategyOffer,
-        Step,
-        Binding,
-        RevisionTexts,
-        LeftBehind,
-        Exposure,
-        Guard,
-        PlanRefusal,
-        PlanWarning,
-        Retention,
-        Undo,
+        PlanRequest, StrategyChoice, PlanNode, StrategyOffer, Step, Binding, RevisionTexts, Retention,
+        *_KIND_BY_LIST.values(),
     )
-}
+}  # fmt: skip
 _FIELDS_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _NAMES_BY_KIND.items()}
-"""Names of a dataclass's fields with the one call that gets them all: a plan of 3,000 tables has 20,000 objects."""
+"""Names of a dataclass's fields, and one call that reads them all: a plan of 3,000 tables has 20,000 objects."""
 _HASHED = {
     kind: tuple(sorted({*names} - {*_LEFT_OUT.get(kind, ())}))
-    for kind, names in ((Plan, tuple(field.name for field in fields(Plan))), *_NAMES_BY_KIND.items())
+    for kind, names in ((Plan, _PLAN_FIELDS), *_NAMES_BY_KIND.items())
 }
 _HASHED_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _HASHED.items()}
 
 
 def _unflat(kind: type[T], data: Mapping[str, Any], **parts: Any) -> T:
-    """Rebuild what `_flat` wrote, its lists as tuples; `parts` are the fields that are something else.
-
-    Names that are no field are derived: they are left out.
-    """
+    """Rebuild a dataclass from the object of `_flat`; `parts` overrides fields, and unknown names are ignored."""
     known = _NAMES_BY_KIND[kind]
     given = {n: tuple(value) if isinstance(value, list) else value for n, value in data.items() if n in known}
     return kind(**given | parts)
