@@ -1,23 +1,23 @@
-"""Which strategies may be had for a statement, with what to know of each before it is chosen."""
+"""Which strategies a statement allows, with a note on each, and why it does not allow the others."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from core.changes.checkpoint_compatibility import why_state_not_taken
-from core.changes.classification import kinds_between
+from core.changes.classification import Change, kinds_between
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.model.table_formats import table_format
 from core.plan.descriptions import evidence_words
-from core.planner.context import ObservedTables, PlanningContext, TableChanges
+from core.planner.context import PlanningContext
 from core.planner.decisions import TableDecision, recreated_parents
-from core.planner.refusals import Refusal, StrategyRefusal
-from core.planner.rewrite_in_place import not_keyed, rows_that_stay
+from core.planner.refusals import Refusal, StrategyNote, StrategyRefusal
+from core.planner.rewrite_in_place import columns_of, not_keyed, rows_that_stay
 from core.planner.scope import PlanScope
 from core.planner.start_positions import begins_by_rows, partial_notes
 from core.project.model import Table
-from core.sql.statement import TableDdl
 from core.text.sentence import Fact
 
 REBUILDS = frozenset(
@@ -26,7 +26,7 @@ REBUILDS = frozenset(
         Strategy.CHAIN,
     }
 )  # fmt: skip
-"""Strategies that make the table's rows anew, or its version."""
+"""Strategies that write the rows of a table again, or make a new version of it."""
 
 _NEVER_IN_PLACE = {
     Reason.ASKED: StrategyRefusal.REBUILD_ASKED,
@@ -40,290 +40,29 @@ _NEVER_IN_PLACE = {
 }
 _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
 _OTHER_SOURCES = frozenset({ChangeKind.SOURCES_CHANGED, ChangeKind.NAMED_SOURCES_CHANGED, ChangeKind.SOURCE_REPLACED})
-"""Edits after which a position of one source may be read as one of another."""
+"""Edits after which Spark may apply the offset of one source to another."""
 _SAME_QUERY = frozenset(
     {
         ChangeKind.NONE, ChangeKind.COMMENT_OR_FORMAT, ChangeKind.DESCRIPTION, ChangeKind.TRIGGER_OR_RATE,
         ChangeKind.PINNED_CONFIGURATION, ChangeKind.SCHEMA_TRACKING, ChangeKind.POOL,
     }
 )  # fmt: skip
-"""Edits that leave query and state as they are."""
+"""Edits that change neither query nor state."""
+
+
+Offer = tuple[str, Fact[StrategyNote] | None]
+"""A strategy with its note."""
 
 
 def strategies_of(
     context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], table: TableName
-) -> dict[str, str]:
-    """Return each strategy that may be had for a decided table, its note by its word; none for an external one."""
+) -> dict[str, Fact[StrategyNote] | None]:
+    """Return the strategies that a decided table allows, with their notes; empty for an external table."""
     declared = context.declared.tables.get(table)
     if declared is None or declared.parsed is None:
         return {}
-    found = _strategies_of(context, scope, decisions, declared)
-    return {strategy: note for strategy, note in found.items() if not_positioned(context, declared, strategy) is None}
-
-
-def _strategies_of(
-    context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], declared: Table
-) -> dict[str, str]:
-    """Return what may be had whatever the formats of its tables can do."""
-    decision = decisions[declared.name].default
-    match decision.action:
-        case Action.START:
-            return {Strategy.FIRST: "", **dict(_begun_later(context, declared, decisions))}
-        case Action.RESTART:
-            others = _instead_of_restart(context, declared, decision, decisions)
-            return {decision.strategy: "", Strategy.EARLIEST: "", **dict(others)}
-        case Action.REBUILD:
-            return {
-                Strategy.EARLIEST: "",
-                **dict(_instead_of_earliest(context, scope, declared, decision, decisions)),
-            }
-        case _:
-            return {}
-
-
-def _instead_of_restart(
-    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> Iterator[tuple[str, str]]:
-    yield from _begun_later(context, table, decisions)
-    yield from _with_what_is_there(context, table, decision, decisions)
-    yield from _written_again(context, table, decision, decisions)
-
-
-def _written_again(
-    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> Iterator[tuple[str, str]]:
-    if not_keyed(context, table, decision, decisions) is None:
-        until = "until it has caught up, readers see old and new rows in any order"
-        yield Strategy.KEYED, f"{rows_that_stay(context, table)}; {until}"
-
-
-def _with_what_is_there(
-    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> Iterator[tuple[str, str]]:
-    """Return the new versions that go on with the old one's state or positions."""
-    if not_forked(context, table, decision, decisions) is None:
-        note = "rows, positions and state are those of the old version, which is kept as a fallback"
-        cloned = "; the new table is a clone: files of the old one stay as long as it is there"
-        yield Strategy.FORK, note + (cloned if table_format(table.parsed_ddl.format).clones else "")
-    if not_carried_over(context, table, decision, decisions) is None:
-        yield Strategy.CARRY_OVER, "has no rows from before the start"
-
-
-def _instead_of_earliest(
-    context: PlanningContext,
-    scope: PlanScope,
-    table: Table,
-    decision: TableDecision,
-    decisions: Mapping[TableName, TableDecision],
-) -> Iterator[tuple[str, str]]:
-    yield from _begun_later(context, table, decisions)
-    yield from _with_what_is_there(context, table, decision, decisions)
-    stays = not recreated_parents(table, decisions)
-    if not_chained(context, scope, table, decision, decisions) is None:
-        yield Strategy.CHAIN, "the pointer becomes the union of both versions"
-    yield from _written_again(context, table, decision, decisions)
-    if not_seamed(context.observed, context.changes, table, decision) is None:
-        yield (
-            Strategy.SEAM,
-            "from the batch at which the new upstream version had read what the old one had, if there is one",
-        )
-    if decision.reason is Reason.ASKED and context.changes.of(table.name).action is Action.RESTART and stays:
-        if not scope.request.rebuild:
-            yield Strategy.IN_PLACE, ""
-    elif not_in_place(context.observed, context.changes, decisions, table, decision) is None:
-        yield Strategy.IN_PLACE, "old rows and old state keep their old meaning and are mixed with new ones"
-
-
-def not_positioned(context: PlanningContext, table: Table, strategy: str) -> Fact[StrategyRefusal] | None:
-    """Return why a statement cannot begin where a strategy sets it; None where it can."""
-    if strategy != Strategy.SEEDED or table.parsed is None:
-        return None
-    if not table.parsed.stateful:
-        return forgotten_sequences(context, table)
-    tables = context.declared.tables
-    streamed = [read.table for read in table.parsed.reads if read.streaming and read.table in tables]
-    formats = {name: table_format(tables[name].parsed_ddl.format) for name in streamed}
-    unread = tuple(f"{n} ({format.name})" for n, format in formats.items() if not format.read_before_first_batch)
-    if unread:
-        return StrategyRefusal.STATE_BEFORE_FIRST_BATCH.of(sources=unread)
-    return forgotten_sequences(context, table)
-
-
-def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return that a new version would take older rows that the serving one does not, for lack of those from before.
-
-    None where rows have no order, and where nothing serves that would tell.
-    """
-    settings = table.settings
-    if not settings.upserts or not settings.sequence or not context.observed.is_deployed(table.name):
-        return None
-    if settings.deletes:
-        return StrategyRefusal.SEQUENCE_AND_DELETES_FORGOTTEN.of(sequence=settings.sequence)
-    return StrategyRefusal.SEQUENCE_FORGOTTEN.of(sequence=settings.sequence)
-
-
-def _begun_later(
-    context: PlanningContext, table: Table, decisions: Mapping[TableName, TableDecision]
-) -> Iterator[tuple[str, str]]:
-    tables = context.declared.tables
-    if forgotten_sequences(context, table) is None or begins_by_rows(tables, table):
-        yield from partial_notes(tables, table)
-    if not recreated_parents(table, decisions):
-        note = (
-            "windows that are open at that point lack their earlier rows"
-            if table.parsed and table.parsed.stateful
-            else ""
-        )
-        yield Strategy.SEEDED, note
-
-
-def not_carried_over(
-    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> Fact[StrategyRefusal] | None:
-    """Return why a new version cannot begin where the old one has read to, without its rows; None where it can."""
-    if table.parsed is None or table.parsed.stateful:
-        return StrategyRefusal.KEEPS_STATE.of()
-    if table.settings.upserts:
-        return forgotten_sequences(context, table) or StrategyRefusal.UPSERTS.of()
-    return _other_positions(context, table, decision, decisions)
-
-
-def not_forked(
-    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> Fact[StrategyRefusal] | None:
-    """Return why a new version cannot take rows, positions and state of the old one; None where it can."""
-    if table.settings.upserts:
-        remembers = table.settings.deletes and table.settings.sequence
-        return (StrategyRefusal.DELETED_KEYS if remembers else StrategyRefusal.COMMITS_UNKNOWN).of()
-    if not decision.change.kind.definition.state_may_be_copied and not _is_cloned_to_go_on(table, decision):
-        return _other_positions(context, table, decision, decisions) or _why_nothing_to_fork(table, decision).of()
-    if context.observed.deployment(table.name).rows_before:
-        return StrategyRefusal.ROWS_BEFORE.of()
-    return _other_positions(context, table, decision, decisions)
-
-
-def _why_nothing_to_fork(table: Table, decision: TableDecision) -> StrategyRefusal:
-    if decision.change.kind in _SAME_QUERY:
-        return StrategyRefusal.SAME_QUERY
-    stateful = table.parsed is not None and table.parsed.stateful
-    return StrategyRefusal.OTHER_STATE if stateful else StrategyRefusal.NO_STATE
-
-
-def _is_cloned_to_go_on(table: Table, decision: TableDecision) -> bool:
-    """Return whether a version without state may begin with the old rows: that costs nothing where they are cloned."""
-    stateless = table.parsed is not None and not table.parsed.stateful
-    return stateless and decision.change.kind.definition.leaves_seam and table_format(table.parsed_ddl.format).clones
-
-
-def _other_positions(
-    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
-) -> Fact[StrategyRefusal] | None:
-    """Return why positions of the old version mean nothing in a new one; None where they do."""
-    if lost := _lost(context.observed, table.name):
-        return lost
-    if decision.reason in _MOVED or recreated_parents(table, decisions):
-        return StrategyRefusal.PARENT_RECREATED.of()
-    before = {(b.parent, b.version) for b in context.bindings.of(table.name) if b.streamed}
-    declared = {
-        (b.parent, b.version) for b in context.bindings.bind(context.revisions.declared(table.name)) if b.streamed
-    }
-    edits = _kinds(context.changes, table.name)
-    if before != declared or not edits.isdisjoint(_OTHER_SOURCES):
-        return StrategyRefusal.PARENTS_CHANGE.of()
-    old = context.revisions.deployed(table.name)
-    if old is not None and old.ddl.format != table.parsed_ddl.format:
-        return StrategyRefusal.FORMAT_CHANGES.of(before=old.ddl.format, after=table.parsed_ddl.format)
-    own = context.changes.of(table.name)
-    known = own.kind is ChangeKind.NONE or (edits and own.classified)
-    return None if known else StrategyRefusal.CHANGE_UNKNOWN.of()
-
-
-def _lost(observed: ObservedTables, table: TableName) -> Fact[StrategyRefusal] | None:
-    lost = observed.deployment(table).why_lost
-    return StrategyRefusal.LOST.of(what=lost) if lost is not None else None
-
-
-def not_chained(
-    context: PlanningContext,
-    scope: PlanScope,
-    table: Table,
-    decision: TableDecision,
-    decisions: Mapping[TableName, TableDecision],
-) -> Fact[StrategyRefusal] | None:
-    """Return why a new version cannot take only what comes, beside the rows of the old one; None where it can."""
-    edits = _kinds(context.changes, table.name)
-    if decision.change.kind is not ChangeKind.TABLE_FORMAT or any(k.definition.changes_inputs_or_key for k in edits):
-        return StrategyRefusal.CHAIN_NEEDS_STORAGE.of()
-    if table.parsed is None or table.parsed.stateful:
-        return StrategyRefusal.KEEPS_STATE.of()
-    if table.settings.mode != "append":
-        return StrategyRefusal.UPSERTS.of()
-    if context.observed.deployment(table.name).rows_before:
-        return StrategyRefusal.ROWS_BEFORE.of()
-    old = context.revisions.deployed(table.name)
-    if old is None or _columns(old.ddl) != _columns(table.parsed_ddl):
-        return StrategyRefusal.CHAIN_COLUMNS.of()
-    for reader in context.bindings.readers(table.name):
-        declared = context.declared.tables.get(reader)
-        if declared is None or not scope.may_touch(reader, declared.product):
-            return StrategyRefusal.READER_LEFT_BEHIND.of(reader=reader)
-        if any(b.parent == table.name and not b.streamed for b in context.bindings.of(reader)):
-            return StrategyRefusal.READER_LACKS_ROWS.of(reader=reader)
-        if why := _not_moved(context.observed, context.changes, declared):
-            return StrategyRefusal.READER_CANNOT_MOVE.of(reader=reader, why=why)
-    return _other_positions(context, table, decision, decisions)
-
-
-def not_in_place(
-    observed: ObservedTables,
-    changes: TableChanges,
-    decisions: Mapping[TableName, TableDecision],
-    table: Table,
-    decision: TableDecision,
-) -> Refusal | None:
-    """Return why it cannot go on from its checkpoint instead of a rebuild; None where it can."""
-    if recreated_parents(table, decisions):
-        return StrategyRefusal.PARENT_RECREATED.of()
-    return why_not_in_place(observed, changes, table.name, decision)
-
-
-def why_not_in_place(
-    observed: ObservedTables, changes: TableChanges, table: TableName, decision: TableDecision
-) -> Refusal | None:
-    """Return why a rebuild cannot be a restart instead; None where it can."""
-    pair = changes.compared(table)
-    if decision.reason is Reason.UNPROVEN and decision.change.evidence and pair is not None:
-        return StrategyRefusal.UNPROVEN.of(evidence=evidence_words(decision.change.evidence[0]))
-    if decision.reason in _NEVER_IN_PLACE:
-        return _NEVER_IN_PLACE[decision.reason].of()
-    if lost := _lost(observed, table):
-        return lost
-    if pair is None or not decision.change.classified:
-        return StrategyRefusal.CHANGE_UNKNOWN.of()
-    refused = why_state_not_taken(*pair)
-    return refused.of() if refused is not None else None
-
-
-def not_seamed(
-    observed: ObservedTables, changes: TableChanges, table: Table, decision: TableDecision
-) -> Fact[StrategyRefusal] | None:
-    """Return why it cannot keep its table across a re-created parent; None where it can."""
-    if decision.reason is Reason.WITH_ITS_SET:
-        return StrategyRefusal.SET_REBUILT.of()
-    if decision.reason not in _MOVED:
-        return StrategyRefusal.NO_PARENT_RECREATED.of()
-    return _not_moved(observed, changes, table)
-
-
-def _not_moved(observed: ObservedTables, changes: TableChanges, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why a statement cannot go on in another version of what it streams; None where it can."""
-    if table.parsed is None or table.parsed.stateful:
-        return StrategyRefusal.KEEPS_STATE.of()
-    if [read.source_name for read in table.parsed.reads if read.streaming] != [""]:
-        return StrategyRefusal.SEVERAL_STREAMS.of()
-    if not changes.of(table.name).kind.definition.keeps_table_across_seam:
-        return StrategyRefusal.OWN_CHANGE.of()
-    return _lost(observed, table.name)
+    case = StrategyCase(context, scope, decisions, declared, decisions[table].default)
+    return {strategy: note for strategy, note in case.offers() if case.not_positioned(strategy) is None}
 
 
 def why_not(
@@ -333,38 +72,256 @@ def why_not(
     table: TableName,
     strategy: str,
 ) -> Refusal | None:
-    """Return why a strategy may not be had for a decided table; None where there is nothing special to say."""
+    """Return why a decided table does not allow a strategy; None if there is no specific reason."""
     declared, decision = context.declared.tables.get(table), decisions[table].default
     if declared is None or declared.parsed is None:
         return StrategyRefusal.NO_STATEMENT.of()
     if decision.action not in (Action.START, Action.RESTART, Action.REBUILD):
         return StrategyRefusal.NOT_STARTED.of()
-    recreated = recreated_parents(declared, decisions)
-    if why := not_positioned(context, declared, strategy):
-        return why
-    match strategy:
-        case Strategy.SEEDED | Strategy.CARRY_OVER | Strategy.FORK | Strategy.CHAIN if recreated:
-            return StrategyRefusal.OFFSETS_MEANINGLESS.of(parents=recreated)
-        case Strategy.CHAIN:
-            return not_chained(context, scope, declared, decision, decisions)
-        case Strategy.KEYED:
-            return not_keyed(context, declared, decision, decisions)
-        case Strategy.SEAM:
-            return not_seamed(context.observed, context.changes, declared, decision)
-        case Strategy.IN_PLACE if decision.action is Action.REBUILD:
-            return not_in_place(context.observed, context.changes, decisions, declared, decision)
-        case Strategy.CARRY_OVER if decision.action is not Action.START:
-            return not_carried_over(context, declared, decision, decisions)
-        case Strategy.FORK if decision.action is not Action.START:
-            return not_forked(context, declared, decision, decisions)
-        case _:
+    return StrategyCase(context, scope, decisions, declared, decision).why_not(strategy)
+
+
+def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
+    """Return that a new version would accept older rows which the serving version ignores, since it lacks their keys.
+
+    None if the table has no sequence, or no version serves.
+    """
+    settings = table.settings
+    if not settings.upserts or not settings.sequence or not context.observed.is_deployed(table.name):
+        return None
+    if settings.deletes:
+        return StrategyRefusal.SEQUENCE_AND_DELETES_FORGOTTEN.of(sequence=settings.sequence)
+    return StrategyRefusal.SEQUENCE_FORGOTTEN.of(sequence=settings.sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyCase:
+    """A statement with what is decided about it and about the other tables of the plan.
+
+    Its `not_…` methods return why a strategy is not allowed, None if it is.
+    """
+
+    context: PlanningContext
+    scope: PlanScope
+    decisions: Mapping[TableName, TableDecision]
+    table: Table
+    decision: TableDecision
+
+    def offers(self) -> Iterator[Offer]:
+        """Yield every strategy whatever the formats of its tables can do, the default first."""
+        match self.decision.action:
+            case Action.START:
+                yield Strategy.FIRST, None
+                yield from self._started_later()
+            case Action.RESTART:
+                yield self.decision.strategy, None
+                yield Strategy.EARLIEST, None
+                yield from self._started_later()
+                yield from self._from_the_old_version()
+                yield from self._rewritten()
+            case Action.REBUILD:
+                yield Strategy.EARLIEST, None
+                yield from self._started_later()
+                yield from self._from_the_old_version()
+                if self.not_chained() is None:
+                    yield Strategy.CHAIN, StrategyNote.UNION_OF_BOTH.of()
+                yield from self._rewritten()
+                if self.not_seamed() is None:
+                    yield Strategy.SEAM, StrategyNote.FROM_COMMON_BATCH.of()
+                yield from self._in_place()
+
+    def _started_later(self) -> Iterator[Offer]:
+        tables = self.context.declared.tables
+        if forgotten_sequences(self.context, self.table) is None or begins_by_rows(tables, self.table):
+            yield from partial_notes(tables, self.table)
+        if not self._recreated:
+            yield Strategy.SEEDED, StrategyNote.OPEN_WINDOWS.of() if self._stateful else None
+
+    def _from_the_old_version(self) -> Iterator[Offer]:
+        if self.not_forked() is None:
+            clones = table_format(self.table.parsed_ddl.format).clones
+            yield Strategy.FORK, (StrategyNote.CLONES_OLD if clones else StrategyNote.SAME_AS_OLD).of()
+        if self.not_carried_over() is None:
+            yield Strategy.CARRY_OVER, StrategyNote.NO_ROWS_BEFORE.of()
+
+    def _rewritten(self) -> Iterator[Offer]:
+        if self.not_keyed() is None:
+            yield Strategy.KEYED, StrategyNote.SEES_BOTH.of(rows=rows_that_stay(self.context, self.table))
+
+    def _in_place(self) -> Iterator[Offer]:
+        asked = self.decision.reason is Reason.ASKED
+        if asked and self._own.action is Action.RESTART and not self._recreated:
+            if not self.scope.request.rebuild:
+                yield Strategy.IN_PLACE, None
+        elif self.not_in_place() is None:
+            yield Strategy.IN_PLACE, StrategyNote.MIXED.of()
+
+    def why_not(self, strategy: str) -> Refusal | None:
+        """Return why a strategy is not allowed; None if it is, or if there is no specific reason."""
+        if why := self.not_positioned(strategy):
+            return why
+        starts = self.decision.action is Action.START
+        match strategy:
+            case Strategy.SEEDED | Strategy.CARRY_OVER | Strategy.FORK | Strategy.CHAIN if self._recreated:
+                return StrategyRefusal.OFFSETS_MEANINGLESS.of(parents=self._recreated)
+            case Strategy.CHAIN:
+                return self.not_chained()
+            case Strategy.KEYED:
+                return self.not_keyed()
+            case Strategy.SEAM:
+                return self.not_seamed()
+            case Strategy.IN_PLACE if self.decision.action is Action.REBUILD:
+                return self.not_in_place()
+            case Strategy.CARRY_OVER if not starts:
+                return self.not_carried_over()
+            case Strategy.FORK if not starts:
+                return self.not_forked()
+            case _:
+                return None
+
+    @property
+    def _stateful(self) -> bool:
+        return self.table.parsed is not None and self.table.parsed.stateful
+
+    @property
+    def _own(self) -> Change:
+        """The statement's own change."""
+        return self.context.changes.of(self.table.name)
+
+    @property
+    def _edits(self) -> frozenset[ChangeKind]:
+        """The kinds of all of its own edits."""
+        compared = self.context.changes.compared(self.table.name)
+        return kinds_between(*compared) if compared is not None else frozenset()
+
+    @property
+    def _recreated(self) -> tuple[TableName, ...]:
+        return recreated_parents(self.table, self.decisions)
+
+    def not_positioned(self, strategy: str) -> Fact[StrategyRefusal] | None:
+        """Return why a statement cannot start at the position of a strategy."""
+        if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
+        tables = self.context.declared.tables
+        reads = self.table.parsed.reads if self._stateful else ()
+        streamed = [read.table for read in reads if read.streaming and read.table in tables]
+        formats = {name: table_format(tables[name].parsed_ddl.format) for name in streamed}
+        unread = tuple(f"{n} ({format.name})" for n, format in formats.items() if not format.read_before_first_batch)
+        if unread:
+            return StrategyRefusal.STATE_BEFORE_FIRST_BATCH.of(sources=unread)
+        return forgotten_sequences(self.context, self.table)
 
+    def not_carried_over(self) -> Fact[StrategyRefusal] | None:
+        """Return why a new version cannot start, without rows, where the old version has read to."""
+        if self.table.parsed is None or self._stateful:
+            return StrategyRefusal.KEEPS_STATE.of()
+        if self.table.settings.upserts:
+            return forgotten_sequences(self.context, self.table) or StrategyRefusal.UPSERTS.of()
+        return self._other_positions()
 
-def _columns(ddl: TableDdl) -> tuple[tuple[str, str], ...]:
-    return tuple((column.name.lower(), column.type.lower()) for column in ddl.columns)
+    def not_forked(self) -> Fact[StrategyRefusal] | None:
+        """Return why a new version cannot start with the rows, offsets and state of the old version."""
+        settings = self.table.settings
+        if settings.upserts:
+            remembers = settings.deletes and settings.sequence
+            return (StrategyRefusal.DELETED_KEYS if remembers else StrategyRefusal.COMMITS_UNKNOWN).of()
+        definition = self.decision.change.kind.definition
+        # A clone costs nothing, so that a version without state may start with the old rows as well.
+        clones = not self._stateful and definition.leaves_seam and table_format(self.table.parsed_ddl.format).clones
+        if not definition.state_may_be_copied and not clones:
+            return self._other_positions() or self._why_no_fork().of()
+        if self.context.observed.deployment(self.table.name).rows_before:
+            return StrategyRefusal.ROWS_BEFORE.of()
+        return self._other_positions()
 
+    def _why_no_fork(self) -> StrategyRefusal:
+        if self.decision.change.kind in _SAME_QUERY:
+            return StrategyRefusal.SAME_QUERY
+        return StrategyRefusal.OTHER_STATE if self._stateful else StrategyRefusal.NO_STATE
 
-def _kinds(changes: TableChanges, table: TableName) -> frozenset[ChangeKind]:
-    compared = changes.compared(table)
-    return kinds_between(*compared) if compared is not None else frozenset()
+    def _other_positions(self) -> Fact[StrategyRefusal] | None:
+        """Return why offsets of the old version mean nothing in a new one."""
+        context, name = self.context, self.table.name
+        if lost := self._lost():
+            return lost
+        if self.decision.reason in _MOVED or self._recreated:
+            return StrategyRefusal.PARENT_RECREATED.of()
+        bound = (context.bindings.of(name), context.bindings.bind(context.revisions.declared(name)))
+        before, after = ({(b.parent, b.version) for b in bindings if b.streamed} for bindings in bound)
+        edits = self._edits
+        if before != after or not edits.isdisjoint(_OTHER_SOURCES):
+            return StrategyRefusal.PARENTS_CHANGE.of()
+        old = context.revisions.deployed(name)
+        if old is not None and old.ddl.format != self.table.parsed_ddl.format:
+            return StrategyRefusal.FORMAT_CHANGES.of(before=old.ddl.format, after=self.table.parsed_ddl.format)
+        known = self._own.kind is ChangeKind.NONE or (edits and self._own.classified)
+        return None if known else StrategyRefusal.CHANGE_UNKNOWN.of()
+
+    def _lost(self) -> Fact[StrategyRefusal] | None:
+        lost = self.context.observed.deployment(self.table.name).why_lost
+        return StrategyRefusal.LOST.of(what=lost) if lost is not None else None
+
+    def not_keyed(self) -> Fact[StrategyRefusal] | None:
+        """Return why its rows cannot be upserted again into the same table."""
+        return not_keyed(self.context, self.table, self.decision, self.decisions)
+
+    def not_chained(self) -> Fact[StrategyRefusal] | None:
+        """Return why a new version cannot take only new rows while the pointer also serves those of the old one."""
+        context, name = self.context, self.table.name
+        changes_inputs = any(kind.definition.changes_inputs_or_key for kind in self._edits)
+        if self.decision.change.kind is not ChangeKind.TABLE_FORMAT or changes_inputs:
+            return StrategyRefusal.CHAIN_NEEDS_STORAGE.of()
+        if self.table.parsed is None or self._stateful:
+            return StrategyRefusal.KEEPS_STATE.of()
+        if self.table.settings.mode != "append":
+            return StrategyRefusal.UPSERTS.of()
+        if context.observed.deployment(name).rows_before:
+            return StrategyRefusal.ROWS_BEFORE.of()
+        old = context.revisions.deployed(name)
+        if old is None or columns_of(old.ddl) != columns_of(self.table.parsed_ddl):
+            return StrategyRefusal.CHAIN_COLUMNS.of()
+        for reader in context.bindings.readers(name):
+            declared = context.declared.tables.get(reader)
+            if declared is None or not self.scope.may_touch(reader, declared.product):
+                return StrategyRefusal.READER_LEFT_BEHIND.of(reader=reader)
+            if any(b.parent == name and not b.streamed for b in context.bindings.of(reader)):
+                return StrategyRefusal.READER_LACKS_ROWS.of(reader=reader)
+            if why := replace(self, table=declared)._not_moved():
+                return StrategyRefusal.READER_CANNOT_MOVE.of(reader=reader, why=why)
+        return self._other_positions()
+
+    def not_in_place(self) -> Refusal | None:
+        """Return why a statement cannot go on from its checkpoint instead of a rebuild."""
+        return StrategyRefusal.PARENT_RECREATED.of() if self._recreated else self.not_restarted()
+
+    def not_restarted(self) -> Refusal | None:
+        """Return why a rebuild cannot be a restart instead, whatever its parents become."""
+        pair, change = self.context.changes.compared(self.table.name), self.decision.change
+        if self.decision.reason is Reason.UNPROVEN and change.evidence and pair is not None:
+            return StrategyRefusal.UNPROVEN.of(evidence=evidence_words(change.evidence[0]))
+        if self.decision.reason in _NEVER_IN_PLACE:
+            return _NEVER_IN_PLACE[self.decision.reason].of()
+        if lost := self._lost():
+            return lost
+        if pair is None or not change.classified:
+            return StrategyRefusal.CHANGE_UNKNOWN.of()
+        refused = why_state_not_taken(*pair)
+        return refused.of() if refused is not None else None
+
+    def not_seamed(self) -> Fact[StrategyRefusal] | None:
+        """Return why a statement cannot keep its table when a parent is re-created."""
+        if self.decision.reason is Reason.WITH_ITS_SET:
+            return StrategyRefusal.SET_REBUILT.of()
+        if self.decision.reason not in _MOVED:
+            return StrategyRefusal.NO_PARENT_RECREATED.of()
+        return self._not_moved()
+
+    def _not_moved(self) -> Fact[StrategyRefusal] | None:
+        """Return why a statement cannot go on with another version of its stream."""
+        if self.table.parsed is None or self._stateful:
+            return StrategyRefusal.KEEPS_STATE.of()
+        if [read.source_name for read in self.table.parsed.reads if read.streaming] != [""]:
+            return StrategyRefusal.SEVERAL_STREAMS.of()
+        if not self._own.kind.definition.keeps_table_across_seam:
+            return StrategyRefusal.OWN_CHANGE.of()
+        return self._lost()

@@ -10,20 +10,11 @@ from core.model.names import TableName, whole_number
 from core.model.reasons import Reason
 from core.observed.table_statistics import history_of
 from core.plan.request import COMMITTED, EARLIEST, NOW, StrategyChoice
-from core.planner.allowed_strategies import (
-    REBUILDS,
-    forgotten_sequences,
-    not_chained,
-    not_in_place,
-    not_seamed,
-    strategies_of,
-    why_not,
-    why_not_in_place,
-)
+from core.planner.allowed_strategies import REBUILDS, StrategyCase, forgotten_sequences, strategies_of, why_not
 from core.planner.decisions import DeployWalk, TableDecision, recreated_parents
 from core.planner.refusals import Refusal, StrategyRefusal
 from core.planner.requested_tables import rebuild_as_asked
-from core.planner.rewrite_in_place import keys_stay, not_keyed, rows_that_stay
+from core.planner.rewrite_in_place import keys_stay, rows_that_stay
 from core.planner.start_positions import event_time_of, is_log_start, is_time, log_starts, not_partial, why_not_kept
 from core.project.model import Table
 from core.text.escaping import quoted_name, quoted_string_literal
@@ -69,11 +60,8 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
     declared = walk.context.declared.tables.get(table)
     if declared is None:
         return decision
-    if strategy == Strategy.SEAM:
-        wrong: Refusal | None = not_seamed(walk.context.observed, walk.context.changes, declared, decision)
-    else:
-        wrong = not_in_place(walk.context.observed, walk.context.changes, walk.found.by_table, declared, decision)
-    if wrong is not None:
+    case = _case(walk, declared, decision)
+    if (case.not_seamed() if strategy == Strategy.SEAM else case.not_in_place()) is not None:
         return decision
     change = replace(decision.change, action=Action.RESTART)
     return replace(
@@ -86,9 +74,14 @@ def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strat
     declared = walk.context.declared.tables.get(table)
     if declared is None:
         return False
+    case = _case(walk, declared, decision)
     if strategy == Strategy.CHAIN:
-        return not_chained(walk.context, walk.scope, declared, decision, walk.found.by_table) is None
-    return strategy != Strategy.KEYED or not_keyed(walk.context, declared, decision, walk.found.by_table) is None
+        return case.not_chained() is None
+    return strategy != Strategy.KEYED or case.not_keyed() is None
+
+
+def _case(walk: DeployWalk, declared: Table, decision: TableDecision) -> StrategyCase:
+    return StrategyCase(walk.context, walk.scope, walk.found.by_table, declared, decision)
 
 
 def apply_start(walk: DeployWalk) -> None:
@@ -261,7 +254,7 @@ def _refuse_other_tables(walk: DeployWalk) -> None:
             # The parent is refused itself.
             continue
         if decision.makes_version and decision.action is Action.REBUILD:
-            why = why_not_in_place(walk.context.observed, walk.context.changes, table, decision)
+            why = _case(walk, walk.context.declared.tables[table], decision).not_restarted()
             walk.found.refuse(
                 table,
                 f"{table} cannot keep its table: {why or StrategyRefusal.NOT_HERE.of()}",

@@ -97,5 +97,33 @@ class StrategyRefusal(FactKind):
     KEY_COMPUTED_DIFFERENTLY = "{columns} would be computed differently, and old rows would stay beside new ones"
 
 
+class StrategyNote(FactKind):
+    """What to know about a strategy before it is chosen."""
+
+    SEES_BOTH = "{rows}; until it has caught up, readers see old and new rows in any order"
+    SAME_AS_OLD = "rows, positions and state are those of the old version, which is kept as a fallback"
+    CLONES_OLD = (
+        "rows, positions and state are those of the old version, which is kept as a fallback; the new table is a "
+        "clone: files of the old one stay as long as it exists"
+    )
+    NO_ROWS_BEFORE = "has no rows from before the start"
+    UNION_OF_BOTH = "the pointer becomes the union of both versions"
+    FROM_COMMON_BATCH = (
+        "from the batch at which the new upstream version had read what the old one had, if there is one"
+    )
+    MIXED = "old rows and old state keep their old meaning and are mixed with new ones"
+    OPEN_WINDOWS = "windows that are open at that point lack their earlier rows"
+    BY_TIME = "by {columns}"
+    BY_TIME_WITH_STATE = "by {columns}; what its state would hold from before is missing"
+    BY_WINDOW = "by {columns}, aligned to the start of a window"
+    BY_SLIDING_WINDOW = (
+        "by {columns}, aligned to the start of a window; windows that began before and end after it lack their earlier "
+        "rows"
+    )
+    BY_PARTITION = "by partition: {columns}"
+    BY_COMMIT = "by version, or by the time of commits"
+    BY_COMMIT_WITH_STATE = "by version, or by the time of commits; what its state would hold from before is missing"
+
+
 Refusal = Fact[FactKind]
 """A `StrategyRefusal`, or what a change of the statement itself rules out (`core.changes.kinds.CheckpointRefusal`)."""

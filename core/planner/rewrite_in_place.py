@@ -66,7 +66,7 @@ def keys_stay(context: PlanningContext, table: Table) -> bool:
 
 def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[StrategyRefusal] | None:
     """Return what of the edit the old table could not hold."""
-    if _columns(old.ddl) != _columns(table.parsed_ddl):
+    if columns_of(old.ddl) != columns_of(table.parsed_ddl):
         return StrategyRefusal.COLUMNS_CHANGE.of()
     compared = context.changes.compared(table.name)
     kinds = kinds_between(*compared) if compared is not None else frozenset[ChangeKind]()
@@ -110,14 +110,14 @@ def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRef
     if sources[0] != sources[1]:
         return StrategyRefusal.READS_OTHER_TABLES.of()
     names = {name.lower() for name in (*new.settings.key, new.settings.sequence) if name}
-    changed = _changed_columns(old.parsed, new.parsed)
+    changed = _changedcolumns_of(old.parsed, new.parsed)
     if changed is None:
         return StrategyRefusal.KEY_UNCERTAIN.of(columns=tuple(sorted(names)))
     moved = tuple(sorted(names & changed))
     return StrategyRefusal.KEY_COMPUTED_DIFFERENTLY.of(columns=moved) if moved else None
 
 
-def _changed_columns(old: ParsedStatement, new: ParsedStatement) -> frozenset[str] | None:
+def _changedcolumns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset[str] | None:
     """Return the columns of the output, in lower case, that an edit computes otherwise; None where that is not told."""
     if old.canonical == new.canonical:
         return frozenset()
@@ -144,5 +144,6 @@ def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
     return not (fewer or effects.anything or effects.within or effects.once or effects.alike)
 
 
-def _columns(ddl: TableDdl) -> tuple[tuple[str, str], ...]:
+def columns_of(ddl: TableDdl) -> tuple[tuple[str, str], ...]:
+    """Return names and types of the columns in lower case, to compare two tables."""
     return tuple((column.name.lower(), column.type.lower()) for column in ddl.columns)

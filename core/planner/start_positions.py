@@ -10,7 +10,7 @@ from core.model.names import TableName, whole_number
 from core.model.table_formats import table_format
 from core.observed.table_statistics import LogHistory
 from core.plan.request import COMMITTED
-from core.planner.refusals import StrategyRefusal
+from core.planner.refusals import StrategyNote, StrategyRefusal
 from core.project.model import Table
 from core.sql.statement import AT_TIME, AT_VERSION, LogStart, TableRead
 from core.text.escaping import quoted_name
@@ -251,32 +251,32 @@ def _day(epoch: float) -> str:
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, str]]:
-    """Yield the strategy that reads a part of what there is, with by what the part is told; nothing where none is."""
+def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, Fact[StrategyNote] | None]]:
+    """Yield PARTIAL with a note on what its start position can be; nothing if the statement has no such position."""
+    stateful = table.parsed is not None and table.parsed.stateful
     event = event_time_of(table, tables)
     if event is not None:
-        where = f"by {', '.join(f'{parent}.{column}' for parent, column in event.columns)}"
-        yield Strategy.PARTIAL, where + _at_the_edge(table, event)
+        yield (
+            Strategy.PARTIAL,
+            _kind_by_time(event, stateful=stateful).of(
+                columns=tuple(f"{parent}.{column}" for parent, column in event.columns)
+            ),
+        )
     elif partitions := partitions_of(tables, table):
-        yield Strategy.PARTIAL, f"by partition: {', '.join(partitions)}"
+        yield Strategy.PARTIAL, StrategyNote.BY_PARTITION.of(columns=partitions)
     elif has_log_starts(tables, table):
-        state = "; what its state would hold from before is missing" if table.parsed and table.parsed.stateful else ""
-        yield Strategy.PARTIAL, f"by version, or by the time of commits{state}"
+        yield Strategy.PARTIAL, (StrategyNote.BY_COMMIT_WITH_STATE if stateful else StrategyNote.BY_COMMIT).of()
+
+
+def _kind_by_time(event: EventTime, *, stateful: bool) -> StrategyNote:
+    if event.slide:
+        return StrategyNote.BY_WINDOW if event.slide >= event.length else StrategyNote.BY_SLIDING_WINDOW
+    return StrategyNote.BY_TIME_WITH_STATE if stateful else StrategyNote.BY_TIME
 
 
 def begins_by_rows(tables: Mapping[TableName, Table], table: Table) -> bool:
     """Return whether a place to begin can be told from what its rows hold, not only from when they came."""
     return event_time_of(table, tables) is not None or bool(partitions_of(tables, table))
-
-
-def _at_the_edge(table: Table, event: EventTime) -> str:
-    """Return what is to be known of where a part begins; a window that reaches over it lacks rows."""
-    if event.slide and event.slide >= event.length:
-        return ", aligned to the start of a window"
-    if event.slide:
-        return ", aligned to the start of a window; windows that began before and end after it lack their earlier rows"
-    stateful = table.parsed is not None and table.parsed.stateful
-    return "; what its state would hold from before is missing" if stateful else ""
 
 
 def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:

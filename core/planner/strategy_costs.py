@@ -18,10 +18,11 @@ from core.plan.request import NOW
 from core.planner.allowed_strategies import strategies_of
 from core.planner.context import PlanningContext
 from core.planner.decisions import TableDecision, recreated_parents
+from core.planner.refusals import StrategyNote
 from core.planner.scope import PlanScope
 from core.planner.start_positions import epoch_of, is_log_start, rows_from
 from core.sql.statement import TableRead
-from core.text.sentence import Sentence
+from core.text.sentence import Fact
 
 _PRICED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 _WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED, Strategy.PARTIAL})
@@ -120,7 +121,7 @@ class StrategyCosts:
         ):
             self._other.add(table)
         words = dict.fromkeys((decision.strategy, *notes))
-        offers = tuple(self._offer(statement, strategy, notes.get(strategy, "")) for strategy in words)
+        offers = tuple(self._offer(statement, strategy, notes.get(strategy)) for strategy in words)
         if decision.action is not Action.RESTART:
             self._eta[table] = offers[0].eta_s
         if decision.action is Action.REBUILD and self._is_cut(bindings, decision.strategy):
@@ -144,7 +145,7 @@ class StrategyCosts:
             None if None in waits else max((wait for wait in waits if wait is not None), default=0.0),
         )
 
-    def _offer(self, statement: _CostedStatement, strategy: str, note: str) -> StrategyOffer:
+    def _offer(self, statement: _CostedStatement, strategy: str, note: Fact[StrategyNote] | None) -> StrategyOffer:
         rows, size = self._to_read(statement, strategy)
         begins = statement.decision.action is Action.START
         loses = () if begins else self._loses(statement, strategy)
@@ -155,7 +156,7 @@ class StrategyCosts:
             replay_bytes=size,
             disk_bytes=self._disk(statement, strategy),
             loses=loses,
-            note=Sentence(note) if note else None,
+            note=note.sentence if note is not None else None,
         )
 
     def _loses(self, statement: _CostedStatement, strategy: str) -> tuple[str, ...]:
