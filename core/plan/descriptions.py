@@ -12,8 +12,8 @@ from core.model.names import TableName, physical_name, query_name
 from core.model.reasons import Reason
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer, Undo
 from core.text.diff import unified_diff
-from core.text.sentence import Sentence
-from core.text.wording import counted, duration_range, short_duration, short_number, short_size
+from core.text.units import duration_range, short_duration, short_number, short_size
+from core.text.wording import counted
 
 GLYPH_BY_ACTION = {
     Action.START: "+",
@@ -219,13 +219,6 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
         changed = unified_diff(old, new) if node.action is not Action.DELETE and node.old.ddl else ()
         lines += [f"  {name}.{node.table}", *(f"  {line}" for line in changed)] if changed else []
     return tuple(line.rstrip() for line in lines)
-
-
-def about(table: str, summary: Sentence) -> str:
-    """Return a sentence with the table that it is about in front, unless the sentence names it."""
-    words = str(summary)
-    named = table in (word.strip(".,:;()`") for word in words.split(" "))
-    return f"{table}: {words}" if table and not named else words
 
 
 def number_and_unit(text: str) -> str:

@@ -232,6 +232,7 @@ class PlanRefusal:
 
     table: str
     summary: Sentence
+    """A whole sentence, which names the table itself."""
     remedy: Sentence
     guard: str = ""
     """The guard that denies it; empty where it is refused for itself."""
@@ -244,10 +245,12 @@ class PlanRefusal:
 
 @dataclass(frozen=True, slots=True)
 class PlanWarning:
-    """Something the reviewer should know of a table."""
+    """Something the reviewer should know about a table."""
 
     table: str
+    """Empty for a warning about the whole plan."""
     summary: Sentence
+    """What follows behind the name of the table."""
     multiplies_rows: bool = False
     """Whether the same input may give more rows: these are read first."""
 

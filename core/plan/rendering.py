@@ -9,7 +9,6 @@ from core.model.actions import Action, StepKind
 from core.model.names import TableName
 from core.plan.descriptions import (
     GLYPH_BY_ACTION,
-    about,
     action_words,
     change_words,
     eta_words,
@@ -84,14 +83,14 @@ def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> 
 def plan_sections(plan: Plan) -> dict[str, tuple[str, ...]]:
     """Return what a plan says beside its rows, by title; what has nothing to say is left out."""
     sections = {
-        "REFUSED": tuple(f"{about(r.table, r.summary)}. {_sentence(str(r.remedy))}" for r in plan.refusals),
+        "REFUSED": tuple(f"{r.summary}. {_capitalized(str(r.remedy))}" for r in plan.refusals),
         "LEFT BEHIND": tuple(map(_left_behind, plan.left_behind)),
         "READERS": reader_sentences(plan),
         "LOSES": loss_sentences(plan),
         "UNDO": undo_sentences(plan),
         "GUARDS": guard_sentences(plan),
         "SPARK": spark_sentences(plan),
-        "WARNINGS": tuple(about(w.table, w.summary) for w in plan.warnings),
+        "WARNINGS": tuple(f"{w.table}: {w.summary}" if w.table else str(w.summary) for w in plan.warnings),
     }
     return {title: sentences for title, sentences in sections.items() if sentences}
 
@@ -318,5 +317,5 @@ def _fit(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _sentence(text: str) -> str:
+def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]

@@ -19,8 +19,7 @@ from core.model.errors import (
     UsageError,
 )
 from core.model.names import TableName
-from core.observed.planner_input import PlannerInput
-from core.plan.descriptions import about
+from core.observed.versions import PlannerInput
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.request import PlanRequest
 from core.text.wording import counted
@@ -118,7 +117,7 @@ def raise_refusals(plan: Plan) -> None:
     if plan.refusals:
         first = plan.refusals[0]
         more = f", and {len(plan.refusals) - 1} more" if len(plan.refusals) > 1 else ""
-        raise Refused(f"{about(first.table, first.summary)}{more}", remedy=str(first.remedy))
+        raise Refused(f"{first.summary}{more}", remedy=str(first.remedy))
 
 
 def with_nonce(request: PlanRequest, reader: "LedgerReader | None" = None) -> PlanRequest:

@@ -15,7 +15,6 @@ from core.model.table_formats import table_format
 from core.observed.planner_input import ObservedDeployment
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash, request_from_json
 from core.plan.confirmation import confirmation_for_act, confirmation_for_plan
-from core.plan.descriptions import about
 from core.plan.diff import compare_plans, difference_words
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import moved_since, scope_words
@@ -76,7 +75,7 @@ class SubmittedPlans:
             )
         if plan.refusals:
             first = plan.refusals[0]
-            raise Refused(about(first.table, first.summary), remedy=str(first.remedy))
+            raise Refused(str(first.summary), remedy=str(first.remedy))
         refuse_not_executable(plan)
         self._refuse_without_connector(project, plan)
         refuse_unlike_inputs(self._agent, project, plan)

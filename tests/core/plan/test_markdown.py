@@ -54,7 +54,7 @@ def test_a_ticket_says_what_is_lost_left_judged_and_how_it_is_applied() -> None:
 def test_a_refused_plan_says_why_and_not_how_to_apply_it() -> None:
     refused = replace(named(everything()), refusals=(PlanRefusal("a", "it cannot be", "do this"),), steps=())
     text = plan_as_markdown(refused)
-    assert "refused: nothing in it can be executed" in text and "- a: it cannot be. Do this" in text
+    assert "refused: nothing in it can be executed" in text and "- it cannot be. Do this" in text
     assert "headgate apply" not in text
 
 

@@ -241,10 +241,10 @@ def test_a_plan_that_does_nothing_shows_no_hash_that_nobody_keeps() -> None:
         assert not any(found.hash[:4] in line or "single use" in line for line in told)
 
 
-def test_a_warning_names_its_table_once() -> None:
-    warnings = (PlanWarning("a", "a is left behind"), PlanWarning("a", "stays stopped"), PlanWarning("", "no table"))
+def test_a_warning_follows_the_name_of_its_table() -> None:
+    warnings = (PlanWarning("a", "stays stopped"), PlanWarning("", "no table"))
     told = "\n".join(plan_lines(replace(everything(), warnings=warnings), 160))
-    assert "WARNINGS    a is left behind\n             a: stays stopped\n             no table" in told
+    assert "WARNINGS    a: stays stopped\n             no table" in told
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -264,7 +264,7 @@ def test_a_plan_that_nobody_has_says_what_it_needs_and_no_author() -> None:
     assert "author" not in head and "expires" not in head and "approvals 0 of 2" in head
     refused = replace(everything(), refusals=(PlanRefusal("a", "it cannot be", "do this"),), steps=())
     lines = plan_lines(refused, 80)
-    assert " REFUSED     a: it cannot be. Do this" in lines
+    assert " REFUSED     it cannot be. Do this" in lines
     assert any("refused: nothing in it can be executed" in line for line in lines)
 
 
