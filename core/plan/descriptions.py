@@ -12,8 +12,7 @@ from core.model.names import TableName, physical_name, query_name
 from core.model.reasons import Reason
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer, Undo
 from core.text.diff import unified_diff
-from core.text.units import duration_range, short_duration, short_number, short_size
-from core.text.wording import counted
+from core.text.wording import counted, duration_range, short_duration, short_number, short_size
 
 GLYPH_BY_ACTION = {
     Action.START: "+",

@@ -19,7 +19,7 @@ from core.model.errors import (
     UsageError,
 )
 from core.model.names import TableName
-from core.observed.versions import PlannerInput
+from core.observed.planner_input import PlannerInput
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.request import PlanRequest
 from core.text.wording import counted

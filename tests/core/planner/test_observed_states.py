@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from core.observed.deployment import Binding, ObservedDeployment
 
 from core.model.actions import StepKind
 from core.model.names import TableName as T
 from core.model.reasons import LOST_CHECKPOINT
 from core.model.states import State
+from core.observed.versions import Binding, ObservedDeployment
 from core.plan.model import Plan
 from tests.support.domain_builders import actions, plan, project, running, steps, table
 
