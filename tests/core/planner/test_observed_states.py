@@ -8,7 +8,8 @@ from core.model.actions import StepKind
 from core.model.names import TableName as T
 from core.model.reasons import LOST_CHECKPOINT
 from core.model.states import State
-from core.observed.versions import Binding, ObservedDeployment
+from core.observed.planner_input import ObservedDeployment
+from core.observed.versions import Binding
 from core.plan.model import Plan
 from tests.support.domain_builders import actions, plan, project, running, steps, table
 
