@@ -102,8 +102,8 @@ def test_files_ask_no_text_whether_it_is_of_digits() -> None:
 
 
 FACT_PACKAGES = (
-    "pipelines/", "state/", "tui/", "core/changes/", "core/lag/", "core/model/", "core/plan/", "core/planner/",
-    "core/run/", "core/sql/comparison/",
+    "pipelines/", "state/", "tui/", "core/changes/", "core/ipc/", "core/lag/", "core/lineage/", "core/model/",
+    "core/plan/", "core/planner/", "core/project/", "core/run/", "core/sql/", "core/text/",
 )  # fmt: skip
 """Packages whose refusals are facts; to be all of them."""
 

@@ -174,7 +174,7 @@ def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
     elif no_condition := condition_fault(
         table.settings.deletes, {column.name.lower(): column.type.lower() for column in table.parsed_ddl.columns}
     ):
-        yield no_condition, "write a comparison, for example name IS NULL"
+        yield str(no_condition), "write a comparison, for example name IS NULL"
     else:
         for each in lineage_of(found[0], lambda name: table.parsed_ddl.columns).unresolved:
             if each.lacking:

@@ -1,4 +1,4 @@
-"""Conditions over the columns of a table, as they stand in a yml: whether what can be parsed can also be true."""
+"""What the text of one expression tells: its type, whether it depends on row order, whether it is a row condition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,53 +13,64 @@ from core.sql.parsing.parser import parse_query
 from core.sql.streaming.aggregation import aggregate_function
 from core.sql.tokens.data_types import read_type
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
+from core.text.sentence import Fact, FactKind
+from core.text.wording import clipped
 
-_OTHER_EACH_TIME = frozenset({"rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle"})
-"""Functions that Spark calls not deterministic, of those that conditions of a MERGE take or fail at (4.2.0)."""
+_VOLATILE = frozenset({"rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle"})
+"""Non-deterministic functions that a condition of MERGE accepts, or fails on only at run time (4.2.0)."""
 
 
-def condition_fault(condition: str, kinds: Mapping[str, str]) -> str:
-    """Return why an expression is not true or false of one row, empty where it is or where that is not certain.
+class ConditionFault(FactKind):
+    """Why an expression cannot decide about one row."""
 
-    `kinds` are types by column, both in lower case. Raises SqlDiagnostic for what cannot be parsed.
+    WINDOW = "{function}() OVER compares rows, but the condition is evaluated for one row"
+    AGGREGATE = "{function}() aggregates many rows, but the condition is evaluated for one row"
+    GENERATOR = "{function}() makes many rows of one"
+    VOLATILE = "{function}() returns a different value each time, but a batch that is retried must delete the same rows"
+    ALIAS = "{name} is an alias and compares nothing"
+    SEVERAL = "it is several expressions"
+    LITERAL = "{literal} is neither true nor false"
+    COLUMN = "{column} is {type}, which is neither true nor false"
+
+
+def condition_fault(condition: str, kinds: Mapping[str, str]) -> Fact[ConditionFault] | None:
+    """Return why an expression is not a condition on one row; None if it is one, or may be.
+
+    `kinds` are types by column, both in lower case. Raises SqlDiagnostic for an expression that cannot be parsed.
     """
     sql = f"SELECT 1 WHERE ({condition}\n)"
     node = parse_query(tokens_of(open_sql(sql, "")), sql).args["where"].this
-    return _why_not_of_one_row(node) or _why_not(node, kinds)
+    return next(filter(None, map(_call_fault, node.find_all(exp.Anonymous))), None) or _type_fault(node, kinds)
 
 
-def _why_not_of_one_row(node: Any) -> str:
-    """Return what a condition asks that no row alone answers, or not twice the same; empty where it asks nothing."""
-    for call in node.find_all(exp.Anonymous):
-        name = plain_function_name(str(call.this))
-        if isinstance(call.parent, exp.Window):
-            return f"{name}() OVER compares rows, and a condition is asked of one"
-        if name in AGGREGATES:
-            return f"{name}() is computed of many rows, and a condition is asked of one"
-        if name in GENERATORS:
-            return f"{name}() makes many rows of one"
-        if name in _OTHER_EACH_TIME:
-            return f"{name}() is another value each time, and a batch that is written again has to delete the same"
-    return ""
+def _call_fault(call: Any) -> Fact[ConditionFault] | None:
+    name = plain_function_name(str(call.this))
+    if isinstance(call.parent, exp.Window):
+        return ConditionFault.WINDOW.of(function=name)
+    if name in AGGREGATES:
+        return ConditionFault.AGGREGATE.of(function=name)
+    if name in GENERATORS:
+        return ConditionFault.GENERATOR.of(function=name)
+    return ConditionFault.VOLATILE.of(function=name) if name in _VOLATILE else None
 
 
-def _why_not(node: Any, kinds: Mapping[str, str]) -> str:
+def _type_fault(node: Any, kinds: Mapping[str, str]) -> Fact[ConditionFault] | None:
     match node:
         case exp.Paren() | exp.Not():
-            return _why_not(node.this, kinds)
+            return _type_fault(node.this, kinds)
         case exp.And() | exp.Or():
-            return _why_not(node.left, kinds) or _why_not(node.right, kinds)
+            return _type_fault(node.left, kinds) or _type_fault(node.right, kinds)
         case exp.Alias():
-            return f"{node.alias} names what stands before it, and compares nothing"
+            return ConditionFault.ALIAS.of(name=node.alias)
         case exp.Tuple():
-            return "it is several expressions"
+            return ConditionFault.SEVERAL.of()
         case exp.Literal():
-            return f"{node.sql()} is neither true nor false"
+            return ConditionFault.LITERAL.of(literal=node.sql())
         case exp.Column():
             kind = kinds.get(node.name.lower(), "boolean")
-            return "" if kind == "boolean" else f"{node.name} is {kind}, which is neither true nor false"
+            return None if kind == "boolean" else ConditionFault.COLUMN.of(column=node.name, type=kind)
         case _:
-            return ""
+            return None
 
 
 _BY_TYPE = {
@@ -133,7 +144,7 @@ _BLIND = frozenset(
     ("array_contains", "array_max", "array_min", "array_size", "array_sort", "cardinality", "size", "sort_array")
 )
 """Functions that a list in any order gives the same value."""
-_SHORTEST = 60
+_CLIPPED = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +163,8 @@ def row_order(expression: str) -> RowOrder | None:
     call = _first(tree) if tree is not None else None
     if call is None:
         return None
-    text = sql_of(call)
     whole = aggregate_function(tree)
-    return RowOrder(
-        text if len(text) <= _SHORTEST else f"{text[: _SHORTEST - 1]}…",
-        sorts=whole is not None and _name(whole) in _LISTS,
-    )
+    return RowOrder(clipped(sql_of(call), _CLIPPED), sorts=whole is not None and _name(whole) in _LISTS)
 
 
 def _first(node: Any) -> Any:

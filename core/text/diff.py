@@ -4,6 +4,7 @@ import difflib
 import re
 
 from core.text.secrets import mask_literals
+from core.text.wording import clipped
 
 _WORD = re.compile(r"'(?:[^']|'')*'|[A-Za-z0-9_.`]+|<=>|<>|!=|<=|>=|\|\||::|\S")
 
@@ -30,7 +31,7 @@ def unified_diff(old: str, new: str) -> tuple[str, ...]:
 
 def _shown(words: list[str]) -> str:
     text = re.sub(r"\s+([,)])", r"\1", re.sub(r"([(])\s+", r"\1", " ".join(words)))
-    return text if len(text) <= LONGEST_FRAGMENT else f"{text[: LONGEST_FRAGMENT - 1]}…"
+    return clipped(text, LONGEST_FRAGMENT)
 
 
 def lines_of(text: str) -> list[str]:

@@ -16,6 +16,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]}?" if near else ""
 
 
+def clipped(text: str, most: int) -> str:
+    """Return a text of at most `most` characters, ending in an ellipsis if it was cut."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: `1 table`, `2 tables`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -201,13 +201,14 @@ class _Reached:
 
     def edited(self, effects: StatementEffects) -> None:
         """Take in what the edit of the statement itself does."""
-        self.changed.update(effects.changed)
+        self.changed.update({name: str(why) for name, why in effects.changed.items()})
         self.nulls |= effects.nulls
-        self.anything, self.alike, self.once = effects.anything, effects.alike, effects.once
+        edits = (effects.anything, effects.alike, effects.once)
+        self.anything, self.alike, self.once = ("" if edit is None else str(edit) for edit in edits)
         self.rewritten = effects.rewritten
         self.rows += effects.rows
         for name, why in effects.within:
-            self.through(name, why)
+            self.through(name, str(why))
 
     def take(self, table: TableName, parent: Expectation) -> None:
         """Carry down what is expected of a table that the statement reads."""

@@ -40,7 +40,7 @@ def totals_result(
     `columns` are those that both versions have, in lower case.
     """
     row = next(iter(found), {})
-    why = totals.unless or next((effect.why for effect in expected.rows), "")
+    why = str(totals.unless or next((effect.why for effect in expected.rows), ""))
     per = f" for each {', '.join(totals.keys)}" if totals.keys else ""
     seen = {name for total in totals.totals for name in total.columns} | {*totals.keys}
     left = [name for name in columns if name not in seen]

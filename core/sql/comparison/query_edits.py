@@ -205,7 +205,7 @@ def _edited(old: Any, new: Any) -> Iterator[Edit]:
             drop_first_qualifier(select)
     yield from _outputs(old, new)
     yield from _set(terms_of(old, "where"), terms_of(new, "where"), EditKind.FILTER)
-    yield from _set(_keys(old), _keys(new), EditKind.GROUP_KEY)
+    yield from _set(Counter(group_key_texts(old)), Counter(group_key_texts(new)), EditKind.GROUP_KEY)
     yield from _set(terms_of(old, "having"), terms_of(new, "having"), EditKind.HAVING)
     for key, kind in (("limit", EditKind.LIMIT), ("laterals", EditKind.LATERAL_VIEW), ("hint", EditKind.HINT)):
         yield from _set(_listed(old, key), _listed(new, key), kind)
@@ -305,9 +305,10 @@ def terms_of(select: Any, clause: str) -> Counter[str]:
     return Counter(sql_of(each) for each in (and_terms(condition.this) if condition is not None else ()))
 
 
-def _keys(select: Any) -> Counter[str]:
+def group_key_texts(select: Any) -> frozenset[str]:
+    """Return the grouping expressions of a SELECT as SQL texts."""
     group = select.args.get("group")
-    return Counter(sql_of(each) for each in (group.iter_expressions() if group is not None else ()))
+    return frozenset(sql_of(each) for each in (group.iter_expressions() if group is not None else ()))
 
 
 def _listed(select: Any, key: str) -> Counter[str]:

@@ -1,12 +1,13 @@
-"""What an edit of a query does to its rows: which columns have other values, which rows one version alone has, and why.
+"""How an edit of a query changes its rows: columns with different values, rows that only one version has, and why.
 
-What cannot be told from the texts is never guessed: a condition that no output column shows has no predicate, and an
-edit that regroups rows leaves nothing to be paired.
+Whatever the texts do not prove is left open: a condition on columns outside the output yields no predicate, and after
+an edit that regroups rows no row can be paired. Regrouped versions still share totals: a sum over groups is the sum
+over all rows whatever the groups are, and so is the sum of a column that was not grouped before.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
@@ -20,6 +21,7 @@ from core.sql.comparison.query_edits import (
     Aliases,
     compared_blocks,
     drop_first_qualifier,
+    group_key_texts,
     parsed_expression,
     query_blocks,
     terms_of,
@@ -28,21 +30,60 @@ from core.sql.parsing.canonical_text import sql_of
 from core.sql.streaming.aggregation import aggregate_function, aggregates_in
 from core.sql.tokens.lexer import SqlDiagnostic
 from core.text.escaping import quoted_name
+from core.text.sentence import Fact, FactKind
+from core.text.wording import clipped
 
 _MAKES_NULLS = re.compile(r"\b(nullif|try_\w+|null|lag|lead|nth_value)\b", re.I)
 _TRIES = re.compile(r"\btry_\w+\(", re.I)
-_SHORTEST = 80
-
-
+_CLIPPED = 80
+"""Length of a SQL text in a cause."""
 _OVER_GROUPS = {
     "sum": "sum", "count": "sum", "count_if": "sum", "min": "min", "max": "max",
     "bool_and": "bool_and", "every": "bool_and", "bool_or": "bool_or", "some": "bool_or", "any": "bool_or",
 }  # fmt: skip
-"""Aggregate of rows → the aggregate of its values over groups that gives the same of all their rows."""
+"""Aggregate of rows → the aggregate over the values of groups that has the same result."""
 _OVER_ROWS = ("sum", "count", "min", "max")
-"""Aggregates that a column of rows that are not grouped is compared by."""
-_TIMED = re.compile(r"\bWATERMARK (\S+) DELAY", re.I)
+"""Aggregates by which a column of ungrouped rows is compared."""
+_WATERMARK = re.compile(r"\bWATERMARK (\S+) DELAY", re.I)
 _COUNTED = ("count(*)", "count(1)")
+
+
+class RowCause(FactKind):
+    """Why rows or values differ between two versions."""
+
+    UNREADABLE = "the query changed, and it cannot be read"
+    RESTRUCTURED = "the structure of the query changed"
+    FILTER_ADDED = "filter added: {term}"
+    FILTER_REMOVED = "filter removed: {term}"
+    HAVING_ADDED = "HAVING added: {term}"
+    HAVING_REMOVED = "HAVING removed: {term}"
+    COLUMN = "column {column}: {before} → {after}"
+    JOIN_ADDED = "join added: {join}"
+    JOIN_REMOVED = "join removed: {join}"
+    JOIN_CHANGED = "join changed: {before} → {after}"
+    JOIN_KEEPS_UNMATCHED = "join with {table}: {before} → {after}, which keeps rows without a match"
+    JOIN_DROPS_UNMATCHED = "join with {table}: {before} → {after}, which drops rows without a match"
+    BRANCH_ADDED = "branch added: {branch}"
+    BRANCH_REMOVED = "branch removed: {branch}"
+    BRANCH_CHANGED = "branch changed: {edit}"
+    DISTINCT_ADDED = "DISTINCT added"
+    DISTINCT_REMOVED = "DISTINCT removed"
+    SOURCE = "source changed: {before} → {after}"
+    LATERAL_VIEW = "lateral view changed: {before} → {after}"
+    LIMIT = "LIMIT changed: {before} → {after}"
+    QUALIFY = "QUALIFY changed: {before} → {after}"
+    GROUP_BY = "GROUP BY changed: {before} → {after}"
+    GROUPING = "grouping changed: {before} → {after}"
+
+
+Cause = Fact[RowCause]
+
+
+class TotalsDoubt(FactKind):
+    """Why totals over regrouped rows may legitimately differ."""
+
+    HAVING = "HAVING removes groups"
+    WITHHELD = "the newest groups are withheld until the watermark has passed them, at different times in each version"
 
 
 class RowSide(StrEnum):
@@ -51,7 +92,7 @@ class RowSide(StrEnum):
     OLD = "old"
     NEW = "new"
     CHANGED = "changed"
-    """Both have a row of this key, with other values."""
+    """Both versions have a row with this key, with different values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,78 +102,78 @@ class RowEffect:
     side: RowSide
     why: str
     predicate: str = ""
-    """What is true of such rows, over columns of the output; empty where the output does not show it."""
+    """Holds for all such rows, over columns of the output; empty if the output does not show it."""
     alike: bool = True
-    """Whether such rows may be equal to others, however many are."""
+    """Whether such rows may equal other rows, in any number."""
     most: int | None = None
-    """How many such rows there can be; None where that is not known."""
+    """Maximum number of such rows; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommonTotal:
-    """One figure that both versions give."""
+    """One aggregate that both versions can compute."""
 
     words: str
-    """As one of both statements writes it."""
+    """The aggregate as one of the statements writes it."""
     old: str
-    """Over the columns of the old version, in SQL."""
+    """SQL over the columns of the old version."""
     new: str
     columns: tuple[str, str] = ("", "")
-    """The columns that it stands on, in lower case; empty where it counts rows."""
+    """The old and the new column that it aggregates, in lower case; empty for a count of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommonTotals:
-    """What can be compared of two versions whose rows are grouped otherwise."""
+    """What remains comparable when the rows of two versions are grouped differently."""
 
     keys: tuple[str, ...]
-    """Columns, in lower case, that both have alike: totals are compared for each of their values."""
+    """Columns, in lower case, with the same meaning in both versions: totals are compared per value of these."""
     totals: tuple[CommonTotal, ...]
-    unless: str = ""
-    """Why totals may differ all the same; empty where they may not."""
+    unless: Fact[TotalsDoubt] | None = None
+    """Why totals may differ even so; None if they must be equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatementEffects:
-    """What an edit does to a statement's output."""
+    """How an edit changes a statement's output."""
 
-    changed: Mapping[str, str] = field(default_factory=dict)
-    """Columns of the output with other values → the edit."""
+    changed: Mapping[str, Cause] = field(default_factory=dict)
+    """Output columns with different values → the edit."""
     nulls: frozenset[str] = frozenset()
-    """Those of them whose new expression is made to give NULL."""
-    within: tuple[tuple[str, str], ...] = ()
-    """Columns of a CTE or subquery that were edited, each with the edit: what they feed has other values."""
+    """Those of the changed columns whose new expression can produce NULL on purpose."""
+    within: tuple[tuple[str, Cause], ...] = ()
+    """Edited columns of a CTE or subquery, with the edit: whatever is computed from them differs."""
     rows: tuple[RowEffect, ...] = ()
-    anything: str = ""
-    """The edit after which rows cannot be paired; empty where they can."""
-    alike: str = ""
-    """The edit that removes what told rows apart, a key of a group or DISTINCT; empty where there is none."""
+    anything: Cause | None = None
+    """The edit after which rows cannot be paired; None if they can."""
+    alike: Cause | None = None
+    """The edit that removes what distinguished rows, a group key or DISTINCT; None if there is none."""
     keys: tuple[str, ...] = ()
-    """Columns of the output that are a row's group; empty where rows are not grouped, or a key is not in the output."""
-    once: str = ""
-    """The edit after which a row may stand more or less often than before: DISTINCT, or a lateral view."""
+    """Output columns that identify a row's group; empty if rows are not grouped or the output lacks a key."""
+    once: Cause | None = None
+    """The edit, of DISTINCT or a lateral view, after which a row may occur more or less often than before."""
     withheld: RowSide | None = None
-    """The version that is DISTINCT alone: it withholds rows that its watermark has not passed."""
+    """The version that alone is DISTINCT: it withholds rows that its watermark has not passed."""
     totals: CommonTotals | None = None
-    """What can be compared where the groups are others."""
+    """What remains comparable if the groups differ."""
     rewritten: bool = False
-    """Whether rows cannot be paired because the query is another one, not because its groups are."""
+    """Whether rows cannot be paired because the query differs, rather than its groups."""
 
 
 def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> StatementEffects:
-    """Return what the edit between two canonical queries does; nothing where they are equal."""
+    """Return the effects of the edit between two canonical queries; none if they are equal."""
     try:
         before, after = compared_blocks(old, new, aliases)
         for block in (*before, *after):
-            with_whole_windows(block)
+            _expand_window_fields(block)
         keys = _key_columns(after[0]) if after and after[0].parent is None else ()
     except (SqlDiagnostic, RecursionError):
-        return StatementEffects(anything="" if old == new else "the query changed, and it cannot be read")
+        return StatementEffects(anything=None if old == new else RowCause.UNREADABLE.of())
     if old == new:
         return StatementEffects(keys=keys)
     if not before or len(before) != len(after) or before[0].parent is not None or after[0].parent is not None:
         return _branches((old, new), aliases) or StatementEffects(
-            anything="the structure of the query changed", rewritten=not any(map(_groups, (*before, *after)))
+            anything=RowCause.RESTRUCTURED.of(), rewritten=not any(map(_groups, (*before, *after)))
         )
     found = _Effects(grouped=any(map(_groups, (*before, *after))))
     for number, (was, now) in enumerate(zip(before, after, strict=True)):
@@ -140,40 +181,50 @@ def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
             drop_first_qualifier(was)
             drop_first_qualifier(now)
         _compare(was, now, found, outermost=number == 0)
-    changed = found.changed | ({name: why for name, why in found.values_of(after[0])} if found.values else {})
+    changed = found.changed | (dict(found.values_of(after[0])) if found.values else {})
     kept = tuple(replace(r, predicate="") if _names(r.predicate) & changed.keys() else r for r in found.rows)
-    same_keys = keys if not changed.keys() & set(keys) else ()
-    regrouped = found.anything == found.regrouped != "" and len(before) == 1
-    totals = totals_of(before[0], after[0], (old, new)) if regrouped else None
+    regrouped = found.anything is not None and found.anything is found.regrouped and len(before) == 1
     return StatementEffects(
-        changed, frozenset(found.nulls), tuple(found.within), tuple(dict.fromkeys(kept)), found.anything, found.alike,
-        same_keys, found.once, found.withheld, totals, bool(found.anything) and not (found.regrouped or found.grouped),
-    )  # fmt: skip
+        changed=changed,
+        nulls=frozenset(found.nulls),
+        within=tuple(found.within),
+        rows=tuple(dict.fromkeys(kept)),
+        anything=found.anything,
+        alike=found.alike,
+        keys=keys if not changed.keys() & set(keys) else (),
+        once=found.once,
+        withheld=found.withheld,
+        totals=_common_totals(before[0], after[0], (old, new)) if regrouped else None,
+        rewritten=found.anything is not None and not (found.regrouped or found.grouped),
+    )
 
 
 def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> StatementEffects | None:
-    """Return what comes and goes with whole branches of a UNION ALL; None where something else was edited as well."""
+    """Return the effects of adding or removing branches of a UNION ALL; None if anything else was edited as well."""
     before, after = (Counter(_branch_texts(*each)) for each in zip(texts, aliases, strict=True))
     if not before or not after or not before & after:
         return None
     gone, come = list((before - after).elements()), list((after - before).elements())
     if len(gone) == len(come) == 1:
-        why = f"branch changed: {_cut(_edit_of_branch(gone[0], come[0]))}"
+        why = str(RowCause.BRANCH_CHANGED.of(edit=_clip(_branch_edit(gone[0], come[0]))))
         return StatementEffects(rows=(RowEffect(RowSide.OLD, why), RowEffect(RowSide.NEW, why, alike=False)))
-    rows = [RowEffect(RowSide.OLD, f"branch removed: {_cut(text)}") for text in before - after]
-    rows += [RowEffect(RowSide.NEW, f"branch added: {_cut(text)}", alike=False) for text in after - before]
+    rows = [RowEffect(RowSide.OLD, str(RowCause.BRANCH_REMOVED.of(branch=_clip(text)))) for text in before - after]
+    rows += [
+        RowEffect(RowSide.NEW, str(RowCause.BRANCH_ADDED.of(branch=_clip(text))), alike=False)
+        for text in after - before
+    ]
     return StatementEffects(rows=tuple(rows))
 
 
-def _edit_of_branch(old: str, new: str) -> str:
-    """Return what was edited of one SELECT: its filters and columns where that is told, else both texts."""
+def _branch_edit(old: str, new: str) -> str:
+    """Describe the edit of one branch: its filters and columns if they can be compared, else both texts."""
     found = row_effects(old, new)
-    words = dict.fromkeys((*(row.why for row in found.rows), *found.changed.values()))
+    words = dict.fromkeys((*(row.why for row in found.rows), *map(str, found.changed.values())))
     return "; ".join(words) if words and not found.anything else f"{old} → {new}"
 
 
 def _branch_texts(text: str, aliases: Aliases) -> list[str]:
-    """List the branches of a UNION ALL, or the one SELECT that a query is; empty for any other one."""
+    """List the branches of a UNION ALL, or the query itself if it is one SELECT; empty for any other query."""
     blocks = query_blocks(text, aliases)
     root = blocks[0].root() if blocks else None
     found: list[str] = []
@@ -190,10 +241,8 @@ def _branch_texts(text: str, aliases: Aliases) -> list[str]:
 
 
 def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
-    """Return a predicate with its columns renamed; empty where one of them has no name there, or there is none."""
-    if not predicate:
-        return ""
-    tree = parsed_expression(predicate)
+    """Return a predicate with its columns renamed; empty if `names` lacks one of them or the predicate is empty."""
+    tree = parsed_expression(predicate) if predicate else None
     if tree is None:
         return ""
     for column in list(tree.find_all(exp.Column)):
@@ -206,71 +255,82 @@ def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
 
 
 def makes_nulls(expression: str) -> bool:
-    """Return whether an expression is made to give NULL; a try_… that was meant to succeed is not."""
+    """Return whether an expression can produce NULL on purpose; `try_…` functions alone do not count."""
     lacks_else = "CASE" in expression.upper() and not re.search(r"\bELSE\b", expression, re.I)
     return lacks_else or bool(_MAKES_NULLS.search(_TRIES.sub("(", expression)))
 
 
 @dataclass(slots=True)
 class _Effects:
-    """What was found so far."""
+    """The effects found so far; see `StatementEffects`."""
 
     grouped: bool
-    changed: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, Cause] = field(default_factory=dict)
     nulls: set[str] = field(default_factory=set)
-    within: list[tuple[str, str]] = field(default_factory=list)
+    within: list[tuple[str, Cause]] = field(default_factory=list)
     rows: list[RowEffect] = field(default_factory=list)
-    values: str = ""
-    """Why what is computed over groups has other values; empty where it has not."""
-    anything: str = ""
-    alike: str = ""
-    regrouped: str = ""
-    """The edit of GROUP BY, or of aggregates without it."""
-    once: str = ""
+    values: Cause | None = None
+    """Why aggregates over groups have different values; None if they do not."""
+    anything: Cause | None = None
+    alike: Cause | None = None
+    regrouped: Cause | None = None
+    """The edit of GROUP BY, or of aggregates without GROUP BY."""
+    once: Cause | None = None
     withheld: RowSide | None = None
 
-    def values_of(self, select: Any) -> Iterator[tuple[str, str]]:
-        """Yield each output that is no key of a group, and why it has other values."""
-        keys = _keys(select)
+    def lack(self, side: RowSide, why: Cause, predicate: str = "", *, alike: bool = True) -> None:
+        """Add rows that only one side has."""
+        self.rows.append(RowEffect(side, str(why), predicate, alike))
+
+    def values_of(self, select: Any) -> Iterator[tuple[str, Cause]]:
+        """Yield each output that is not a group key, with the reason its values differ."""
+        keys = group_key_texts(select)
         for each in select.expressions:
-            if not (keys and _is_of_keys(each.unalias(), keys)):
+            if self.values is not None and not (keys and _is_of_keys(each.unalias(), keys)):
                 yield each.alias_or_name.lower(), self.values
+
+
+_TERM_CAUSES = {
+    "where": (RowCause.FILTER_ADDED, RowCause.FILTER_REMOVED),
+    "having": (RowCause.HAVING_ADDED, RowCause.HAVING_REMOVED),
+}
 
 
 def _compare(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
     _outputs(old, new, found, outermost=outermost)
-    for clause, word in (("where", "filter"), ("having", "HAVING")):
-        gone, come = _apart(terms_of(old, clause), terms_of(new, clause))
-        for terms, side, what, select in ((come, RowSide.OLD, "added", new), (gone, RowSide.NEW, "removed", old)):
+    for clause, (addition, removal) in _TERM_CAUSES.items():
+        before, after = terms_of(old, clause), terms_of(new, clause)
+        gone, come = [each for each in before if each not in after], [each for each in after if each not in before]
+        for terms, side, kind, select in ((come, RowSide.OLD, addition, new), (gone, RowSide.NEW, removal, old)):
             for term in terms:
-                why = f"{word} {what}: {_cut(term)}"
-                predicate = shown_condition(term, old, new) if outermost else ""
-                found.rows.append(RowEffect(side, why, f"NOT coalesce({predicate}, false)" if predicate else ""))
+                why = kind.of(term=_clip(term))
+                predicate = _shown_condition(term, old, new) if outermost else ""
+                found.lack(side, why, f"NOT coalesce({predicate}, false)" if predicate else "")
                 below = found.grouped and not (outermost and clause == "having")
                 if below and not (outermost and predicate and _groups(select)):
                     found.values = found.values or why
     _joins(old, new, found, outermost=outermost)
-    for word, was, now in _regrouping(old, new):
+    for kind, was, now in _regrouping(old, new):
         if was != now:
-            words = f"{word} changed: {_cut(was or 'none')} → {_cut(now or 'none')}"
-            if word == "lateral view" and not found.grouped and (not was or not now):
-                found.once = found.once or words
-                _rows_without_values(new if now else old, RowSide.OLD if now else RowSide.NEW, words, found)
+            why = kind.of(before=_clip(was or "none"), after=_clip(now or "none"))
+            if kind is RowCause.LATERAL_VIEW and not found.grouped and (not was or not now):
+                found.once = found.once or why
+                _drop_empty_explodes(new if now else old, RowSide.OLD if now else RowSide.NEW, why, found)
                 continue
-            found.anything = found.anything or words
-            if word in ("GROUP BY", "grouping") and outermost:
-                found.regrouped = found.regrouped or words
-            if word == "GROUP BY" and _keys(old) - _keys(new):
-                found.alike = found.alike or words
+            found.anything = found.anything or why
+            if kind in (RowCause.GROUP_BY, RowCause.GROUPING) and outermost:
+                found.regrouped = found.regrouped or why
+            if kind is RowCause.GROUP_BY and group_key_texts(old) - group_key_texts(new):
+                found.alike = found.alike or why
     if (old.args.get("distinct") is None) != (new.args.get("distinct") is None):
         added = old.args.get("distinct") is None
-        words = f"DISTINCT {'added' if added else 'removed'}"
+        why = (RowCause.DISTINCT_ADDED if added else RowCause.DISTINCT_REMOVED).of()
         if outermost and not found.grouped:
-            found.once, found.withheld = words, RowSide.NEW if added else RowSide.OLD
+            found.once, found.withheld = why, RowSide.NEW if added else RowSide.OLD
         else:
-            found.rows.append(RowEffect(RowSide.OLD if added else RowSide.NEW, words))
-        found.values = found.values or (words if found.grouped else "")
-        found.alike = found.alike or ("" if added else words)
+            found.lack(RowSide.OLD if added else RowSide.NEW, why)
+        found.values = found.values or (why if found.grouped else None)
+        found.alike = found.alike or (None if added else why)
 
 
 def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
@@ -280,7 +340,7 @@ def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
         was = before.get(name, text)
         if was == text:
             continue
-        why = f"column {name}: {_cut(was)} → {_cut(text)}"
+        why = RowCause.COLUMN.of(column=name, before=_clip(was), after=_clip(text))
         if outermost:
             found.changed[name] = why
             if makes_nulls(text):
@@ -289,13 +349,13 @@ def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
             found.within.append((name, why))
 
 
-def _rows_without_values(select: Any, side: RowSide, why: str, found: _Effects) -> None:
-    """A lateral view drops rows of which it explodes nothing, unless it is OUTER or explodes what is never empty."""
+def _drop_empty_explodes(select: Any, side: RowSide, why: Cause, found: _Effects) -> None:
+    """Record that a lateral view drops rows whose collection is empty, unless it is OUTER or a non-empty literal."""
     for lateral in select.args["laterals"]:
         call = lateral.this
         listed = next(call.iter_expressions(), None) if isinstance(call, exp.Anonymous | exp.Func) else None
         if not (lateral.args.get("outer") or (isinstance(listed, exp.Array | exp.Anonymous) and _is_filled(listed))):
-            found.rows.append(RowEffect(side, why))
+            found.lack(side, why)
             return
 
 
@@ -305,37 +365,37 @@ def _is_filled(node: Any) -> bool:
 
 
 def _joins(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
-    """A join that was added keeps every row once where it is a LEFT one, and may drop rows where it is an INNER one."""
+    """Compare joins: an added LEFT JOIN keeps every row, an added INNER JOIN may drop rows."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
-        if was is not None and now is not None:
-            if (
-                sql_of(was) != sql_of(now)
-                and {_side(was), _side(now)} == {"LEFT", "INNER"}
-                and _same_but_side(was, now)
-            ):
-                removed = _side(now) == "INNER"
-                why = f"join with {now.this.name}: {_side(was)} → {_side(now)}, by which rows without a match "
-                why += "are gone" if removed else "come"
-                predicate = unmatched_rows(now.this.name, old, new) if outermost else ""
-                found.rows.append(RowEffect(RowSide.OLD if removed else RowSide.NEW, why, predicate))
-                found.values = why if found.grouped else found.values
-            elif sql_of(was) != sql_of(now):
-                why = f"join changed: {_cut(sql_of(was))} → {_cut(sql_of(now))}"
-                found.rows += [RowEffect(RowSide.OLD, why), RowEffect(RowSide.NEW, why, alike=False)]
-                found.values = why if found.grouped else found.values
-            continue
-        join, added = (now, True) if was is None else (was, False)
-        why = f"join {'added' if added else 'removed'}: {_cut(sql_of(join))}"
-        side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
-        if side in ("RIGHT", "FULL"):
-            found.rows.append(RowEffect(RowSide.NEW if added else RowSide.OLD, why))
-        if side in ("", "RIGHT") and kind != "CROSS":
-            found.rows.append(RowEffect(RowSide.OLD if added else RowSide.NEW, why))
+        if was is None or now is None:
+            _join_added_or_removed(was, now, found)
+        elif sql_of(was) != sql_of(now):
+            if {_side(was), _side(now)} == {"LEFT", "INNER"} and _same_but_side(was, now):
+                drops = _side(now) == "INNER"
+                kind = RowCause.JOIN_DROPS_UNMATCHED if drops else RowCause.JOIN_KEEPS_UNMATCHED
+                why = kind.of(table=now.this.name, before=_side(was), after=_side(now))
+                predicate = _unmatched_rows(now.this.name, old, new) if outermost else ""
+                found.lack(RowSide.OLD if drops else RowSide.NEW, why, predicate)
+            else:
+                why = RowCause.JOIN_CHANGED.of(before=_clip(sql_of(was)), after=_clip(sql_of(now)))
+                found.lack(RowSide.OLD, why)
+                found.lack(RowSide.NEW, why, alike=False)
             found.values = why if found.grouped else found.values
 
 
+def _join_added_or_removed(was: Any, now: Any, found: _Effects) -> None:
+    join, added = (now, True) if was is None else (was, False)
+    why = (RowCause.JOIN_ADDED if added else RowCause.JOIN_REMOVED).of(join=_clip(sql_of(join)))
+    side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
+    if side in ("RIGHT", "FULL"):
+        found.lack(RowSide.NEW if added else RowSide.OLD, why)
+    if side in ("", "RIGHT") and kind != "CROSS":
+        found.lack(RowSide.OLD if added else RowSide.NEW, why)
+        found.values = why if found.grouped else found.values
+
+
 def _side(join: Any) -> str:
-    """Return LEFT, INNER, or what else a join is."""
+    """Return LEFT, INNER or another kind of join, without OUTER."""
     side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
     return " ".join(filter(None, (side, kind.replace("OUTER", "").strip()))) or "INNER"
 
@@ -348,17 +408,18 @@ def _same_but_side(was: Any, now: Any) -> bool:
     return isinstance(now.this, exp.Table) and sql_of(one) == sql_of(other)
 
 
-def _regrouping(old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield what decides what a row is: (words, before, after)."""
-    for key, word in (("from_", "source"), ("laterals", "lateral view"), ("limit", "LIMIT"), ("qualify", "QUALIFY")):
-        if key == "from_":
-            was, now = (_source(select) for select in (old, new))
-        else:
-            was, now = (NUMBERED_ALIAS.sub("", _text(select.args.get(key))) for select in (old, new))
-        yield word, was, now
-    yield "GROUP BY", ", ".join(sorted(_keys(old))), ", ".join(sorted(_keys(new)))
-    if not _keys(old) and not _keys(new):
-        yield "grouping", "all rows" if _aggregates(old) else "", "all rows" if _aggregates(new) else ""
+def _regrouping(old: Any, new: Any) -> Iterator[tuple[RowCause, str, str]]:
+    """Yield each clause that decides what one row stands for, with its text in both versions."""
+    yield RowCause.SOURCE, _source(old), _source(new)
+    for key, kind in (
+        ("laterals", RowCause.LATERAL_VIEW), ("limit", RowCause.LIMIT), ("qualify", RowCause.QUALIFY)
+    ):  # fmt: skip
+        was, now = (NUMBERED_ALIAS.sub("", _text(select.args.get(key))) for select in (old, new))
+        yield kind, was, now
+    was, now = (", ".join(sorted(group_key_texts(select))) for select in (old, new))
+    yield RowCause.GROUP_BY, was, now
+    if not was and not now:
+        yield RowCause.GROUPING, "all rows" if _aggregates(old) else "", "all rows" if _aggregates(new) else ""
 
 
 def _source(select: Any) -> str:
@@ -370,26 +431,17 @@ def _text(value: Any) -> str:
     return ", ".join(map(sql_of, value)) if isinstance(value, list) else "" if value is None else sql_of(value)
 
 
-def _apart(old: Mapping[str, int], new: Mapping[str, int]) -> tuple[list[str], list[str]]:
-    return [term for term in old if term not in new], [term for term in new if term not in old]
-
-
 def _groups(select: Any) -> bool:
-    return bool(_keys(select)) or _aggregates(select)
+    return bool(group_key_texts(select)) or _aggregates(select)
 
 
 def _aggregates(select: Any) -> bool:
     return any(aggregates_in(each) for each in select.expressions)
 
 
-def _keys(select: Any) -> frozenset[str]:
-    group = select.args.get("group")
-    return frozenset(sql_of(each) for each in (group.iter_expressions() if group is not None else ()))
-
-
 def _key_columns(select: Any) -> tuple[str, ...]:
-    """Return the outputs that are functions of the keys of a group, where each key is in one of them."""
-    keys = _keys(select)
+    """Return the outputs computed from group keys alone; empty unless every key occurs in one of them."""
+    keys = group_key_texts(select)
     if not keys:
         return ()
     columns = [each for each in select.expressions if _is_of_keys(each.unalias(), keys)]
@@ -398,7 +450,7 @@ def _key_columns(select: Any) -> tuple[str, ...]:
 
 
 def _is_of_keys(node: Any, keys: frozenset[str]) -> bool:
-    """Return whether an expression stands on nothing but keys, and on one at least."""
+    """Return whether an expression is computed from group keys alone, and from at least one."""
     if sql_of(node) in keys:
         return True
     if isinstance(node, exp.Column) or aggregate_function(node) is not None:
@@ -412,14 +464,15 @@ def _names(predicate: str) -> set[str]:
     return {name.lower() for name in re.findall(r"`([^`]+)`", predicate)}
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHORTEST else f"{text[: _SHORTEST - 1]}…"
+def _clip(text: str) -> str:
+    return clipped(text, _CLIPPED)
 
 
-def shown_condition(term: str, old: Any, new: Any) -> str:
-    """Return a condition over the output's columns; empty where they do not show it.
+def _shown_condition(term: str, old: Any, new: Any) -> str:
+    """Return a condition rewritten over output columns; empty if the output does not show it.
 
-    A column shows an expression that it is in both versions; of grouped rows only keys and aggregates are shown.
+    An expression counts as shown if the same column has it in both versions. Of grouped rows the output shows keys and
+    aggregates only.
     """
     tree = parsed_expression(term)
     if tree is None or tree.find(exp.Query) is not None:
@@ -435,7 +488,7 @@ def shown_condition(term: str, old: Any, new: Any) -> str:
 
 
 def _show(parent: Any, shown: Mapping[str, str]) -> bool:
-    """Put the output's columns in place of what they are, from the outside inwards; False where one lacks."""
+    """Replace shown expressions by output columns, outermost first; False if some column is not shown."""
     for child in list(parent.iter_expressions()):
         if (name := shown.get(sql_of(child))) is not None:
             child.replace(exp.column(exp.to_identifier(name, quoted=True)))
@@ -444,8 +497,8 @@ def _show(parent: Any, shown: Mapping[str, str]) -> bool:
     return True
 
 
-def unmatched_rows(table: str, old: Any, new: Any) -> str:
-    """Return what is true of rows without a match: all columns of the joined table that the output shows are NULL."""
+def _unmatched_rows(table: str, old: Any, new: Any) -> str:
+    """Return a predicate for rows without a match: all output columns of the joined table are NULL."""
     after = {each.alias_or_name: sql_of(each.unalias()) for each in new.expressions}
     shown = [
         each.alias_or_name
@@ -458,67 +511,58 @@ def unmatched_rows(table: str, old: Any, new: Any) -> str:
     return f"({nulls})" if nulls else ""
 
 
-def totals_of(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
-    """Return what can be compared of two SELECTs, the outermost ones of two canonical texts."""
-    before, after = _shown(old), _shown(new)
-    keys = tuple(name for name, text in before.keys.items() if after.keys.get(name) == text)
+def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
+    """Return what two outermost SELECTs have in common; `texts` are the canonical texts of their queries."""
+    (old_keys, old_totals), (new_keys, new_totals) = _keys_and_totals(old), _keys_and_totals(new)
+    keys = tuple(name for name, text in old_keys.items() if new_keys.get(name) == text)
     totals = tuple(
-        CommonTotal(text, one[0], after.totals[text][0], (one[1], after.totals[text][1]))
-        for text, one in before.totals.items()
-        if text in after.totals and {one[1], after.totals[text][1]}.isdisjoint(keys)
+        CommonTotal(text, one[0], new_totals[text][0], (one[1], new_totals[text][1]))
+        for text, one in old_totals.items()
+        if text in new_totals and {one[1], new_totals[text][1]}.isdisjoint(keys)
     )
-    return CommonTotals(keys, totals, _unless(old, new, texts))
+    return CommonTotals(keys, totals, _totals_doubt((old, new), texts))
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What a SELECT shows: columns that tell groups apart, and totals → (SQL over its columns, the column)."""
-
-    keys: Mapping[str, str]
-    totals: Mapping[str, tuple[str, str]]
-
-
-def _shown(select: Any) -> _Shown:
-    grouped = _keys(select)
+def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """Return the outputs that identify groups, and by expression each total as (SQL over its column, the column)."""
+    grouped = group_key_texts(select)
     keys: dict[str, str] = {}
     totals: dict[str, tuple[str, str]] = {}
-    alone = not grouped and not any(aggregates_in(each) for each in select.expressions)
+    ungrouped = not grouped and not _aggregates(select)
     for each in select.expressions:
         node, name = each.unalias(), each.alias_or_name.lower()
         text, column = sql_of(node), quoted_name(name)
         call = aggregate_function(node)
-        if alone:
+        if ungrouped:
             keys[name] = text
             totals |= {f"{word}({text})": (f"{word}({column})", name) for word in _OVER_ROWS}
         elif grouped and not aggregates_in(node):
             keys[name] = text
         elif call is node and (over := _OVER_GROUPS.get(str(call.this).lower())) and "DISTINCT" not in text:
             totals["count(*)" if text in _COUNTED else text] = (f"{over}({column})", name)
-    if alone:
+    if ungrouped:
         totals["count(*)"] = ("count(*)", "")
-    return _Shown(keys, totals)
+    return keys, totals
 
 
-def _unless(old: Any, new: Any, texts: tuple[str, str]) -> str:
-    """Return why totals may differ: groups of which only some are emitted yet, and rows that HAVING takes away."""
-    if old.args.get("having") is not None or new.args.get("having") is not None:
-        return "HAVING removes groups"
-    was, now = (_timed(select, text) for select, text in zip((old, new), texts, strict=True))
+def _totals_doubt(selects: Sequence[Any], texts: Sequence[str]) -> Fact[TotalsDoubt] | None:
+    """Return why totals may differ: some groups are not emitted yet, or HAVING removes groups."""
+    if any(select.args.get("having") is not None for select in selects):
+        return TotalsDoubt.HAVING.of()
+    was, now = (_withholding_keys(select, text) for select, text in zip(selects, texts, strict=True))
     if was != now or any("session_window" in key for key in was | now):
-        return "the newest groups are withheld until the watermark has passed them, by other times in each version"
-    return ""
+        return TotalsDoubt.WITHHELD.of()
+    return None
 
 
-def _timed(select: Any, text: str) -> frozenset[str]:
-    """Return the keys by which groups are withheld until the watermark has passed them."""
-    names = {found.rpartition(".")[2].strip("`") for found in _TIMED.findall(text)}
-    return frozenset(
-        key for key in _keys(select) if "window(" in key or names & set(re.findall(r"\w+", key))
-    )  # fmt: skip
+def _withholding_keys(select: Any, text: str) -> frozenset[str]:
+    """Return the group keys over event time: their groups are withheld until the watermark has passed them."""
+    names = {found.rpartition(".")[2].strip("`") for found in _WATERMARK.findall(text)}
+    return frozenset(key for key in group_key_texts(select) if "window(" in key or names & set(re.findall(r"\w+", key)))
 
 
-def with_whole_windows(select: Any) -> None:
-    """Write `window.start` as the field of the window that the query groups by, so that its text tells which."""
+def _expand_window_fields(select: Any) -> None:
+    """Write `window.start` as a field of the window that the query groups by, so that its text is unambiguous."""
     windows = [node for node in (select.args.get("group") or exp.Group()).iter_expressions() if _is_window(node)]
     if len(windows) != 1:
         return
