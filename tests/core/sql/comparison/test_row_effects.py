@@ -209,12 +209,12 @@ def test_what_is_grouped_otherwise_keeps_its_totals() -> None:
     plain = "SELECT kind, v FROM STREAM a"
     begins = effects(plain, "SELECT kind, sum(v) AS v, min(v) AS least, avg(v) AS mid FROM STREAM a WATERMARK ts DELAY "
                      "OF INTERVAL 1 MINUTE GROUP BY kind, window(ts, '5 minutes')").totals  # fmt: skip
-    assert begins is not None and "withheld" in str(str(begins.unless)) and begins.keys == ("kind",)
+    assert begins is not None and "withheld" in str(begins.unless) and begins.keys == ("kind",)
     assert {(t.words, t.old, t.new) for t in begins.totals} == {
         ("sum(v)", "sum(v)", "sum(v)"), ("min(v)", "min(v)", "min(least)"),
     }  # fmt: skip
     other = effects(GROUPED, GROUPED.replace("5 minutes", "10 minutes")).totals
-    assert other is not None and other.keys == ("kind",) and "withheld" in str(str(other.unless))
+    assert other is not None and other.keys == ("kind",) and "withheld" in str(other.unless)
 
 
 def test_a_field_of_the_window_is_a_key_however_it_is_written() -> None:
