@@ -26,6 +26,7 @@ from core.sql.lineage.relations import (
 )
 from core.sql.parsing.canonical_text import sql_of
 from core.sql.parsing.function_names import AGGREGATES, LITERAL_FUNCTIONS
+from core.sql.parsing.parser import bare_call
 from core.sql.parsing.star_expansion import is_star, left_out, name_parts, qualifiers_of
 from core.sql.statement import Column
 from core.sql.tokens.data_types import element_type, fields_of
@@ -251,6 +252,9 @@ class ColumnResolver:
                 reason = missing or f"{relation.shown if relation else ''} has no such column"
                 self._miss(parts, reason, place, [relation] if relation is not None and not missing else ())
                 return None
+        if column is not None and len(parts) == 1 and (made := bare_call(column)) is not None:
+            column.replace(made)
+            return None
         # More than one qualifier may be a catalog and a database.
         around = (each for side in place.sides for each in side.relations.values()) if len(parts) <= 2 else ()
         self._miss(parts, "no source has such a column", place, around)

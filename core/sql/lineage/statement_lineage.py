@@ -56,7 +56,7 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
     try:
         source = open_sql(parsed.select, "")
         marks = extract_stream_clauses(tokens_of(source))
-        query = parse_query(marks.tokens, source.text)
+        query = parse_query(marks.tokens, source.text, bare_calls=False)
         fold_names(query)
         resolve_table_names(query, marks)
         changes = frozenset(read.start for read in parsed.reads if read.takes_changes)

@@ -50,8 +50,12 @@ def _matters(tokens: Sequence[Token]) -> bool:
     around: list[bool] = []
     compared = between = False
     before = None
+    truth = False
     for token in tokens:
         kind = token.token_type
+        if truth and kind in _LEVELS:
+            return True
+        truth = kind in (_T.TRUE, _T.FALSE) and before in (_T.IS, _T.NOT)
         if kind in _OTHERWISE or (kind is before and kind in (_T.LT, _T.GT)):
             return True
         if kind in _COMPARING:
@@ -136,7 +140,7 @@ class _Grouping:
         else:
             found += self._operand()
             found += self._take(2) if self._kind() is _T.ESCAPE else []
-        if self._is_predicate() or (self._kind() in _LEVELS and self._kind() is not _T.STAR):
+        if self._is_predicate() or self._kind() in _LEVELS:
             raise _refused("a condition on a condition needs brackets", self._tokens[self._at])
         return found
 

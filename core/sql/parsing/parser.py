@@ -11,14 +11,26 @@ from sqlglot.errors import ParseError, SqlglotError
 from core.sql.parsing.from_clause import shape_from_clauses
 from core.sql.parsing.function_names import with_plain_functions
 from core.sql.parsing.operator_precedence import with_precedence
-from core.sql.tokens.keyword_names import KEPT_FROM_NAMES
-from core.sql.tokens.lexer import SqlDiagnostic, closing_bracket, end_of, word_of
+from core.sql.tokens.keyword_names import KEPT_FROM_NAMES, opening_bracket
+from core.sql.tokens.lexer import SqlDiagnostic, closing_bracket, end_of, is_word, word_of
 from core.sql.tokens.table_name_tokens import word_at
+from core.text.escaping import quoted_name, quoted_string_literal
 from core.text.wording import did_you_mean
 
-_DIALECT = Spark()
+
+class _WithAnyType(Spark):
+    """sqlglot's Spark, which takes any name for a type: types that it cannot read are hidden behind one."""
+
+    SUPPORTS_USER_DEFINED_TYPES = True
+
+
+_DIALECT, _WITH_ANY_TYPE = Spark(), _WithAnyType()
+_HIDDEN_TYPE = "hg_t_"
+_UNREAD_TYPES = frozenset(("time", "void", "collate", "not", "comment"))
+"""Words of Spark's types that sqlglot refuses or replaces by others."""
 _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What sqlglot 30.30 raises for texts that it does not expect, besides ParseError."""
+_TYPE_TOKENS = frozenset((TokenType.VAR, TokenType.TIME, TokenType.NULL, TokenType.COLLATE))
 _QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))
 """Words of which a statement with no query below another has one at the most."""
 _CLAUSES = (
@@ -48,23 +60,34 @@ _QUOTED = 40
 _LAST_EDIT = "compare it with a text that works: the last edit is the likely cause"
 
 
-def parse_query(tokens: Sequence[Token], text: str) -> Any:
-    """Parse one query out of which the streaming clauses were taken, its FROM clauses in one shape.
+def parse_query(tokens: Sequence[Token], text: str, *, bare_calls: bool = True) -> Any:
+    """Parse one query without streaming clauses and shape its FROM clauses.
 
-    `text` is the whole file, for places.
+    `text` is the whole file, for positions in messages. With `bare_calls` a name such as `current_date` is read as the
+    call of that function; without it, it stays a column, because a table may have a column of that name.
     """
     start, queries, views, calls = tokens[0].start if tokens else 0, 0, False, False
+    casts = clusters = False
     for token in tokens:
         kind = token.token_type
-        calls = calls or (kind is TokenType.VAR and token.text.lower() in _FUNCTIONS_BY_NAME)
         views = views or kind is TokenType.VIEW
+        if kind in _TYPE_TOKENS:
+            word = token.text.lower()
+            calls = calls or word in _FUNCTIONS_BY_NAME
+            casts = casts or word in _UNREAD_TYPES
+        casts = casts or kind is TokenType.NEQ
+        clusters = clusters or kind is TokenType.CLUSTER_BY
         if kind is TokenType.PIPE_GT:
             raise SqlDiagnostic("the pipe syntax |> is not supported", "write SELECT … FROM … WHERE", token.start)
         if kind in _QUERIES:
             queries += 1
+    written, types = _with_hidden_types(tokens) if casts else (list(tokens), [])
+    written = _with_named_views(written) if views else written
+    written = _with_partitioned_windows(written) if clusters else written
     try:
-        written = with_precedence(with_plain_functions(_with_named_views(tokens) if views else list(tokens)))
-        trees = _DIALECT.parser().parse(written, text)
+        trees = (
+            (_WITH_ANY_TYPE if types else _DIALECT).parser().parse(with_precedence(with_plain_functions(written)), text)
+        )
     except RecursionError as error:
         raise too_deep(start) from error
     except ParseError as error:
@@ -73,23 +96,105 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
         raise SqlDiagnostic("the SQL cannot be parsed", _LAST_EDIT, start) from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise SqlDiagnostic("the SELECT cannot be parsed", _LAST_EDIT, start)
-    if calls:
+    if calls and bare_calls:
         _call_without_brackets(trees[0])
+    if types:
+        _show_types(trees[0], types)
     shape_from_clauses(trees[0], nested=queries > 1)
     return trees[0]
 
 
-def _call_without_brackets(query: Any) -> None:
-    """Put the call of a function where its name alone stands, as Spark does where no column is called so."""
-    for name in list(query.find_all(exp.Column)):
-        made = _FUNCTIONS_BY_NAME.get(name.name.lower())
-        if (
-            made is not None
-            and not name.table
-            and not name.this.args.get("quoted")
-            and not isinstance(name.parent, exp.Dot)
+def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]:
+    """Replace each cast's type that sqlglot cannot read by a name, numbered by its index in the returned texts."""
+    found: list[Token] = []
+    types: list[str] = []
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        found.append(token)
+        index += 1
+        if not (
+            token.token_type is TokenType.DCOLON or (token.token_type is TokenType.ALIAS and _casts(tokens, index))
         ):
-            name.replace(made())
+            continue
+        end = _type_end(tokens, index)
+        held = tokens[index:end]
+        if any(each.token_type is TokenType.NEQ or word_of(each).lower() in _UNREAD_TYPES for each in held):
+            found.append(word_at(TokenType.VAR, f"{_HIDDEN_TYPE}{len(types)}", held[0]))
+            types.append(_type_text(held))
+            index = end
+    return found, types
+
+
+def _casts(tokens: Sequence[Token], index: int) -> bool:
+    opened = opening_bracket(tokens, index)
+    return opened > 0 and is_word(tokens[opened - 1], "CAST", "TRY_CAST")
+
+
+def _type_end(tokens: Sequence[Token], start: int) -> int:
+    """Return the index after the type that starts here."""
+    index = start + 1
+    depth = 0
+    while index < len(tokens):
+        kind = tokens[index].token_type
+        if kind is TokenType.LT:
+            depth += 1
+        elif kind is TokenType.GT:
+            depth -= 1
+        elif depth == 0 and kind is TokenType.L_PAREN:
+            index = closing_bracket(tokens, index)
+        elif depth == 0 and is_word(tokens[index], "COLLATE"):
+            index += 1
+        elif depth == 0 and kind is not TokenType.NEQ:
+            break
+        index += 1
+    return min(index, len(tokens))
+
+
+def _type_text(tokens: Sequence[Token]) -> str:
+    """Write a type in lower case, with spaces between words only."""
+    text = ""
+    for token in tokens:
+        part = quoted_string_literal(str(token.text)) if token.token_type is TokenType.STRING else token.text.lower()
+        part = quoted_name(part) if token.token_type is TokenType.IDENTIFIER else part
+        text += f" {part}" if text[-1:].isalnum() and (part[0].isalnum() or part[0] in "'`") else part
+    return text
+
+
+def _show_types(query: Any, types: Sequence[str]) -> None:
+    """Put the texts of hidden types back; raise SqlDiagnostic for a name that is no type."""
+    for node in query.find_all(exp.DataType):
+        if node.this is exp.DataType.Type.USERDEFINED:
+            name = str(node.args.get("kind") or "")
+            if not name.startswith(_HIDDEN_TYPE):
+                raise SqlDiagnostic(f"{name} is not a Spark type", "write a type such as string or bigint", -1)
+            node.set("kind", types[int(name.removeprefix(_HIDDEN_TYPE))])
+
+
+def _with_partitioned_windows(tokens: Sequence[Token]) -> list[Token]:
+    """Write `OVER (CLUSTER BY …)` as PARTITION BY, which means the same in a window (4.2.0, `windowSpec`)."""
+    pairs = zip([None, *tokens], tokens, strict=False)
+    return [
+        word_at(TokenType.PARTITION_BY, "PARTITION BY", token)
+        if token.token_type is TokenType.CLUSTER_BY and before is not None and before.token_type is TokenType.L_PAREN
+        else token
+        for before, token in pairs
+    ]
+
+
+def _call_without_brackets(query: Any) -> None:
+    """Replace each name that Spark reads as the call of a function if no column has that name."""
+    for column in list(query.find_all(exp.Column)):
+        if (made := bare_call(column)) is not None:
+            column.replace(made)
+
+
+def bare_call(column: Any) -> Any:
+    """Return the call that an unqualified, unquoted name such as `current_date` stands for; None for other names."""
+    made = _FUNCTIONS_BY_NAME.get(column.name.lower())
+    if made is None or column.table or column.this.args.get("quoted") or isinstance(column.parent, exp.Dot):
+        return None
+    return made()
 
 
 def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:

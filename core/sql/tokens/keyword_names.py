@@ -76,6 +76,8 @@ _BEFORE_OPERAND = (
     | {_T.SELECT, _T.DISTINCT, _T.ALL, _T.L_PAREN, _T.L_BRACKET, _T.CASE, _T.PARTITION_BY, _T.WITH, _T.TILDE}
     | {_T.JOIN, _T.TABLE, _T.LT}
 )
+_BEFORE_CALL = (_BETWEEN_OPERANDS - {_T.IN, _T.ARROW}) | {_T.SELECT, _T.DISTINCT, _T.WHERE, _T.HAVING, _T.ON, _T.CASE}
+"""What only the function `values(…)` can follow, not rows of VALUES."""
 _WORDS_BETWEEN = (_T.DIV, _T.LIKE, _T.ILIKE, _T.RLIKE, _T.BETWEEN, _T.IN, _T.IS, _T.ESCAPE)
 _AFTER_TABLE = ("HAVING", "JOIN", "LIMIT", "OFFSET", "QUALIFY", "WHERE")
 """Words before which Spark takes WHERE for the alias of a table where it can: `WHERE limit IN (1)`."""
@@ -93,9 +95,8 @@ def with_names(tokens: list[Token]) -> list[Token]:
         if token.token_type in _KINDS and token.text.upper() in _WORDS and _is_name(found, index):
             if found is tokens:
                 found = list(tokens)
-            found[index] = Token(
-                _T.IDENTIFIER, token.text, token.line, token.col, token.start, token.end, token.comments
-            )
+            kind = _T.VAR if token.token_type is _T.VALUES and _kind(tokens, index + 1) is _T.L_PAREN else _T.IDENTIFIER
+            found[index] = Token(kind, token.text, token.line, token.col, token.start, token.end, token.comments)
     return found
 
 
@@ -175,6 +176,8 @@ def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
 def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
     """Return whether a word that stands where a value or a table is expected is one itself."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
+    if word == "VALUES" and after is _T.L_PAREN and before in _BEFORE_CALL:
+        return before is not _T.COMMA or not _in_from(tokens, index)
     if after is _T.L_PAREN or (before is _T.WITH and word in ("CUBE", "ROLLUP")):
         return after is _T.L_PAREN and before is _T.WITH and word not in ("CUBE", "ROLLUP")
     match word:

@@ -73,3 +73,12 @@ def place(each: LineageInput) -> str:
 @pytest.mark.parametrize(("select", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_every_column_and_every_condition_is_followed_to_the_tables(select: str, expected: list[str]) -> None:
     assert told(followed(select)) == expected
+
+
+@pytest.mark.parametrize("name", ["current_date", "current_timestamp", "current_user", "session_user"])
+def test_a_column_with_the_name_of_a_function_without_brackets_comes_first(name: str) -> None:
+    (parsed,), _ = read_statements(f"INSERT INTO s SELECT {name} AS d FROM STREAM t", "q.sql")
+    for columns, origins in (((Column(name, ""),), [name]), ((Column("a", ""),), [])):
+        found = lineage_of(parsed, {TableName("t"): columns}.get)
+        assert [one.origin.column for one in found.outputs[0].inputs] == origins
+        assert found.unresolved == ()
