@@ -106,11 +106,29 @@ class _Statement(Values):
         if self._chance(0.04):
             tail.append(Node("limit", (" LIMIT ", self._literal(1, 9)), optional=True))
         star = ""
-        if not kinds and not tail and self._chance(0.06) and self._distinct_names(scope):
-            star, columns = "*", tuple(Column("", each.name, each.kind) for each in scope)
+        if not kinds and not tail and self._chance(0.12):
+            star, kept = self._star(scope)
+            columns = tuple(Column("", each.name, each.kind) for each in kept) if star else columns
         listed = star or Node("items", tuple(items), ", ")
         node = Node("select", ("SELECT ", *distinct, listed, " FROM ", source.node, *where, *tail))
         return Piece(node, columns, source.streams)
+
+    def _star(self, scope: Scope) -> tuple[str, Scope]:
+        """Return `*`, `a.*` or `* EXCEPT (…)` with its columns; an empty text if no star has distinct names."""
+        stars: list[tuple[str, Scope]] = [("*", scope)]
+        aliases = dict.fromkeys(each.qualifier for each in scope)
+        if "" not in aliases:
+            # `a.*` has the columns that USING merges, too, which no alias has in the scope.
+            stars += [(f"{alias}.*", tuple(each for each in scope if each.qualifier == alias)) for alias in aliases]
+            stars.append((", ".join(f"{alias}.*" for alias in aliases), scope))
+        for star, columns in list(stars):
+            gone = self._one_of(columns)
+            same = sum(each.name == gone.name for each in columns) > 1
+            if len(columns) > 1 and star.count("*") == 1 and not (same and not gone.qualifier):
+                name = f"{gone.qualifier}.{gone.name}" if same or (gone.qualifier and self._chance(0.5)) else gone.name
+                stars.append((f"{star} EXCEPT ({name})", tuple(each for each in columns if each is not gone)))
+        named = [each for each in stars if self._distinct_names(each[1])]
+        return self._one_of(named) if named else ("", ())
 
     def _distinct_names(self, scope: Scope) -> bool:
         return len({each.name for each in scope}) == len(scope)
