@@ -1,4 +1,4 @@
-"""The changelog: every fragment is in it once, under its day, the newest first."""
+"""The changelog lists every fragment once, under its day, newest first."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The rules written beside the packages that own them: their tables name what the code has, and their links lead on."""
+"""The pages about packages must match the code: their tables list existing names in order, and their links resolve."""
 
 import re
 import subprocess
@@ -63,7 +63,7 @@ def test_the_picture_is_what_the_console_draws() -> None:
 
 
 def _texts_of(svg: str) -> list[tuple[str, str, str, str]]:
-    """Return each text as (x, y, style, text); the rest is the frame, which another release may draw otherwise."""
+    """Return each text as (x, y, style, text), without the frame, which another release may draw differently."""
     styles = dict(re.findall(r"\.(terminal-\d+-r\d+) \{ ([^}]*) \}", svg))
     found = re.findall(r'<text class="([^"]+)" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', svg)
     return [(x, y, styles.get(name, ""), text.replace("&#160;", " ").strip()) for name, x, y, text in found]

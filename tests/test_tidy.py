@@ -1,4 +1,4 @@
-"""Style rules that are tests: the tail of functions and files, and what no file of ours may contain."""
+"""Style rules as tests: limits on functions and files, and constructs that must not occur."""
 
 import ast
 import re
@@ -19,14 +19,14 @@ POSITIONAL = 5
 FORBIDDEN_MODULES = {"utils", "helpers", "common", "manager", "base"}
 
 LONGER_FUNCTIONS: dict[str, int] = {}
-"""`path:function` to its own bound, each with its reason beside it."""
+"""Exceptional limits by `path:function`, each with its reason beside it."""
 
 
 UNPACKED = 4
-"""Values that are told apart by their position alone."""
+"""Most values that may be distinguished by position alone."""
 
 BY_POSITION = ("core/plan/", "core/planner/", "core/project_reader/", "core/sql/", "core/text/diff.py", "tui/")
-"""Where longer calls and unpackings are left, in tables of constructors and in the tokens and codec of SQL."""
+"""Files exempt from the limit: tables of constructors, and the tokens and codec of SQL."""
 
 
 def relative(path: Path) -> str:
@@ -68,7 +68,9 @@ def test_values_are_told_apart_by_name() -> None:
 
 
 def told_by_position(path: Path) -> Iterator[str]:
-    """Yield long unpackings and calls with many positional arguments, without deadline and function of a `call`."""
+    """Yield long unpackings and calls with many positional arguments; a `call` may have two more for deadline and
+    function.
+    """
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call) and not any(isinstance(argument, ast.Starred) for argument in node.args):
             forwards = isinstance(node.func, ast.Attribute) and node.func.attr == "call"
@@ -105,7 +107,7 @@ FACT_PACKAGES = (
     "pipelines/", "state/", "tui/", "core/changes/", "core/ipc/", "core/lag/", "core/lineage/", "core/model/",
     "core/plan/", "core/planner/", "core/project/", "core/run/", "core/sql/", "core/text/",
 )  # fmt: skip
-"""Packages whose refusals are facts; to be all of them."""
+"""Packages whose refusals are facts; the aim is all packages."""
 
 
 def test_a_refusal_is_a_fact_or_none_and_no_text() -> None:
@@ -121,7 +123,7 @@ def test_a_refusal_is_a_fact_or_none_and_no_text() -> None:
 
 
 FOR_PEOPLE = frozenset({"summary", "remedy", "sentence", "detail", "note", "why", "error", "lost", "words", "doubt"})
-"""Attributes that hold what people read."""
+"""Attributes that hold text for people."""
 
 READS = frozenset(
     {"startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition", "find", "index"}
@@ -140,11 +142,11 @@ READ_TEXTS = {
     "tui/presentation/screen_content/runs.py": 1,
     "tui/presentation/screen_content/statement_advice.py": 1,
 }
-"""How often a file still reads a text; to be none, but for Spark's own words in `pipelines.spark_connect`."""
+"""How often a file still decides on a text; only Spark's own words in `pipelines.spark_connect` should remain."""
 
 
 def is_read(node: ast.AST) -> bool:
-    """Whether a text for people is asked what it says: compared with words, looked into, or matched."""
+    """Return whether a text for people is compared with words, searched, or matched."""
 
     def is_text(found: ast.AST) -> bool:
         return isinstance(found, ast.Attribute) and found.attr in FOR_PEOPLE
@@ -174,7 +176,7 @@ def test_nothing_is_decided_from_what_people_read() -> None:
 
 
 def kinds_of_facts() -> dict[str, dict[str, set[str]]]:
-    """Every class of kinds with its members, and the values that each one's sentence names."""
+    """Return the members of every class of fact kinds, and the values that each member's sentence names."""
     classes = [node for path in FILES for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
     return {
         node.name: {

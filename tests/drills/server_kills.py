@@ -1,9 +1,9 @@
 """Drill: kill -9 the Connect server at ten seeded moments while the demo feeds, settle, and compare every table.
 
-Run: python tests/drills/server_kills.py [KILLS [SEED [ROOT]]]. Takes some twenty minutes; ROOT (a new folder) is kept.
-Each kill waits until every statement runs again. After eight starts of the server within ten minutes the agent waits
-for a person: the drill says so and asks for the pool with `headgate up`. Exits 1 when one row is too many or too few,
-or when a statement does not come back.
+Run: python tests/drills/server_kills.py [KILLS [SEED [ROOT]]]. Takes about twenty minutes; ROOT (a new folder) is kept.
+After each kill the drill waits until every statement runs again. After eight starts of the server within ten minutes
+the agent waits for an operator: the drill prints that and requests the pool with `headgate up`. Exits 1 if a table has
+one row too many or too few, or if a statement does not come back.
 """
 
 import os
@@ -25,9 +25,9 @@ from pizzeria_demo import Pizzeria
 
 BACK_S = 240.0
 RATE = "4"
-"""Orders a second: few, so that ten catch-ups are not what takes the time."""
+"""Orders per second: few, so that catching up ten times does not dominate the duration."""
 MOMENT_S = 15.0
-"""A kill comes within this time after all have come back: the longest trigger, so that it may meet any phase."""
+"""A kill comes within this time after all are back: the longest trigger, so that it may hit any phase."""
 
 
 def main() -> int:
@@ -49,8 +49,8 @@ def main() -> int:
 
 
 def kill(demo: Pizzeria, number: int, moment: float) -> bool:
-    """Kill the server after a moment and wait until all statements are back; whether they came."""
-    time.sleep(moment)  # The drawn moment is what is drilled.
+    """Kill the server after a moment and wait until all statements are back; return whether they came back."""
+    time.sleep(moment)  # A kill at a random moment is the point of this drill.
     pid = demo.pool_pid()
     doing = ", ".join(f"{t} {batch}" for t, batch in busy(demo)) or "no batch under way"
     os.kill(pid, signal.SIGKILL)
@@ -78,7 +78,7 @@ def kill(demo: Pizzeria, number: int, moment: float) -> bool:
 
 
 def busy(demo: Pizzeria) -> list[tuple[str, int]]:
-    """List the statements whose newest batch is begun and not committed, with its number."""
+    """Return the statements whose newest batch has begun but is not committed, with the batch's number."""
     found = []
     for folder in sorted((demo.folder / "data/checkpoints").iterdir()):
         offset, commit = newest(folder / "offsets"), newest(folder / "commits")

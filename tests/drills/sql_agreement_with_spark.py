@@ -1,8 +1,8 @@
-"""Drill: the corpus goes through our reading and through a real Spark Connect server; where do they disagree?
+"""Drill: the corpus goes through our analysis and through a real Spark Connect server; where do they disagree?
 
 Run: PYTHONPATH=. python tests/drills/sql_agreement_with_spark.py [--all | --recorded]. Asks Spark about each statement
-that has no recorded answer (--all: about every one, some ten minutes on two cores; --recorded: about none), writes the
-answers to tests/fixtures/corpus, and compares ours with them.
+without a recorded answer (--all: about every statement, about ten minutes on two cores; --recorded: about none), writes
+the answers to tests/fixtures/corpus, and compares ours with them.
 """
 
 import sys
@@ -23,7 +23,7 @@ from sql_corpus import Case, Verdict, cases, load, save
 from pipelines.spark_connect.session import Session
 
 AT_ONCE = 250
-"""Cases for one server: Spark keeps the plans of stopped queries for an hour, and a server fills up."""
+"""Cases per server: Spark keeps the plans of stopped queries for an hour, and a server fills up."""
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def ask(asked: list[Case], found: list[Case], known: dict[str, list[Verdict]]) -> None:
-    """Ask a server of our own; each answer is saved as it comes."""
+    """Ask a server of our own; each answer is saved as it arrives."""
     with tempfile.TemporaryDirectory(prefix="headgate-agreement-") as folder:
         home = Path(folder)
         with spark_server(home, memory="3g") as pool:
@@ -54,7 +54,7 @@ def ask(asked: list[Case], found: list[Case], known: dict[str, list[Verdict]]) -
 
 
 def answers(session: Session, asked: list[Case], home: Path) -> Iterator[tuple[Case, list[Verdict]]]:
-    """Ask about several cases at once, and say which have no answer."""
+    """Ask about several cases at once, and print the ones without an answer."""
 
     def answer(case: Case) -> tuple[Case, list[Verdict]]:
         return case, [verdict(session.spark, each, home) for each in spark_texts(case)]
@@ -68,7 +68,7 @@ def answers(session: Session, asked: list[Case], home: Path) -> Iterator[tuple[C
 
 
 def spark_texts(case: Case) -> list[str]:
-    """Return the statements as Spark is asked; where every table is a stream, as we compile them."""
+    """Return the statements in the form in which Spark is asked: compiled if every table is a stream."""
     if case.reads == "batch":
         return case.statements
     return [compiled(each) for each in case.statements]

@@ -1,7 +1,7 @@
-"""Drill: every token of the corpus is deleted and doubled once; does the reader ever raise, and how long does it take?
+"""Drill: delete and double every token of the corpus once; does the reader ever raise, and how long does it take?
 
-Run: PYTHONPATH=. python tests/drills/sql_token_fuzzing.py [EACH]. Reads some 40,000 texts in a few minutes; with EACH,
-every EACH-th of them. Prints how many gave a result, a Problem or both, and the slowest one; gives 1 after any
+Run: PYTHONPATH=. python tests/drills/sql_token_fuzzing.py [EACH]. Reads about 40,000 texts in a few minutes; with EACH,
+every EACH-th of them. Prints how many gave a result, a Problem or both, and the slowest text; returns 1 after any
 exception.
 """
 

@@ -1,10 +1,10 @@
-"""Drill: stop statements in five situations and say p50 and p99 of each, in the agent and at the client.
+"""Drill: stop statements in five situations and print p50 and p99 of each, in the agent and at the client.
 
-Run: PYTHONPATH=. python tests/drills/stop_latency.py [STOPS [SITUATION ...]]. At least 25 stops in each situation
-unless told otherwise; takes some twelve minutes. Situations: gate (a rebuild waits at its gate), busy (batch queries
-keep both cores busy as well), locked (another process holds the ledger), sockets (1,000 idle connections are held),
-attaching (the pool comes back under 100 statements). Exits 1 where a stop is not proven, where a situation breaks one
-of its bounds (`stop_latency_many`), and where p99 from a command's arrival to Spark's stop is over 300 ms.
+Run: PYTHONPATH=. python tests/drills/stop_latency.py [STOPS [SITUATION ...]]. By default at least 25 stops in each
+situation; takes about twelve minutes. Situations: gate (a rebuild waits at its gate), busy (batch queries also keep
+both cores busy), locked (another process holds the ledger), sockets (1,000 idle connections are held), attaching (the
+pool comes back under 100 statements). Exits 1 if a stop is not proven, if a situation breaks one of its bounds
+(`stop_latency_many`), or if p99 from a command's arrival to Spark's stop exceeds 300 ms.
 """
 
 import sys
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def measured(count: int, words: Sequence[str]) -> Iterator[Situation]:
-    """Measure the situations that are named, those of one project after the other."""
+    """Measure the named situations, grouped by project."""
     if chosen := [word for word in words if word in DEMO_SITUATIONS]:
         yield from measure_demo(count, chosen)
     if chosen := [word for word in words if word in MANY_SITUATIONS]:

@@ -1,4 +1,4 @@
-"""Situations of `stop_latency` on the demo: a run waits at its gate, and batch queries take both cores meanwhile."""
+"""Situations of `stop_latency` on the demo: a run waits at its gate, also while batch queries occupy both cores."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ PRINTER = "pipelines/facts/kitchen/order_labels/sql-scripts/dml.order_labels.sql
 
 
 def measure_demo(count: int, words: Sequence[str]) -> Iterator[Situation]:
-    """Stop so often in each situation; after each wave nothing may be committed for two triggers."""
+    """Stop `count` times in each situation; after each wave nothing may be committed for two triggers."""
     root = Path(tempfile.mkdtemp(prefix="headgate-drill-"))
     demo = Pizzeria(root)
     try:
@@ -47,7 +47,7 @@ def measure_demo(count: int, words: Sequence[str]) -> Iterator[Situation]:
 
 
 def open_gate(demo: Pizzeria) -> str:
-    """Begin a rebuild whose gate does not open meanwhile: its statement reads one file in five seconds."""
+    """Begin a rebuild whose gate stays closed, because its statement reads one file in five seconds."""
     script = demo.folder / PRINTER
     shipped = script.read_text()
     script.write_text(shipped.replace("'maxFilesPerTrigger'='4'", "'maxFilesPerTrigger'='1'"))
@@ -67,7 +67,7 @@ def waits(demo: Pizzeria, run: str) -> bool:
 
 @contextmanager
 def under_load(demo: Pizzeria) -> Iterator[None]:
-    """Have a process of its own run one batch query after the other, each over both cores."""
+    """Run one batch query after another over both cores, in a separate process."""
     pool = json.loads((demo.home() / "pool.json").read_text())
     token = (demo.home() / "pool.token").read_text()
     drill = Path(__file__).with_name("stop_latency.py")
@@ -83,7 +83,7 @@ def under_load(demo: Pizzeria) -> Iterator[None]:
 
 
 def batch_queries(url: str, token: str) -> NoReturn:
-    """Run batch queries in a session of its own, for ever."""
+    """Run batch queries in a session of its own, forever."""
     session = Session(url, token, str(uuid.uuid4()))
     session.attach()
     print("batch queries of four tasks, a few seconds of both cores each", flush=True)
@@ -93,7 +93,7 @@ def batch_queries(url: str, token: str) -> NoReturn:
 
 
 def waves(demo: Pizzeria, name: str, count: int, run: str) -> Situation:
-    """Stop in waves of a few statements, prove each wave, start them again."""
+    """Stop in waves of a few statements, prove each wave, and start them again."""
     tables = sorted(set(demo.states()) - {"order_labels"})
     stops: list[Stop] = []
     wrong: list[str] = []
@@ -117,10 +117,10 @@ def runs(demo: Pizzeria, table: str) -> bool:
 
 
 def prove(demo: Pizzeria, wave: list[str]) -> Iterator[str]:
-    """Wait for two triggers; say of each statement that is not stopped or has committed since its stop."""
+    """Wait for two triggers; yield a complaint per statement that is not stopped or committed after its stop."""
     rows = demo.statements()
     before = {table: commits(demo, table, int(rows[table]["version"])) for table in wave}
-    time.sleep(TWO_TRIGGERS_S)  # The absence of something has no condition to wait for.
+    time.sleep(TWO_TRIGGERS_S)  # That nothing happens is no condition to wait for.
     rows = demo.statements()
     for table in wave:
         after = commits(demo, table, int(rows[table]["version"]))

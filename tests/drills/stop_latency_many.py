@@ -1,8 +1,9 @@
-"""Situations of `stop_latency` on 100 statements: the ledger is locked, 1,000 idle connections, the pool comes back.
+"""Situations of `stop_latency` on 100 statements: a locked ledger, 1,000 idle connections, and a returning pool.
 
-Bounds: forty statements that are stopped by one command while the ledger is locked leave one entry in the emergency
-journal, the first is called within 300 ms, all are gone within 3 s, and the agent has no thread more afterwards. With
-1,000 idle connections the agent has at most as many threads and files more as it lets a user have connections.
+Bounds: if forty statements are stopped by one command while the ledger is locked, the emergency journal gets one entry,
+the first stop is called within 300 ms, all statements are gone within 3 s, and the agent has no additional thread
+afterwards. With 1,000 idle connections, the agent's additional threads and files are at most the connections it allows
+one user.
 """
 
 import os
@@ -32,13 +33,13 @@ FORTY = 40
 FIRST_MS, ALL_MS = 300.0, 3000.0
 IDLE = 1000
 AGAIN_S, AGAIN_PER_S = 0.1, 500
-"""Pause until closed connections are opened again, and how many in a second: as many programs that call again would."""
+"""Seconds until closed connections are reopened, and how many per second, as if so many programs called again."""
 FLAT = 4
 """Threads and files that come and go by themselves."""
 
 
 def measure_many(count: int, words: Sequence[str]) -> Iterator[Situation]:
-    """Deploy 100 statements over a table without rows, and stop in each situation."""
+    """Deploy 100 statements over a table without rows, and stop them in each situation."""
     root = Path(tempfile.mkdtemp(prefix="headgate-drill-"))
     many = ManyStatements(root)
     try:
@@ -58,7 +59,7 @@ def measure_many(count: int, words: Sequence[str]) -> Iterator[Situation]:
 
 
 def locked(many: ManyStatements, count: int) -> Iterator[Situation]:
-    """Stop one after the other, then forty by one command, while another process has the ledger for itself."""
+    """Stop statements one by one, then forty by one command, while another process holds the ledger."""
     client, tables = client_of(many), [f"t{n}" for n in range(count)]
     with held_ledger(many):
         stops = [found for table in tables for found in stop(client, table)]
@@ -72,7 +73,7 @@ def locked(many: ManyStatements, count: int) -> Iterator[Situation]:
     said = f"{len(entries)} entries, first called after {first:.0f} ms, all gone after {last:.0f} ms"
     print(f"  forty by one command: {said}; threads {before} before, at most {most()}, {many.threads()} after")
     within = len(entries) == 1 and first <= FIRST_MS and last <= ALL_MS
-    # A thread of the lane and one with the deadline for each stop under way.
+    # Each stop in progress costs a thread of the lane and one with the deadline.
     flat = most() <= before + 2 * STOPS_AT_ONCE + FLAT
     wrong = [] if within and flat else [said]
     until(lambda: many.threads() <= before + FLAT, 10, "the threads are as many as before")
@@ -81,7 +82,7 @@ def locked(many: ManyStatements, count: int) -> Iterator[Situation]:
 
 
 def idle_sockets(many: ManyStatements, count: int) -> Iterator[Situation]:
-    """Stop while 1,000 connections are held that say nothing; those that the agent closes are opened again."""
+    """Stop while 1,000 silent connections are held; those that the agent closes are reopened."""
     client = client_of(many)
     before = many.threads(), many.files()
     with held_connections(many), watched(many.threads) as threads, watched(many.files) as files:
@@ -93,7 +94,7 @@ def idle_sockets(many: ManyStatements, count: int) -> Iterator[Situation]:
 
 
 def attaching(many: ManyStatements, count: int) -> Iterator[Situation]:
-    """Lose the pool, and stop one after the other from the attachment until all others run; again if too few."""
+    """Lose the pool, and stop statements one by one from its attachment until all others run; repeat if too few."""
     client, stops, wrong = client_of(many), list[Stop](), list[str]()
     tables = random.Random(7).sample([f"t{n}" for n in range(STATEMENTS)], STATEMENTS)
     while len(stops) < count:
@@ -107,7 +108,7 @@ def attaching(many: ManyStatements, count: int) -> Iterator[Situation]:
 
 
 def while_attaching(many: ManyStatements, client: AgentClient, tables: Sequence[str]) -> list[Stop]:
-    """Kill the server, and stop from its attachment until what is not stopped was started."""
+    """Kill the server, and stop statements from its attachment until all others have been started."""
     killed, stops = time.time(), list[Stop]()
     os.kill(many.pool_pid(), signal.SIGKILL)
     until(lambda: many.pool()[1].startswith("attached"), 120, "the pool is attached to")
@@ -118,14 +119,14 @@ def while_attaching(many: ManyStatements, client: AgentClient, tables: Sequence[
 
 
 def learned(many: ManyStatements, stops: Sequence[Stop]) -> tuple[str, ...]:
-    """Print each stop that was not confirmed; waits until the ledger has learned of all others."""
+    """Return each stop that was not confirmed, once the ledger has learned of all stops."""
     tables = {found.table for found in stops}
     until(lambda: tables <= many.tables_in("stopped"), 60, "the ledger has learned of every stop")
     return tuple(f"{found.table}: {found.outcome}" for found in stops if found.outcome != "stopped")
 
 
 def start_again(many: ManyStatements, found: Situation) -> None:
-    """Start what a situation has stopped."""
+    """Start the statements that a situation has stopped."""
     tables = sorted({stopped.table for stopped in found.stops} & many.tables_in("stopped"))
     for table in tables:
         client_of(many).call("start", {"tables": [table]}, confirm="yes")
@@ -133,7 +134,7 @@ def start_again(many: ManyStatements, found: Situation) -> None:
 
 @contextmanager
 def held_ledger(many: ManyStatements) -> Iterator[None]:
-    """Hold the ledger as another program would: nobody reads or writes it meanwhile."""
+    """Hold the ledger as another program would, so that nobody can read or write it."""
     with closing(sqlite3.connect(many.home() / "ledger.db", isolation_level=None, timeout=30)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         try:
@@ -144,7 +145,7 @@ def held_ledger(many: ManyStatements) -> Iterator[None]:
 
 @contextmanager
 def held_connections(many: ManyStatements) -> Iterator[None]:
-    """Hold 1,000 connections, half of them greeted; a thread opens again what the agent closes."""
+    """Hold 1,000 connections, half of them with a greeting; a thread reopens those that the agent closes."""
     path, over = socket_of(many), threading.Event()
     held = [connection(path, greets=n % 2 == 0) for n in range(IDLE)]
 
@@ -167,11 +168,11 @@ def held_connections(many: ManyStatements) -> Iterator[None]:
 
 
 def connection(path: str, *, greets: bool) -> socket.socket:
-    """Open a connection that says nothing, or nothing but its greeting; reading from it never waits."""
+    """Open a connection that sends nothing except perhaps its greeting; reading from it never blocks."""
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     found.settimeout(5)
     with suppress(OSError):
-        # Where it is refused or closed at once, it is opened again.
+        # If it is refused or closed at once, it is reopened later.
         found.connect(path)
         if greets:
             found.sendall(encode_frame({"hello": {}}))
@@ -190,7 +191,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 @contextmanager
 def watched(count: Callable[[], int]) -> Iterator[Callable[[], int]]:
-    """Return the greatest count seen within the block."""
+    """Yield a function that returns the largest count seen within the block."""
     over, most = threading.Event(), [count()]
 
     def watch() -> None:

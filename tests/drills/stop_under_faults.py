@@ -1,7 +1,7 @@
 """Drill: stop a statement while the pool is frozen, while the ledger is locked, and while the ledger's disk is full.
 
-Run: python tests/drills/stop_under_faults.py [frozen] [locked] [full]; all without a word. Takes some four minutes.
-`full` mounts a small tmpfs as HEADGATE_HOME and needs root; where it may not mount, it says so and fails.
+Run: python tests/drills/stop_under_faults.py [frozen] [locked] [full]; without arguments, all of them. Takes about four
+minutes. `full` mounts a small tmpfs as HEADGATE_HOME and needs root; if it may not mount, it says so and fails.
 """
 
 import json
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def frozen(root: Path) -> None:
-    """A pool that does not answer: it is said, a stop is sent and not confirmed, and holds once the pool is back."""
+    """The pool does not answer: that is reported, a stop is sent unconfirmed, and it holds once the pool is back."""
     with_tiny(Tiny(root, {"HEADGATE_MEASURE_S": "1"}), _frozen)
 
 
@@ -73,7 +73,7 @@ def _frozen(tiny: Tiny) -> None:
 
 
 def locked(root: Path) -> None:
-    """A ledger that another process holds: the stop is not delayed, and the ledger learns it later."""
+    """Another process holds the ledger: a stop is not delayed, and the ledger learns of it later."""
     with_tiny(Tiny(root, {"HEADGATE_MEASURE_S": "1"}), _locked)
 
 
@@ -82,7 +82,7 @@ def _locked(tiny: Tiny) -> None:
     holder.execute("BEGIN EXCLUSIVE")
     try:
         stop_through(tiny)
-        time.sleep(QUIET_S)  # The agent's rounds meet the lock meanwhile.
+        time.sleep(QUIET_S)  # Meanwhile the agent's rounds meet the lock.
         assert entries(tiny) == 1, f"{entries(tiny)} entries are in the emergency journal"
     finally:
         holder.execute("ROLLBACK")
@@ -91,7 +91,7 @@ def _locked(tiny: Tiny) -> None:
 
 
 def full(root: Path) -> None:
-    """A home on a disk without a free byte: the stop works, and the ledger learns it once there is room."""
+    """The home is on a full disk: a stop works, and the ledger learns of it once there is room."""
     home = root / "home"
     home.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(home)], check=True)
@@ -117,7 +117,7 @@ def _full(tiny: Tiny) -> None:
 
 
 def with_tiny(tiny: Tiny, drill: Callable[[Tiny], None]) -> None:
-    """Bring a tiny project up, let the drill at it, and end it."""
+    """Start a tiny project, run a drill on it, and stop the project."""
     tiny.write()
     tiny.land(50)
     try:
@@ -131,7 +131,7 @@ def with_tiny(tiny: Tiny, drill: Callable[[Tiny], None]) -> None:
 
 
 def stop_through(tiny: Tiny) -> None:
-    """Stop a statement while the ledger takes nothing, and prove that it is gone from Spark."""
+    """Stop a statement while the ledger accepts no writes, and prove that its query is gone from Spark."""
     asked = time.monotonic()
     said = tiny.run("stop", "marked", "--confirm", "yes", "--json")
     say(f"stop, exit code {said.returncode} after {time.monotonic() - asked:.1f} s: {' '.join(said.stdout.split())}")
@@ -141,16 +141,16 @@ def stop_through(tiny: Tiny) -> None:
 
 
 def nothing_moves(tiny: Tiny) -> None:
-    """Land rows and see that the stopped statement does not take them."""
+    """Land rows and check that the stopped statement does not process them."""
     before = tiny.ids("marked", 1)
     tiny.land(10)
     until(lambda: len(tiny.ids("kept", 1)) == tiny.landed, 60, "its parent takes new rows")
-    time.sleep(QUIET_S)  # The absence of something has no condition to wait for.
+    time.sleep(QUIET_S)  # That nothing happens is no condition to wait for.
     assert tiny.ids("marked", 1) == before, "the stopped statement took rows"
 
 
 def learned(tiny: Tiny) -> None:
-    """See the ledger learn of the stop, then start again."""
+    """Wait until the ledger has learned of the stop, then start the statement again."""
     began = time.monotonic()
     until(lambda: tiny.statements()["marked"]["state"] == "stopped", 60, "the ledger learned of the stop")
     row = tiny.statements()["marked"]
@@ -161,7 +161,7 @@ def learned(tiny: Tiny) -> None:
 
 
 def goes_on(tiny: Tiny) -> None:
-    """Start it again: every landed row is there once."""
+    """Start the statement again: every landed row must be there once."""
     tiny.done("start", "marked", "--confirm", "yes")
     until(lambda: tiny.ids("marked", 1) == list(range(1, tiny.landed + 1)), 60, "every row arrived once")
     say(f"started again: {tiny.landed} landed rows, each once")
@@ -174,7 +174,7 @@ def entries(tiny: Tiny) -> int:
 
 
 def fill(path: Path) -> int:
-    """Take every free byte of a disk; returns how many were taken."""
+    """Occupy every free byte of a disk, and return how many there were."""
     taken = 0
     with path.open("ab", buffering=0) as file:
         for size in (1 << 20, 4096, 1):
@@ -187,7 +187,7 @@ def fill(path: Path) -> int:
 
 
 def wait_until(moment: float) -> None:
-    time.sleep(max(0.0, moment - time.monotonic()))  # How long it is frozen is what is drilled.
+    time.sleep(max(0.0, moment - time.monotonic()))  # How long it stays frozen is the point of this drill.
 
 
 def say(line: str) -> None:

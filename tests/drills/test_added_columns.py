@@ -1,4 +1,4 @@
-"""A table on Delta that is altered in place, on real Spark: readers stand still, nothing is read again, none dies."""
+"""A Delta table altered in place on real Spark: its readers pause, nothing is read again, and no reader fails."""
 
 import json
 import os
@@ -18,11 +18,11 @@ READERS = ("marked", "beside")
 TABLES = ("kept", *READERS)
 EVENTS = "SELECT summary, detail FROM event"
 TOO_LARGE = 5_000_000_000
-"""For an INT."""
+"""Too large for an INT."""
 
 
 def ddl(columns: int, short: int = 0) -> Mapping[str, str]:
-    """Return the tables, `kept` with so many columns more; the one with the number `short` is no BIGINT yet."""
+    """Return the DDL with `columns` more columns in `kept`; column number `short` is still an INT."""
     wide = "".join(f", more{n} {'INT' if n == short else 'BIGINT'}" for n in range(1, columns + 1))
     beside = DDL["marked"].replace("marked", "beside")
     return DDL | {"kept": DDL["kept"].replace("kind STRING", f"kind STRING{wide}"), "beside": beside}
@@ -50,7 +50,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
 
 
 def arrived(tiny: Tiny) -> bool:
-    """Return whether every row that has landed is in each table once."""
+    """Return whether every landed row is in each table once."""
     return all(tiny.ids(table, 1) == list(range(1, tiny.landed + 1)) for table in TABLES)
 
 
@@ -59,14 +59,14 @@ def running(tiny: Tiny) -> bool:
 
 
 def widen(tiny: Tiny, columns: int, *, short: int = 0) -> None:
-    """Declare `kept` with so many columns more."""
+    """Declare `kept` with `columns` more columns."""
     tiny.ddl, tiny.dml = ddl(columns, short), dml(columns)
     tiny.write()
 
 
 @contextmanager
 def landing(tiny: Tiny) -> Iterator[None]:
-    """Land rows all the time."""
+    """Land rows throughout the block."""
     over = threading.Event()
 
     def land() -> None:
@@ -83,7 +83,7 @@ def landing(tiny: Tiny) -> Iterator[None]:
 
 
 def values(tiny: Tiny, column: str) -> list[tuple[int, int | None]]:
-    """Return (id, value) of the rows of `kept` as its files hold them, NULL where a file lacks the column."""
+    """Return (id, value) for each row in the files of `kept`, None where a file lacks the column."""
     rows = []
     for file in tiny._delta_files(tiny.folder / "data/tables/kept__v1"):
         table = parquet.read_table(file)
@@ -93,7 +93,7 @@ def values(tiny: Tiny, column: str) -> list[tuple[int, int | None]]:
 
 
 def as_wanted(tiny: Tiny, columns: int) -> None:
-    """Wait until everything runs and holds each row once; the newest column is filled, and no version was made."""
+    """Wait until everything runs and holds each row once; the newest column must be filled, and no version created."""
     tiny.land(5)
     until(lambda: arrived(tiny), 90, "every row is in each table once")
     until(lambda: running(tiny), 30, "all run")
@@ -106,9 +106,9 @@ def as_wanted(tiny: Tiny, columns: int) -> None:
 
 
 def as_widened(tiny: Tiny, column: int, last: int) -> None:
-    """Wait until everything runs and holds each row once; values are there that the old type could not hold.
+    """Wait until everything runs and holds each row once; new values must exceed the old type.
 
-    `last` is the id of the last row that was written before.
+    `last` is the id of the last row written before the change.
     """
     tiny.land(5)
     until(lambda: arrived(tiny), 90, "every row is in each table once")
@@ -136,7 +136,7 @@ def test_a_column_is_added_under_readers_and_rows_that_land(tiny: Tiny) -> None:
 
 
 def declare_wider(tiny: Tiny, column: int) -> int:
-    """Declare the newest column as one that holds more, and write that; returns the last row of before."""
+    """Declare the newest column with a wider type and write large values; return the id of the last row before that."""
     tiny.land(3)
     until(lambda: arrived(tiny), 90, "rows with the old type are there")
     widen(tiny, column)
@@ -176,7 +176,9 @@ def test_an_agent_and_a_server_killed_behind_a_wider_type_end_the_same(tiny: Tin
 
 
 def killed_at(tiny: Tiny, at: str, *, server_too: bool) -> None:
-    """Plan and apply what is declared with an agent that dies at a point, and wait until the next one has ended it."""
+    """Plan and apply the declared change with an agent that dies at a point, and wait until the next agent has ended
+    the run.
+    """
     plan = tiny.plan("kept")
     before = tiny.agent_pid()
     os.kill(before, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Two changes of the pizzeria as people make them, and back, while orders land: no row is lost, and none is doubled."""
+"""Two realistic changes of the pizzeria, released and rolled back while orders land: no row is lost or doubled."""
 
 import json
 import time
@@ -20,7 +20,7 @@ def pizzeria(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pizzeria]:
 
 
 def applied(world: OrdersProject, *words: str) -> dict[str, Any]:
-    """Plan and apply; returns the newest run."""
+    """Plan and apply; return the newest run."""
     began = time.monotonic()
     found = world.apply(world.plan(*words))
     assert found.returncode == 0, found.stdout + found.stderr
@@ -34,7 +34,7 @@ def versions(world: OrdersProject) -> dict[str, int]:
 
 
 def rolled_back(world: OrdersProject, table: str) -> dict[str, int]:
-    """Take a release back; returns by table the rows that stay in what it had made."""
+    """Roll a release back; return for each table the rows that stay in its retired version."""
     run = applied(world, "rollback", table)
     notes = {step["table"]: step["note"] for step in run["steps"] if step["do"] == "stop"}
     assert all("since the swap stay in" in note for note in notes.values()), notes

@@ -1,6 +1,6 @@
-"""Histories of clones of a Delta table on real Spark: which of its versions may go, and that no row goes with them.
+"""Histories of clones of a Delta table on real Spark: which versions may be removed, without any loss of rows.
 
-The tests are one history of one world, in their order. Files that only older versions hold may be deleted at once.
+The tests form one history and must run in order. Files that only older versions hold may be deleted at once.
 """
 
 import json
@@ -17,12 +17,12 @@ from tiny_project import DDL, DML, Tiny, tiny_that_runs, until
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 AT_ONCE = "USING parquet TBLPROPERTIES ('delta.deletedFileRetentionDuration'='interval 0 hours');"
-"""Written as Delta: what only older versions hold may be deleted at once."""
+"""Adapted to Delta: files that only older versions hold may be deleted at once."""
 
 
 @dataclass
 class History:
-    """The world, with what was landed and has to be in `marked`."""
+    """The project, and the rows that `marked` must hold."""
 
     tiny: Tiny
     edits: int = 0
@@ -33,7 +33,7 @@ class History:
         return int(str(self.tiny.statements()["marked"]["version"]).lstrip("v"))
 
     def edit(self) -> None:
-        """Edit `marked` so that its rows tell which text has made them."""
+        """Edit `marked` so that its rows show which text made them."""
         self.edits += 1
         self.text = DML["marked"].replace("upper(kind)", f"concat(upper(kind), '{self.edits}')")
         self.tiny.write(marked=self.text)
@@ -61,18 +61,18 @@ class History:
         return self.tiny.apply(self.tiny.plan(*words))
 
     def done(self, *words: str) -> None:
-        """Plan and apply what must succeed."""
+        """Plan and apply a change that must succeed."""
         found = self.does(*words)
         assert found.returncode == 0, found.stdout + found.stderr
 
     def refused(self, *words: str) -> str:
-        """Return why a plan is refused."""
+        """Return the output of a plan that must be refused."""
         found = self.tiny.run("plan", *words)
         assert found.returncode == 3, found.stdout + found.stderr
         return found.stdout + found.stderr
 
     def failed(self, *words: str) -> str:
-        """Return the note of the step at which a plan fails."""
+        """Apply a plan that must fail, cancel its run, and return the note of the failed step."""
         assert self.does(*words).returncode == 1
         newest = json.loads(self.tiny.done("runs", "--json"))[0]
         assert newest["state"] == "failed"
@@ -86,7 +86,7 @@ class History:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
-    """landed → kept → marked, a few files of each."""
+    """landed → kept → marked, with a few files each."""
     ddl = {table: text.replace("USING parquet;", AT_ONCE) for table, text in DDL.items()}
     with tiny_that_runs(tmp_path_factory.mktemp("clones"), landed=10, format="delta", ddl=ddl) as tiny:
         assert tiny.apply(tiny.plan("--all")).returncode == 0
@@ -97,7 +97,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
 
 
 def told(capsys: Any, words: str) -> None:
-    """Print figures and words though the test passes."""
+    """Print words even if the test passes."""
     with capsys.disabled():
         print(f"\n{words}", flush=True)
 

@@ -1,6 +1,6 @@
-"""Edits that deceive: each loses, doubles, empties, cuts or shifts rows, and a comparison on real Spark tells it.
+"""Deceptive edits, each of which loses, doubles, empties, cuts or shifts rows; a comparison on real Spark must notice.
 
-Beside them stand edits that are right, which must not be blocked.
+Correct edits are tried too, and must not be blocked.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Delta tables through the whole of Headgate: undone, out of the trash, and replaced by hand under a statement."""
+"""Delta tables through all of Headgate: rolled back, taken from the trash, and replaced by hand under a statement."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def arrived(tiny: Tiny, table: str, version: int) -> bool:
 
 
 def rests(tiny: Tiny, table: str) -> bool:
-    """Return whether every batch that a statement has planned is committed, so that nothing writes its table."""
+    """Return whether every planned batch of a statement is committed, so that nothing is writing its table."""
     ((place,),) = tiny.ledger('SELECT checkpoint FROM deployment WHERE "table" = ? AND active = 1', table)
     planned, committed = ({n.name for n in (Path(str(place)) / part).glob("[0-9]*")} for part in ("offsets", "commits"))
     return planned == committed

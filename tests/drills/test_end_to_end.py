@@ -1,4 +1,4 @@
-"""The whole of Headgate on real Spark, through the command line: started, changed, broken, killed, deleted."""
+"""All of Headgate on real Spark, through the command line: started, changed, broken, killed, deleted."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def test_a_rebuild_holds_the_same_rows_beside_the_old_version(tiny: Tiny) -> Non
     found = tiny.apply(plan)
     assert found.returncode == 0, found.stdout + found.stderr
     assert arrived(tiny, "kept", 3)
-    # The second version never ran and was set aside above; its number is not used again.
+    # The second version never ran and was set aside above; its number is not reused.
     assert arrived(tiny, "marked", 4)
     peeked = json.loads(tiny.done("peek", "kept", "-n", "1", "--json"))
     assert "!" in json.dumps(peeked)

@@ -1,4 +1,4 @@
-"""Upserts under kills: agent, server, the writer's process, a second actor; the table against a reference of its input.
+"""Upserts while agent, server or writer are killed and another actor works; tables are compared with a reference.
 
 `HEADGATE_SEED` repeats a run, `HEADGATE_ROUNDS` makes it longer; each round lands events and breaks one thing.
 """
@@ -36,9 +36,9 @@ DML = {
 FROM STREAM kept WHERE _change_type <> 'update_preimage';""",
 }
 FILTERS = ("", "\nWHERE seq > 0", "\nWHERE seq >= 1")
-"""Texts that give the same rows and are deployed over each other."""
+"""Texts with equal results that are deployed over each other."""
 VICTIMS = ("agent", "server", "writer")
-"""What is killed while a deploy is under way, in turn."""
+"""Processes killed in turn while a deploy is in progress."""
 KEYED = "mode: upsert\nkey: [id]\nsequence: seq\ndeletes: gone\ntags: [compatible]\n"
 YML = {"kept": KEYED, "marked": "tags: [tolerant]\n"}
 
@@ -54,14 +54,16 @@ else:
     compiler.NEWEST_WRITER = 99
     writers._WRITERS = {**writers._WRITERS, 99: newest}
 """
-"""What Python runs first in the agent that has another writer."""
+"""Startup code of an agent that has another writer."""
 
 Held = dict[int, tuple[str, int]]
 
 
 @dataclass
 class Events:
-    """What happens to a few keys, out of order within and across files, and what a table must hold of it."""
+    """Random events on a few keys, out of order within and across files, and the rows that a table must hold after
+    them.
+    """
 
     chance: random.Random
     newest: int = 0
@@ -70,7 +72,7 @@ class Events:
     landed: int = 0
 
     def land(self, folder: Path, count: int) -> None:
-        """Land one file of new events, with some of earlier ones that were held back."""
+        """Land one file of new events, with some older ones that were held back."""
         rows = []
         for _ in range(count):
             self.newest += 1
@@ -92,7 +94,7 @@ class Events:
         hidden.rename(folder / f"data/landing/{self.landed:09}.json")
 
     def held(self) -> Held:
-        """Compute what the table must hold."""
+        """Return what the table must hold."""
         return {i: (v, seq) for i, (seq, v, gone) in self.last.items() if not gone}
 
 
@@ -126,7 +128,7 @@ def kept(tiny: Tiny, version: int = 1) -> Held:
 
 
 def told(tiny: Tiny) -> dict[int, int]:
-    """Return the sequence of each key as its changes tell it, and assert that each was told once."""
+    """Return each key's latest sequence according to the change feed, and assert that no change occurs twice."""
     found = [(int(str(r["id"])), int(str(r["n"])), str(r["what"]), int(str(r["seq"]))) for r in rows_of(tiny, "marked")]
     assert len({row[:3] for row in found}) == len(found), "no change twice"
     last = {i: (what, seq) for i, _, what, seq in sorted(found, key=lambda row: row[1])}
@@ -139,7 +141,7 @@ def kill(pid: int) -> None:
 
 
 def writers(tiny: Tiny) -> list[int]:
-    """List the processes of the pool's server that run a writer."""
+    """Return the processes of the pool's server that run a writer."""
     found = []
     for place in Path("/proc").iterdir():
         if not place.name.isdigit():
@@ -155,7 +157,7 @@ def writers(tiny: Tiny) -> list[int]:
 
 
 def deploy(tiny: Tiny, where: str, victim: str) -> None:
-    """Deploy another text over the same checkpoint, and kill something while its run is open."""
+    """Deploy another text over the same checkpoint, and kill a victim while its run is open."""
     tiny.write(kept=DML["kept"].replace(";", f"{where};"))
     plan = tiny.plan("kept")
     assert [step["do"] for step in plan["steps"]] == ["restart"], plan["steps"]
@@ -261,7 +263,7 @@ def test_a_table_is_written_again_in_place_once_though_agent_and_server_are_kill
 
 
 def test_an_upgraded_agent_goes_on_with_the_writer_that_a_statement_was_deployed_with(tiny: Tiny) -> None:
-    """The newer agent has another writer, and the project's files are gone: only the registry says which one it is."""
+    """The newer agent has another writer, and the project's files are gone: only the registry knows the right one."""
     newer = tiny.root / "newer"
     newer.mkdir()
     (newer / "sitecustomize.py").write_text(NEWER)

@@ -1,6 +1,6 @@
-"""Whole lives of readers of a Delta table of others, on agent and pool: nothing in its folder ever changes by them.
+"""Whole lives of readers of somebody else's Delta table, on agent and pool: nothing in its folder ever changes.
 
-The tests are one history of one world, in their order; each compares names, bytes and times of the folder.
+The tests form one history and must run in order; each compares names, bytes and times in the folder.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ class Life:
         return int(self.tiny.statements()["kept"]["version"])
 
     def edit(self) -> None:
-        """Edit `kept` as it was not before."""
+        """Edit `kept` to a text that it has not had before."""
         self.text = DML["kept"].replace("kind FROM", f"concat(kind, '{self.owner.rows}') AS kind FROM")
         self.tiny.write(kept=self.text)
 
@@ -56,7 +56,7 @@ class Life:
         self.owner.append(rows)
 
     def exact(self) -> None:
-        """Wait until the serving version of `kept` has each row once, from its first on."""
+        """Wait until the serving version of `kept` has each row once, beginning with its first."""
         version, wanted = self.version, Counter(range(self.first, self.owner.rows + 1))
         until(lambda: len(self.tiny.ids("kept", version)) >= wanted.total(), 120, f"{wanted.total()} rows in kept")
         assert Counter(self.tiny.ids("kept", version)) == wanted

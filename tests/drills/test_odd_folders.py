@@ -1,4 +1,4 @@
-"""A project in a folder whose name means something to Spark, to URLs or to our own texts."""
+"""A project in a folder whose name has a meaning for Spark, for URLs or for our own texts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Partial rebuilds and seams on real Spark, by the command line, while rows keep landing: each row exactly once."""
+"""Partial rebuilds and seams on real Spark through the command line, while rows keep landing: each row exactly once."""
 
 import json
 import os
@@ -22,12 +22,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 EDITED = DML["kept"].replace("kind FROM", "concat(kind, '!') AS kind FROM")
 TIMED = "CREATE TABLE landed (id BIGINT, kind STRING, ts TIMESTAMP) USING json LOCATION 'landing';"
 PER_MINUTE = 100
-"""Rows of each minute of event time."""
+"""Rows per minute of event time."""
 
 
 @dataclass
 class Timed(Tiny):
-    """The tiny project, a hundred of its rows in a minute of event time."""
+    """The tiny project with a hundred rows per minute of event time."""
 
     def write(self, **dml: str) -> None:
         super().write(**dml)
@@ -44,7 +44,7 @@ class Timed(Tiny):
         hidden.rename(self.folder / f"data/landing/{self.landed:09}.json")
 
     def kinds(self, table: str, version: int) -> dict[int, str]:
-        """Return the kind of each id that a version's table holds."""
+        """Return the kind of each id in a version's table."""
         found: dict[int, str] = {}
         folder = self.folder / f"data/tables/{table}__v{version}"
         for file in self._delta_files(folder) if self.format_of(table) == "delta" else committed(folder):
@@ -57,7 +57,7 @@ class Timed(Tiny):
 def deployed(
     root: Path, format: str = "parquet", formats: Mapping[str, str] = MappingProxyType({}), **dml: str
 ) -> Iterator[Timed]:
-    """Return the project with 200 rows landed and everything deployed."""
+    """Yield the project with 200 rows landed and everything deployed."""
     found = Timed(root, {"HEADGATE_MEASURE_S": "1"}, format=format, formats=formats)
     found.write(**dml)
     found.land(200)
@@ -78,7 +78,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Timed]:
 
 @contextmanager
 def landing(tiny: Timed, *, every: float) -> Iterator[None]:
-    """Land a file of ten rows now and then, meanwhile."""
+    """Land files of ten rows throughout the block, `every` seconds."""
     over = threading.Event()
 
     def go_on() -> None:
@@ -95,7 +95,7 @@ def landing(tiny: Timed, *, every: float) -> Iterator[None]:
 
 
 def approved(tiny: Timed, plan: dict[str, Any]) -> dict[str, Any]:
-    """Have another login approve a plan: in the ledger, because this process has one login."""
+    """Have another login approve a plan, by writing to the ledger, because this process has only one login."""
     with closing(sqlite3.connect(tiny.home() / "ledger.db", timeout=30)) as ledger, ledger:
         ledger.execute(
             "INSERT INTO approval (plan_hash, uid, login, at) VALUES (?, 4711, 'bob', ?)", (plan["hash"], time.time())
@@ -108,7 +108,7 @@ def test_a_reader_keeps_its_table_across_a_rebuild_while_rows_land(tiny: Timed) 
 
 
 def keeps_its_table(tiny: Timed) -> None:
-    """Rebuild what `marked` streams while rows land, and see that it holds each row once in the table that it had."""
+    """Rebuild the parent of `marked` while rows land, and check that `marked` holds each row once in its old table."""
     tiny.write(kept=EDITED)
     plan = approved(tiny, tiny.plan("kept", "--rebuild", "--strategy", "marked=seam"))
     assert [step["do"] for step in plan["steps"] if step["table"] == "marked"] == ["seam"]
@@ -181,7 +181,7 @@ def test_an_agent_that_is_killed_inside_of_a_seam_leaves_each_row_once(tiny: Tim
 
 
 def restarted(tiny: Timed, **environ: str) -> None:
-    """Kill the agent, if it lives, and start one with another environment; the pool runs on."""
+    """Kill the agent, if it lives, and start one with another environment; the pool continues to run."""
     if alive(tiny.agent_pid()):
         os.kill(tiny.agent_pid(), signal.SIGKILL)
         until(lambda: not alive(tiny.agent_pid()), 10, "the agent is dead")

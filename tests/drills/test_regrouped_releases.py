@@ -29,7 +29,7 @@ DML = {
     f"count(*) AS n {TIMED} GROUP BY {WINDOW};",
 }
 PER_MINUTE = 100
-"""Rows of each minute of event time."""
+"""Rows per minute of event time."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Timed]:
 
 
 def verdicts(timed: Timed, run: str) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return what the ledger holds of comparisons: (table, check) → (verdict, summary)."""
+    """Return the recorded comparisons: (table, check) → (verdict, summary)."""
     with closing(sqlite3.connect(timed.home() / "ledger.db", timeout=30)) as ledger:
         found = ledger.execute('SELECT "table", "check", verdict, summary FROM check_result WHERE run_id = ?', (run,))
         return {(table, check): (verdict, summary) for table, check, verdict, summary in found.fetchall()}

@@ -1,4 +1,4 @@
-"""A release over four statements on real Spark: killed in a step of each kind beside others at work, and failing."""
+"""A release over four statements on real Spark: killed in a step of each kind beside other actors, or failing."""
 
 import subprocess
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Released]:
 
 
 def seed() -> int:
-    """Return a number that another revision has otherwise; 0 where the sources are not in git."""
+    """Return a number that differs between revisions; 0 if the sources are not in git."""
     found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
     return int(found.stdout.strip() or "0", 16)
 
@@ -42,9 +42,9 @@ def test_a_release_that_loses_its_agent_in_a_step_of_every_kind_ends_with_every_
 
 
 def fails_and_is_cancelled(world: Released, words: str) -> str:
-    """Release and expect that it fails: what served is untouched; after the cancel nothing else is wanted.
+    """Apply a release that must fail: the serving versions are untouched, and after a cancel nothing else is wanted.
 
-    Returns the note of the step that has failed.
+    Returns the note of the failed step.
     """
     until(lambda: world.all_run(*RELEASED), 60, "what serves runs")
     before = world.serving()

@@ -1,4 +1,4 @@
-"""Copies put back under a real agent and real Spark: noticed, said, nothing started, and every row once after it."""
+"""Old copies restored under a real agent and Spark: noticed, reported, nothing started, and every row once in the end."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def lose_ledger(tiny: Tiny) -> None:
 
 
 def adopt_lost(tiny: Tiny) -> None:
-    """Begin an agent over the data folder of a lost ledger, adopt, and let rows land until all have come through."""
+    """Start an agent over the data folder of a lost ledger, adopt it, and let rows land until all have come through."""
     tiny.done("up")
     until(lambda: "the data folder belongs to ledger" in tiny.run("doctor").stdout, 60, "the doctor says so")
     assert {tiny.statements()[table]["state"] for table in ("kept", "marked")} == {"absent"}

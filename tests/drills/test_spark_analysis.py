@@ -1,4 +1,4 @@
-"""Spark analysis through a real agent: confirmed, cached, disagreed with, and missing without being missed."""
+"""Spark analysis through a real agent: confirmed, cached, disagreed with, and unavailable without harm."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
 
 
 def answered(tiny: Tiny, *words: str) -> dict[str, Any]:
-    """Plan until Spark has answered for every statement that is new or changed; a busy machine needs several."""
+    """Plan until Spark has answered for every new or changed statement; a busy machine needs several attempts."""
     plans: list[dict[str, Any]] = []
 
     def is_answered() -> bool:

@@ -1,4 +1,4 @@
-"""A Spark Connect server whose SparkContext has stopped while its process lives on: said, replaced, gone on from."""
+"""A Spark Connect server whose SparkContext has stopped while its process lives: reported, replaced, and resumed."""
 
 import os
 import signal
@@ -23,11 +23,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 STOP = 'object Stop { def now(): String = { org.apache.spark.SparkContext.getOrCreate().stop(); "stopped" } }'
 NOTICED_S = 20.0
-"""Until the server that runs nothing is gone."""
+"""Seconds within which the useless server must be gone."""
 
 
 def compiled(folder: Path) -> Path:
-    """Return a folder with a class that stops the SparkContext, compiled by the compiler that lies beside Spark."""
+    """Return a folder with a class that stops the SparkContext, compiled by Spark's own Scala compiler."""
     folder.mkdir()
     (folder / "Stop.scala").write_text(STOP)
     jars = f"{Path(pyspark.__file__).parent}/jars/*"
@@ -53,9 +53,9 @@ def states(tiny: Tiny) -> dict[str, str]:
 
 
 def stop_context(tiny: Tiny) -> None:
-    """Stop the SparkContext from inside, as an error in a thread of Spark does.
+    """Stop the SparkContext from inside, as an error in a thread of Spark would.
 
-    The caller sees a stopped engine, or one that is not there any more: on a busy machine the agent ends it meanwhile.
+    The caller sees a stopped engine, or none: on a busy machine the agent ends the server meanwhile.
     """
     server = LocalPool(tiny.home(), Pool())
     session = Session(server.url, server.token, str(uuid.uuid4()))
@@ -68,7 +68,7 @@ def stop_context(tiny: Tiny) -> None:
 
 
 def replaced(tiny: Tiny, pid: int) -> float:
-    """Return the seconds until the server was gone; it answers and runs nothing, and nothing may claim otherwise."""
+    """Return the seconds until the server was gone, and assert that nothing is reported as running without a pool."""
     began = time.monotonic()
     until(lambda: not alive(pid), NOTICED_S, "the server that runs nothing is ended")
     gone_s = time.monotonic() - began

@@ -1,7 +1,7 @@
-"""Each strategy of a new version on real Spark, with rows that are numbered: every one is once where it is announced.
+"""Every strategy of a new version on real Spark, with numbered rows: each is once where it is announced to be.
 
-The agent is killed between what a fork or a seed does and its record, and the next one goes on. Rows land before,
-during and after. Each test prints what its strategy gave: rows expected, got, doubled, missed.
+The agent is killed between an action of a fork or seed and its record, and the next agent continues. Rows land before,
+during and after. Each test prints the result of its strategy: rows expected, got, doubled, missed.
 """
 
 import json
@@ -40,7 +40,7 @@ BASE = {
     "dml.counted": COUNTED,
 }
 EACH = 10
-"""Rows in a file, each a minute of event time after the one before: a file is a window."""
+"""Rows per file; rows are a minute of event time apart, and each file is a window."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class World(Driven):
         file.write_text(text)
 
     def land(self, files: int) -> None:
-        """Land files of numbered rows, one after the other."""
+        """Land files of numbered rows one after another."""
         for _ in range(files):
             rows = []
             for n in range(self.landed + 1, self.landed + EACH + 1):
@@ -86,26 +86,26 @@ class World(Driven):
         return int(str(self.statements()[table]["version"]).lstrip("v"))
 
     def values(self, folder: Path, column: str, upto: int | None = None) -> Counter[Any]:
-        """Count the values of a column over the files that a table's record names, or those up to a batch."""
+        """Count a column's values over the files in a table's sink log, or over those up to a batch."""
         files = committed(folder) if upto is None else self.files_upto(folder, upto)
         return Counter(v for file in files for v in parquet.ParquetFile(file).read([column])[column].to_pylist())
 
     @staticmethod
     def files_upto(folder: Path, batch: int) -> list[Path]:
-        """List the files of batches up to one: the record keeps each batch for ten minutes."""
+        """Return the files of batches up to one; the sink log keeps each batch for ten minutes."""
         found = []
         for number in range(batch + 1):
             path = folder / "_spark_metadata" / str(number)
             if path.exists():
                 entries = path.read_text().splitlines()[1:]
             else:
-                # A compact one also holds all before it.
+                # A compacted entry also holds all files before it.
                 found, entries = [], Path(f"{path}.compact").read_text().splitlines()[1:]
             found += [folder / Path(json.loads(line)["path"]).relative_to(f"file://{folder}") for line in entries]
         return found
 
     def change(self, edit: Mapping[str, str], table: str, strategy: str, dies_at: str) -> None:
-        """Plan and apply an edit; the agent dies at a point, and the next one ends the run."""
+        """Plan and apply an edit; the agent dies at a point, and the next agent ends the run."""
         self.write(edit)
         self.done("down", "--keep-pool", "--confirm", "")
         self.done("up", HEADGATE_FAULT_AT=dies_at)
@@ -120,7 +120,7 @@ class World(Driven):
         assert newest["state"] == "done", [step["note"] for step in newest["steps"]]
 
     def cut(self, table: str, version: int) -> int | None:
-        """Return the batch that a version goes on after, by the mark in its checkpoint."""
+        """Return the batch after which a version continues, according to the mark in its checkpoint."""
         mark = json.loads((self.folder / f"data/checkpoints/{table}__v{version}/_headgate_fork").read_text())
         batch: int | None = mark["batch"]
         return batch
@@ -141,13 +141,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def told(capsys: Any, words: str) -> None:
-    """Print figures though the test passes."""
+    """Print figures even if the test passes."""
     with capsys.disabled():
         print(f"\n{words}", flush=True)
 
 
 def reads_all(world: World, folder: Path, expected: Counter[Any], column: str, capsys: Any) -> None:
-    """Wait until a table holds as many rows as expected, and say in what they differ."""
+    """Wait until a table holds as many rows as expected, and assert that they are the expected ones."""
 
     def there() -> bool:
         return world.values(folder, column).total() >= expected.total()
@@ -160,7 +160,7 @@ def reads_all(world: World, folder: Path, expected: Counter[Any], column: str, c
 
 
 def settled(world: World, table: str) -> None:
-    """Wait until a table has passed the compaction of its record and has read what landed."""
+    """Wait until a table has processed all landed rows."""
     folder = world.table(table, world.version(table))
     until(lambda: world.values(folder, "id").total() == world.landed, 90, "it has read what landed")
 
@@ -180,7 +180,7 @@ def test_a_carry_over_has_every_row_after_the_cut_once_and_a_rollback_all(world:
     reads_all(world, world.table("flat", new), expected, "id", capsys)
     kinds = world.values(world.table("flat", new), "kind")
     assert set(kinds) == {"A", "B"}
-    # The way back: the old version resumes and has every row, before the cut and after it.
+    # The rollback: the old version resumes and has every row, before the cut and after it.
     assert world.apply(world.plan("rollback", "flat")).returncode == 0
     assert world.version("flat") == old
     reads_all(world, world.table("flat", old), Counter(range(1, world.landed + 1)), "id", capsys)
@@ -192,7 +192,7 @@ def test_a_fork_holds_every_window_once(world: World, capsys: Any) -> None:
     world.land(2)
     world.change(edit, "counted", "fork", "fork record")
     world.land(2)
-    # The watermark closes all windows but the newest one.
+    # The watermark closes all windows but the newest.
     windows = world.landed // EACH - 1
     folder = world.table("counted", world.version("counted"))
     until(lambda: world.values(folder, "since").total() >= windows, 90, "all windows are closed")
@@ -205,7 +205,7 @@ def test_a_fork_holds_every_window_once(world: World, capsys: Any) -> None:
 
 
 def test_a_chain_serves_every_row_once_from_both_layouts(world: World, capsys: Any) -> None:
-    """The table is stored by another column from now on; its pointer serves what was stored before as well."""
+    """The table is now partitioned by another column; its pointer also serves the rows stored before."""
     settled(world, "flat")
     old, reader = world.version("flat"), world.version("below")
     edit = {"ddl.flat": BASE["ddl.flat"].replace(";", " PARTITIONED BY (kind);")}
@@ -218,14 +218,14 @@ def test_a_chain_serves_every_row_once_from_both_layouts(world: World, capsys: A
     assert world.values(before, "id") == world.values(world.table("flat", old), "id", upto=cut)
     assert {path.parent.name for path in committed(own)} == {"kind=a", "kind=b"}
     reads_all(world, own, everything - world.values(before, "id"), "id", capsys)
-    # What streams it keeps its own table, and goes on in the new version where it stood in the old one.
+    # The reader keeps its own table, and continues in the new version from its position in the old one.
     assert world.version("below") == reader
     reads_all(world, world.table("below", reader), everything, "id", capsys)
     served = partial(pointed, world, "flat")
     until(lambda: served().total() >= everything.total(), 60, "the pointer serves all rows")
     told(capsys, f"pointer: expected {everything.total()}, got {served().total()}")
     assert served() == everything
-    # A pool that died has an empty catalog: tables and pointer come back from the registry.
+    # A new pool has an empty catalog: tables and pointers come back from the registry.
     world.replace_pool()
     until(lambda: served() == everything, 60, "the pointer is back")
     assert world.apply(world.plan("rollback", "flat")).returncode == 0
@@ -235,7 +235,7 @@ def test_a_chain_serves_every_row_once_from_both_layouts(world: World, capsys: A
 
 
 def pointed(world: World, table: str) -> Counter[Any]:
-    """Count the ids that the pointer of a table serves; none while the pool does not answer."""
+    """Count the ids that a table's pointer serves; empty while the pool does not answer."""
     found = world.run("peek", table, "--limit", "1000", "--json")
     return Counter(row[0] for row in json.loads(found.stdout)["rows"]) if found.returncode == 0 else Counter()
 

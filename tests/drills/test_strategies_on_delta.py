@@ -1,7 +1,7 @@
-"""Each strategy of a new version on Delta and real Spark, with rows that are numbered, while rows land.
+"""Every strategy of a new version on Delta and real Spark, with numbered rows, while rows land.
 
-The agent is killed between what a fork or a seed does and its record, and the next one goes on. The tests are one
-history of one world, in their order. Each prints what its strategy gave: rows expected, got, doubled, missed.
+The agent is killed between an action of a fork or seed and its record, and the next agent continues. The tests form one
+history and must run in order. Each prints the result of its strategy: rows expected, got, doubled, missed.
 """
 
 import json
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 @dataclass
 class History:
-    """The world, with the id of the first row that the serving version of `marked` holds."""
+    """The project, and the id of the first row that the serving version of `marked` holds."""
 
     tiny: Tiny
     first: int = 1
@@ -32,7 +32,7 @@ class History:
         return int(str(self.tiny.statements()["marked"]["version"]).lstrip("v"))
 
     def edit(self) -> None:
-        """Edit `marked` so that rows tell which version has made them."""
+        """Edit `marked` so that rows show which version made them."""
         self.text = DML["marked"].replace("upper(kind)", f"concat(upper(kind), '{self.version + 1}')")
         self.tiny.write(marked=self.text)
 
@@ -44,7 +44,7 @@ class History:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
-    """landed → kept → marked, each version of kept of ten rows."""
+    """landed → kept → marked, where kept has ten rows per version."""
     with tiny_that_runs(tmp_path_factory.mktemp("delta"), landed=10, format="delta") as tiny:
         assert tiny.apply(tiny.plan("--all")).returncode == 0
         for _ in range(4):
@@ -55,13 +55,13 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
 
 
 def told(capsys: Any, words: str) -> None:
-    """Print figures though the test passes."""
+    """Print figures even if the test passes."""
     with capsys.disabled():
         print(f"\n{words}", flush=True)
 
 
 def exact(history: History, capsys: Any, table: str = "marked", version: int = 0, first: int = 0) -> None:
-    """Wait until a version holds as many rows as expected, and say in what they differ."""
+    """Wait until a version holds as many rows as expected, and assert that they are the expected ones."""
     tiny, version = history.tiny, version or history.version
     expected = range(first or history.first, tiny.landed + 1)
     until(lambda: len(tiny.ids(table, version)) >= len(expected), 120, f"{len(expected)} rows are in {table}")
@@ -74,7 +74,7 @@ def exact(history: History, capsys: Any, table: str = "marked", version: int = 0
 
 
 def change(history: History, strategy: str, dies_at: str) -> int:
-    """Edit, plan and apply; the agent dies at a point, and the next one ends the run; returns the rows by then."""
+    """Edit, plan and apply; the agent dies at a point, and the next one ends the run; return the landed rows."""
     tiny = history.tiny
     history.edit()
     tiny.done("down", "--keep-pool", "--confirm", "")
@@ -97,7 +97,7 @@ def change(history: History, strategy: str, dies_at: str) -> int:
 def test_a_fork_has_each_row_once_and_keeps_what_it_was_cloned_from(
     history: History, capsys: Any, dies_at: str
 ) -> None:
-    """The second one is a clone of a clone."""
+    """The second fork is a clone of a clone."""
     tiny, base = history.tiny, history.version
     exact(history, capsys)
     change(history, "fork", dies_at)
@@ -130,7 +130,7 @@ def test_a_deleted_clone_comes_back_with_all_its_rows(history: History, capsys: 
 
 
 def test_a_clone_is_rebuilt_into_files_of_its_own(history: History, capsys: Any) -> None:
-    """It is compared with the clone, whose files lie in three places; then all that was replaced is retired."""
+    """It is compared with the clone, whose files are in three folders; then everything replaced is retired."""
     tiny = history.tiny
     history.edit()
     rebuilt = tiny.apply(tiny.plan("marked", "--rebuild"))
@@ -202,7 +202,7 @@ def test_a_chain_serves_each_row_once_from_both_layouts(history: History, capsys
     assert applied.returncode == 0, applied.stdout + applied.stderr
     tiny.land(20)
     exact(history, capsys, "kept", 2, there + 1)
-    # What streams it keeps its own table, and goes on in the new version where it stood in the old one.
+    # The reader keeps its own table, and continues in the new version from its position in the old one.
     exact(history, capsys)
 
     def served() -> list[int]:

@@ -1,4 +1,4 @@
-"""OPTIMIZE and VACUUM through the whole of Headgate, with agent or server killed inside each; no row is lost."""
+"""OPTIMIZE and VACUUM through all of Headgate, with agent or server killed inside each; no row is lost."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tiny_project import DDL, Tiny, alive, tiny_that_runs, until
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 AT_ONCE = "USING parquet TBLPROPERTIES ('delta.deletedFileRetentionDuration'='interval 0 hours');"
-"""Written as Delta: what only older versions hold may be deleted at once."""
+"""Adapted to Delta: files that only older versions hold may be deleted at once."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
 
 
 def small_files(tiny: Tiny, commits: int = 4) -> None:
-    """Have so many files arrive in both tables, one after the other."""
+    """Land `commits` files one after another, and wait for each in both tables."""
     for _ in range(commits):
         tiny.land(5)
         until(lambda: arrived(tiny), 90, "the rows are in both tables")
@@ -70,7 +70,7 @@ def test_a_vacuum_waits_for_a_stopped_reader_by_name_and_deletes_what_nobody_rea
     tiny.done("start", "marked", "--confirm", "yes")
     until(lambda: arrived(tiny), 90, "marked has read them")
     before = data_files(tiny, "kept")
-    # Its rows are to be seen before its batch is committed, and until then a vacuum is refused.
+    # Its rows are visible before its batch is committed, and until then a vacuum is refused.
     again = ("runs", "retry", last_run_id(tiny), "--follow")
     until(lambda: tiny.run(*again).returncode == 0, 60, "the vacuum ended", every_s=1.0)
     assert data_files(tiny, "kept") < before and "deleted" in last_run(tiny)[1][0]

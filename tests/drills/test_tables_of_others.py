@@ -1,4 +1,4 @@
-"""A Delta table of others through agent and pool, while a session that is none of Headgate's writes it."""
+"""Somebody else's Delta table through agent and pool, while a session outside Headgate writes it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A statement that nobody has reviewed runs nothing, whichever way it comes to a real agent and a real pool."""
+"""An unreviewed statement runs nothing, whichever way it reaches a real agent and pool."""
 
 import json
 from collections.abc import Iterator

@@ -39,7 +39,7 @@ def declare(tiny: Tiny, table: str, ddl: str, dml: str = "", *, layer: str = "fa
 
 
 def results(tiny: Tiny, run: str, table: str) -> dict[str, dict[str, Any]]:
-    """Return what the ledger holds of a comparison, by check."""
+    """Return the recorded results of a comparison, by check."""
     ledger = next(tiny.root.glob("home/**/ledger.db"))
     with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as connection:
         connection.row_factory = sqlite3.Row

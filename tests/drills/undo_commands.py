@@ -1,9 +1,9 @@
-"""Drill: what a plan prints under UNDO, carried out for each kind of change on a project that runs.
+"""Drill: run the command that a plan prints under UNDO, for each kind of change, on a running project.
 
-Run: PYTHONPATH=. python tests/drills/undo_commands.py [FOLDER [WORD…]]. Each edit, or those whose names hold a WORD,
-is planned and applied; rows land; the command that the plan printed is run and its plan applied; then the files as they
-were before must have nothing to deploy. A line says what was printed, what it did, its seconds, and the rows of the
-edited table before the edit, before the undo and after it. Takes ten minutes on two idle cores.
+Run: PYTHONPATH=. python tests/drills/undo_commands.py [FOLDER [WORD…]]. Each edit, or those whose names contain a WORD,
+is planned and applied; rows land; the printed command is run and its plan applied; then the original files must have
+nothing to deploy. Each line shows the printed command, its effect and seconds, and the rows of the edited table before
+the edit, before the undo and after it. Takes ten minutes on two idle cores.
 """
 
 import json
@@ -97,7 +97,7 @@ class World(Driven):
         file.write_text(text)
 
     def land(self, count: int) -> None:
-        """Land one file, each row a minute after the one before."""
+        """Land one file, with rows a minute apart."""
         rows = []
         for n in range(self.landed + 1, self.landed + count + 1):
             moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(1_767_225_600 + 60 * n))
@@ -108,12 +108,12 @@ class World(Driven):
         hidden.rename(self.folder / f"data/landed/{self.landed:09}.json")
 
     def rows(self, table: str) -> int:
-        """Return the rows of the version that serves."""
+        """Return the number of rows in a table's serving version."""
         folder = self.folder / f"data/tables/{table}__v{self.statements()[table]['version']}"
         return sum(parquet.read_metadata(file).num_rows for file in committed(folder))
 
     def settled(self, table: str) -> int:
-        """Return the rows of a table once it has read what landed: two readings, three triggers apart, agree."""
+        """Return the rows of a table once two counts, three seconds apart, agree."""
         seen: list[int] = []
 
         def same() -> bool:
@@ -125,7 +125,7 @@ class World(Driven):
         return seen[-1]
 
     def carried_out(self, plan: dict[str, Any]) -> float:
-        """Apply a plan; returns its seconds."""
+        """Apply a plan and return the seconds it took."""
         began = time.monotonic()
         found = self.apply(plan)
         assert found.returncode == 0, found.stdout + found.stderr
@@ -137,7 +137,7 @@ def actions(plan: Mapping[str, Any]) -> dict[str, str]:
 
 
 def undone(world: World, name: str, table: str, edit: Mapping[str, str]) -> bool:
-    """Edit, apply, run what was printed, and print a line; returns whether all was as it said."""
+    """Edit, apply, run the printed command, and print a line; return whether everything went as announced."""
     before = world.settled(table)
     world.write(edit)
     plan = world.plan(table)
@@ -163,7 +163,7 @@ def undone(world: World, name: str, table: str, edit: Mapping[str, str]) -> bool
 
 
 def planned_back(world: World, command: str) -> dict[str, Any]:
-    """Plan what was printed; what would ask and execute at once is planned, to be looked at first."""
+    """Plan the printed command; one that would confirm and execute at once is turned into a plan."""
     words = command.split()[1:]
     planned = words if words[0] == "plan" else ["plan", *words]
     found: dict[str, Any] = json.loads(world.done(*planned, "--json"))
@@ -171,7 +171,7 @@ def planned_back(world: World, command: str) -> dict[str, Any]:
 
 
 def begun_and_deleted(world: World) -> bool:
-    """Delete a table, take it out of the trash, delete it again, start and resume it, each undone as printed."""
+    """Delete a table, restore it from the trash, delete it again, start and resume it, each undone as printed."""
     true = True
     plan = world.plan("delete", "below")
     (command,) = {way["command"] for way in plan["undo"]}

@@ -1,4 +1,4 @@
-"""A pizzeria in memory: what the console asks for, without ledger, agent or Spark."""
+"""A pizzeria in memory, which answers the console without a ledger, agent or Spark."""
 
 import os
 import time
@@ -27,7 +27,7 @@ from tui.screens.backend import PlanView, ProjectView, RunView
 
 
 class FakeBackend:
-    """Answers at once from values that a test can change; acts are recorded in `calls`."""
+    """Answers at once from values that a test can change; operations are recorded in `calls`."""
 
     def __init__(self, *, protected: bool = False, now: float = NOW) -> None:
         self.protected = protected
@@ -95,7 +95,7 @@ class FakeBackend:
         self.change(table, table=TableName(name))
 
     def drop(self, table: str) -> None:
-        """Let a table vanish."""
+        """Remove a table."""
         left = tuple(one for one in self.current.statements if one.table != table)
         self.current = replace(self.current, statements=left)
 
@@ -138,7 +138,7 @@ class FakeBackend:
         return DeclaredDetails(declared if table == "oven_load" else None, columns=columns)
 
     def columns(self, table: str, column: str) -> ColumnDetails:
-        """Return each table two columns that stand on one that landed."""
+        """Return column details in which two columns of the table come from a landed one."""
         names = ("pizza", "letters")
         chosen = column or names[0]
         source, target = ColumnOrigin(TableName("src_orders"), "pizza"), ColumnOrigin(TableName(table), chosen)
@@ -273,7 +273,7 @@ class FakeBackend:
 
 
 class StillBackend(FakeBackend):
-    """The same with an agent that is alive and has nothing new to say."""
+    """The same with an agent that is alive and reports nothing new."""
 
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         facts = self.current.facts
@@ -282,7 +282,7 @@ class StillBackend(FakeBackend):
 
 
 class MovingBackend(FakeBackend):
-    """The same with a clock: lags move at every reading, as they do with a real agent."""
+    """The same with a moving clock: lags change at every reading, as with a real agent."""
 
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         now = time.time()

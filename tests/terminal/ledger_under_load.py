@@ -1,4 +1,4 @@
-"""A real ledger with many statements, written at a rate, and the console over it."""
+"""A real ledger with many statements, written at a steady rate, and the console over it."""
 
 import os
 import random
@@ -21,7 +21,7 @@ PER_PRODUCT = 40
 
 
 def place_of(home: Path) -> SelectedEnvironment:
-    """Name an environment that lives in a folder."""
+    """Return an environment that lives in a folder."""
     where = EnvironmentPaths(home=str(home), socket=str(home / "agent.sock"), owner=os.getuid())
     return SelectedEnvironment(str(home), "pizzeria", "00000000-0000-0000-0000-000000000001", "dev", False, where)
 
@@ -31,7 +31,7 @@ def name_of(index: int) -> TableName:
 
 
 def row_of(index: int, now: float) -> Deployment:
-    """Make one statement; each reads the one before it in its product."""
+    """Return one statement's row; each statement reads the one before it in its product."""
     first = index % PER_PRODUCT == 0
     parents = () if first else (Binding(name_of(index - 1), 1, True),)
     row = deployment(name_of(index), f"product_{index // PER_PRODUCT:03d}", LAYERS[index % 3], "running", ())
@@ -48,7 +48,7 @@ def figures_of(index: int, now: float, lag: int) -> Measurement:
 
 
 def make(home: Path, statements: int) -> Ledger:
-    """Make a ledger with statements and their first figures."""
+    """Create a ledger with statements and their first measurements."""
     now = time.time()
     facts = environment_row(
         project_id="00000000-0000-0000-0000-000000000001", project="pizzeria", agent_pid=4711, agent_started_at=now,
@@ -64,7 +64,7 @@ def make(home: Path, statements: int) -> Ledger:
 
 
 def write(ledger: Ledger, chance: random.Random, statements: int, changes: int) -> None:
-    """Write one tick: heartbeat and changed figures."""
+    """Write one tick: a heartbeat and changed measurements."""
     now = time.time()
     ledger.heartbeat(now)
     chosen = chance.sample(range(statements), changes)

@@ -1,4 +1,4 @@
-"""The pizzeria as values: its statements, their figures, one plan and one run of it."""
+"""The pizzeria as values: its statements, their measurements, one plan and one run of it."""
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
@@ -48,7 +48,6 @@ FIGURES = {
 
 
 def deployment(name: str, product: str, layer: str, state: str, parents: tuple[tuple[str, bool], ...]) -> Deployment:
-    """Make a deployment of the pizzeria."""
     external = state == "external"
     first = parents[0][0] if parents else ""
     return Deployment(
@@ -92,11 +91,11 @@ def deployment(name: str, product: str, layer: str, state: str, parents: tuple[t
 
 
 BEHIND_S = ((0, 0.0), (100, 6.0), (1000, 480.0), (10_000, 250.0), (10**9, 2760.0))
-"""How old the oldest input is that waits, in seconds, by the rows that wait at most."""
+"""Pairs (rows, seconds): with at most so many pending rows, the oldest pending input has this age."""
 
 
 def measurement(name: str, version: int) -> Measurement:
-    """Make the latest figures of a statement."""
+    """Return a statement's latest measurement."""
     lag, trend, rate, eta, rows_in = FIGURES[name]
     behind_s = None if lag is None else next(age_s for rows, age_s in BEHIND_S if lag <= rows)
     return Measurement(
@@ -129,7 +128,7 @@ def measurement(name: str, version: int) -> Measurement:
 
 
 def sample_plan(protected: bool = False) -> Plan:
-    """Make the plan of the drawing of Review."""
+    """Return the plan shown in the drawing of Review."""
     old = SQL.format("order_items", "src_orders")
     new = old.replace("status <> 'void'", "status <> 'void' AND vat IS NOT NULL")
 
@@ -232,7 +231,7 @@ def sample_plan(protected: bool = False) -> Plan:
 
 
 def sample_run(now: float) -> RunRow:
-    """Make the run of the drawing."""
+    """Return the run shown in the drawing."""
     states = ("done", "done", "gate", "waits", "waits", "waits", "kept")
     notes = ("", "", "lag 81k → 12k, 18 s left", "", "", "", "left behind: crm_orders reads it")
     steps = tuple(

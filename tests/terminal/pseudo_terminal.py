@@ -1,4 +1,4 @@
-"""A pseudo-terminal with a console in it: what it sends is counted, drawn by pyte, and read as text."""
+"""A pseudo-terminal with a console in it, whose output is counted, drawn by pyte, and read as text."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ import pyte
 ROOT = Path(__file__).parents[2]
 
 PATIENCE_S = 60.0
-"""Longest wait for what must come: on a busy machine a console takes many times as long as alone."""
+"""Longest wait in seconds: on a busy machine a console takes many times as long as on an idle one."""
 
 LOOK_S = 0.05
 
@@ -38,9 +38,9 @@ class Terminal:
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("COLUMNS", "LINES"))}
         values = {**clean, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), **(environ or {})}
         self.master, slave = pty.openpty()
-        # The size must be there before the program asks for it.
+        # The size must be set before the program asks for it.
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-        # Not by `pty.fork`: threads of gRPC are in this process, and what is forked of it may abort.
+        # Not `pty.fork`: this process has gRPC threads, and a fork of it may abort.
         leads = ["setsid", "--ctty", *command]
         self._process = subprocess.Popen(leads, stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=values)
         self.pid = self._process.pid
@@ -48,7 +48,7 @@ class Terminal:
         os.set_blocking(self.master, False)
 
     def pump(self, seconds: float) -> int:
-        """Take what comes for a while; returns the number of bytes."""
+        """Receive output for some seconds, and return the number of bytes."""
         ends = time.monotonic() + seconds
         before = self.received
         while (left := ends - time.monotonic()) > 0:
@@ -67,12 +67,14 @@ class Terminal:
             return False
         self.received += len(data)
         self.raw += data
-        # pyte 0.8 does not know private parameters in these two; they draw nothing.
+        # pyte 0.8 does not support private parameters in these two sequences, which draw nothing.
         self._stream.feed(data.replace(b"\x1b[?2026$p", b"").replace(b"\x1b[>25u", b""))
         return True
 
     def wait(self, condition: Callable[[str], bool], seconds: float = PATIENCE_S) -> str:
-        """Take what comes until the screen's text fulfils a condition; fails with the text when it never does."""
+        """Receive output until a condition holds for the screen's text, and return that; fails with the text on
+        timeout.
+        """
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             if condition(self.text()):
@@ -83,8 +85,9 @@ class Terminal:
         return self.text()
 
     def quiet(self, seconds: float = 0.4) -> bool:
-        """Take what comes until nothing has come for a while in which the process had nothing to do; returns False
-        when there is no such while. A process that waits for a core has something to do, however long it sends nothing.
+        """Receive output until none has come for `seconds` during which the process was idle; return False on timeout.
+
+        A process that waits for a core is not idle, however long it sends nothing.
         """
         ends, rested = time.monotonic() + PATIENCE_S, 0.0
         while rested < seconds and time.monotonic() < ends:
@@ -93,7 +96,7 @@ class Terminal:
         return rested >= seconds
 
     def _sleeps(self) -> bool:
-        """Return whether no thread of the process runs or waits for a core; True where the system does not tell."""
+        """Return whether no thread of the process runs or waits for a core; True if the system does not tell."""
         try:
             stats = [(task / "stat").read_text("utf-8", "replace") for task in Path(f"/proc/{self.pid}/task").iterdir()]
         except OSError:
@@ -101,7 +104,7 @@ class Terminal:
         return all(stat.rpartition(")")[2].split()[0] != "R" for stat in stats)
 
     def send(self, data: str | bytes) -> None:
-        """Type."""
+        """Type into the terminal."""
         os.write(self.master, data.encode() if isinstance(data, str) else data)
 
     def resize(self, width: int, height: int) -> None:
@@ -111,25 +114,24 @@ class Terminal:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def text(self) -> str:
-        """Return what the terminal shows."""
+        """Return the text on the screen."""
         return "\n".join(row.rstrip() for row in self.screen.display)
 
     def alive(self) -> bool:
-        """Return whether the process still is there."""
+        """Return whether the process is still running."""
         return self.status is None
 
     @property
     def status(self) -> int | None:
-        """With what it has ended, as `subprocess` gives it; None while it is there."""
+        """The exit status as `subprocess` reports it; None while the process runs."""
         return self._process.poll()
 
     def hang_up(self) -> None:
-        """Close the terminal."""
         os.close(self.master)
         self.master = -1
 
     def ends(self) -> bool:
-        """Wait for the process to end; returns whether it does."""
+        """Wait for the process to end; return whether it did."""
         ends = time.monotonic() + PATIENCE_S
         while time.monotonic() < ends:
             if not self.alive():

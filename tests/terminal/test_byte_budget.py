@@ -1,4 +1,4 @@
-"""Byte budgets over a ledger that is being written: 1,000 statements, 100 changes a second."""
+"""Byte budgets over a ledger that is being written: 1,000 statements, 100 changes per second."""
 
 import random
 import sys
@@ -26,7 +26,7 @@ def test_steady_changes_stay_within_their_bytes_a_second(width: int, height: int
         make(tmp_path, STATEMENTS) as ledger,
         Terminal([sys.executable, "-m", "tests.terminal.ledger_under_load", str(tmp_path)], width, height) as terminal,
     ):
-        # So that statements are on the screen.
+        # Statements must be visible on the screen.
         all_open(terminal)
         terminal.wait(lambda text: "table_00003" in text)
         terminal.quiet()

@@ -1,4 +1,4 @@
-"""The terminal given back and taken again: Ctrl-Z, an editor, and a mouse that is asked for."""
+"""The terminal given up and taken back: Ctrl-Z, an editor, and the mouse on request."""
 
 import os
 import signal
