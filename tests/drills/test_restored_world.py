@@ -1,4 +1,4 @@
-"""Old copies restored under a real agent and Spark: noticed, reported, nothing started, and every row once in the end."""
+"""Old copies restored under a real agent and Spark: noticed, reported, nothing started, and every row once at last."""
 
 import json
 import os
