@@ -1,1 +1,1 @@
-"""The agent: the daemon that alone talks to the pool and alone writes the ledger of one environment."""
+"""The agent: the daemon of one environment. Only the agent calls the pool, and only the agent writes the ledger."""

@@ -1,4 +1,4 @@
-"""`python -I -m pipelines.agent --project DIR --env E`: the daemon of one environment, until it is told to end."""
+"""`python -I -m pipelines.agent --project DIR --env E`: runs the daemon of one environment until it is told to stop."""
 
 import argparse
 import fcntl
@@ -31,18 +31,18 @@ from state.row_types import EnvironmentRow
 
 MOST_BYTES = 8 << 20
 KEPT = 3
-"""Earlier files beside it: `agent.log.1`, the newest, to `agent.log.3`."""
+"""Rotated files kept beside the log: `agent.log.1` (the newest) to `agent.log.3`."""
 
 
 class AgentLog(RotatingFileHandler):
-    """Rotates by renaming, which a full disk takes too."""
+    """Rotate the log by renaming files, which works even on a full disk."""
 
     def __init__(self, path: str, *, most_bytes: int = MOST_BYTES) -> None:
-        """Append to a log; `most_bytes` is the size at which a new file is begun."""
+        """Append to a log; a new file is started once the log exceeds `most_bytes`."""
         super().__init__(path, maxBytes=most_bytes, backupCount=KEPT, encoding="utf-8")
 
     def doRollover(self) -> None:  # The name is logging's.
-        """Begin a new file; standard output and errors, where whoever started the agent has put them here, follow."""
+        """Start a new file, and redirect stdout and stderr to it if they were redirected to the old one."""
         # Not by its name, under which it may have been deleted.
         before = os.fstat(self.stream.fileno()) if self.stream is not None else None
         super().doRollover()
@@ -54,11 +54,11 @@ class AgentLog(RotatingFileHandler):
 log = logging.getLogger("headgate.agent")
 
 PID_WIDTH = 10
-"""Characters of the pid in the lock's file; more than any has, so that the one before it is written over."""
+"""Width of the pid in the lock file, in characters: wide enough for a new pid to overwrite any old one."""
 
 
 class LogLines(logging.Formatter):
-    """Writes each message on one line, in which nothing acts on who reads the log."""
+    """Write each message on one line and escape control characters, so that a log cannot manipulate a terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = escape_control_characters(record.message)
@@ -70,7 +70,7 @@ class LogLines(logging.Formatter):
 
 
 def main() -> int:
-    """Run the agent in the foreground; whoever starts it has detached it. Exit codes as the command line's."""
+    """Run the agent in the foreground (the caller has detached it). Exit codes are those of the command line."""
     parser = argparse.ArgumentParser(prog="headgate-agent")
     parser.add_argument("--project", required=True)
     parser.add_argument("--env", required=True)
@@ -137,15 +137,14 @@ def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
 
 
 def _refuse_undecodable(*paths: str | None) -> None:
-    """Refuse paths that are not UTF-8: ledger, Spark and JSON hold no other."""
+    """Refuse paths that are not valid UTF-8: ledger, Spark and JSON cannot store them."""
     for path in paths:
         if path and (shown := escape_surrogates(path)) != path:
             raise InvalidProject(f"{shown} is not UTF-8", remedy="rename it, or use another folder")
 
 
 def _refuse_escapes(data: str) -> None:
-    """Refuse a data folder whose tables of files Spark looks for elsewhere: it decodes `%20`, and takes braces for a
-    pattern (4.2.0)."""
+    """Refuse a data folder whose path Spark would misread: it decodes `%20` and treats braces as a glob (4.2.0)."""
     if found := re.search("%[0-9A-Fa-f]{2}|[{}]", data):
         raise InvalidProject(
             f"the data folder {data} has {found[0]} in its name, which Spark takes for something else",
@@ -154,7 +153,7 @@ def _refuse_escapes(data: str) -> None:
 
 
 def _lock(path: str) -> IO[str]:
-    """Acquire the environment's lock for the lifetime of this process; one environment has one agent."""
+    """Acquire the environment's lock for the lifetime of this process: an environment has at most one agent."""
     file = open(os.open(path, os.O_RDWR | os.O_CREAT, 0o640), "r+")  # noqa: SIM115  # Held open: the lock lives as long as the file.
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The wall clock, checked against the machine's uptime: what it was set by is no time that has passed."""
+"""The wall clock, checked against the machine's uptime, so that setting the clock does not expire any deadline."""
 
 import logging
 from collections.abc import Callable
@@ -14,22 +14,22 @@ from state.row_types import ClockCheck
 log = logging.getLogger(__name__)
 
 _one_at_a_time = Lock()
-"""Steps and the house-keeping check the clock: a jump that two of them see is one jump."""
+"""Steps and housekeeping both check the clock: a jump that both see must count once."""
 
 JUMP_S = 3600.0
-"""How far the wall clock may get ahead of the uptime between two looks, by drift and by being set right."""
+"""How far the wall clock may gain on the uptime between two checks, in seconds; more than this counts as a jump."""
 
 OFF_S = 30 * 86400.0
-"""How long a machine may have been off: a clock that is further ahead after a boot was set."""
+"""Longest time a machine is assumed to have been off; a larger gap across a boot means that the clock was set."""
 
 SET_S = 1.0
-"""What the wall clock was set by at least: less than that between two looks is drift."""
+"""Smallest difference that counts as setting the clock; anything smaller is drift."""
 
 
 def clock_jump(before: ClockCheck | None, wall: float, up: Uptime) -> float:
-    """Return by how many seconds the clock has gone ahead of the uptime since `before`; negative: it was set back.
+    """Return how many seconds the clock has gained on the uptime since `before`; negative if it was set back.
 
-    Before a boot the machine was off for a time that nobody can tell: that counts as a jump as well.
+    After a reboot the off time is unknown, so it is included in the jump.
     """
     return wall - before.wall - _passed(before, up) if before is not None else 0.0
 
@@ -43,10 +43,10 @@ def _is_same(before: ClockCheck, up: Uptime) -> bool:
 
 
 def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[ClockCheck, float]:
-    """Return the check of this moment, and by how many seconds deadlines that are recorded move along with the clock.
+    """Return the new check, and the number of seconds by which recorded deadlines must be shifted.
 
-    What is left until a deadline is the same before and after, whichever way the clock was set, and however wrong.
-    What is forgotten by its age is compared without the way forward from the lowest clock of the last `FORGETS_S`.
+    Shifting keeps the remaining time of a deadline constant, however the clock was set. Data that expires by age is
+    judged by the lowest clock of the last `FORGETS_S` seconds.
     """
     if before is None:
         return ClockCheck(wall, up.boot, up.seconds), 0.0
@@ -63,34 +63,38 @@ def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[Clo
 
 
 def forgetting_time(check: ClockCheck | None, wall: float, kept_s: float) -> float:
-    """Return the time to compare with, for what is forgotten once it is so old: at most `FORGETS_S`."""
+    """Return the current time to use when deciding what is older than `kept_s`, which is at most `FORGETS_S`."""
     has_jumped = check is not None and check.hold_s > 0 and FORGETS_S - check.hold_s < kept_s
     return wall - check.debt_s if check is not None and has_jumped else wall
 
 
 def checked_now(agent: AgentContext) -> float:
-    """Check the wall clock, and return the time that deadlines in the ledger are compared with."""
+    """Check the wall clock, and return the current time to compare with deadlines in the ledger."""
     with _one_at_a_time:
         return _checked(agent)[0]
 
 
 def unmoved_now(agent: AgentContext) -> float:
-    """Return a time that no setting of the clock changes, for a deadline that cannot move along: one in a name."""
+    """Return a time that does not change when the clock is set, for deadlines stored in folder names, which cannot be
+    shifted.
+    """
     with _one_at_a_time:
         now, check = _checked(agent)
         return now - check.moved_s
 
 
 def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float], object]) -> None:
-    """Give `record` the time that is so far away; once it is in the ledger, it moves along with the clock."""
+    """Call `record` with the deadline `seconds` from now; a deadline in the ledger is shifted whenever the clock is
+    set.
+    """
     with _one_at_a_time:
         record(_checked(agent)[0] + seconds)
 
 
 def _checked(agent: AgentContext) -> tuple[float, ClockCheck]:
-    """Check the clock; where the ledger does not take that, time goes on by the last check that it has.
+    """Check the clock and record the check; if the ledger cannot be written, extrapolate from the last recorded check.
 
-    Raises LedgerUnavailable where it has none: nobody knows the time, and a deadline of then would be over at once.
+    Raises LedgerUnavailable if there is no earlier check: the time is unknown, and a deadline might expire at once.
     """
     wall, up, before = agent.clock(), agent.uptime(), agent.ledger.clock_check()
     check, moved_s = check_clock(before, wall, up)

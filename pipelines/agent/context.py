@@ -1,4 +1,4 @@
-"""What every part of the agent works on: the ledger, the pool, the files and the layout of the environment."""
+"""The context that every part of the agent works on: ledger, pool, files and environment layout."""
 
 import logging
 import os
@@ -30,14 +30,14 @@ from state.runs import draw_run_id
 log = logging.getLogger(__name__)
 
 FAULT_VARIABLE = "HEADGATE_FAULT_AT"
-"""A count, or labels with commas between: the agent kills itself with SIGKILL there, whichever is first (drills)."""
+"""A count or comma-separated labels: the agent kills itself with SIGKILL at the first matching fault point (drills)."""
 
 TRACE_VARIABLE = "HEADGATE_FAULT_TRACE"
-"""A file that each point is appended to, one label a line, so that a drill can loop over all of them."""
+"""A file to which each fault point appends its label, one per line, so that a drill can iterate over all of them."""
 
 
 class FaultPoints:
-    """Numbered places around every intent and evidence; free of cost unless a drill has asked for one."""
+    """Numbered points around every recorded intent and its effect; they cost nothing unless a drill enables them."""
 
     def __init__(self, at: str = "", trace: str = "") -> None:
         self._at = frozenset(at.split(",")) - {""}
@@ -47,11 +47,11 @@ class FaultPoints:
 
     @classmethod
     def from_environment(cls) -> "FaultPoints":
-        """Read what a drill asked for from the process's environment."""
+        """Read the settings of a drill from the environment variables."""
         return cls(os.environ.get(FAULT_VARIABLE, ""), os.environ.get(TRACE_VARIABLE, ""))
 
     def pass_by(self, label: str) -> None:
-        """Pass a point; does not return when a drill asked to die here."""
+        """Pass a fault point; does not return if a drill asked the agent to die here."""
         if not (self._at or self._trace):
             return
         with self._lock:
@@ -68,14 +68,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 WRITE_CALL_S = 20.0
-"""Deadline of a call to the pool that starts or changes something."""
+"""Deadline of a pool call that starts or changes something, in seconds."""
 
 READ_CALL_S = 5.0
-"""Deadline of a call to the pool that only looks."""
+"""Deadline of a pool call that only reads, in seconds."""
 
 
 class PoolConnection(Protocol):
-    """One generation's ports to the pool; each method of a port is called through `call`."""
+    """The ports to the pool for one session generation; each method of a port is called through `call`."""
 
     queries: Queries
     tables: Tables
@@ -83,45 +83,47 @@ class PoolConnection(Protocol):
     upkeep: TableUpkeep
 
     def call(self, seconds: float, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what `fn` returns; raises PoolUnreachable where the pool does not answer within `seconds`."""
+        """Return the result of `fn`; raises PoolUnreachable if the pool does not answer within `seconds`."""
 
 
 class PoolClient(Protocol):
-    """The pool as the agent's rooms see it."""
+    """The pool as seen by the rest of the agent."""
 
     def connection(self) -> PoolConnection:
-        """Return the connection of this moment, for one use; raises PoolUnreachable where there is none."""
+        """Return the current connection, for one use; raises PoolUnreachable if there is none."""
 
     def connection_for_stops(self) -> PoolConnection:
-        """Return the connection also while the catalog is still being restored, which no stop waits for."""
+        """Return the connection even while the catalog is still being restored: stops do not wait for that."""
 
     def start_again(self) -> bool:
-        """Start a pool again that was given up; returns whether it was."""
+        """Restart a pool that was given up; returns whether it had been given up."""
 
 
 class Identity(Protocol):
-    """Whether this is the world that the ledger describes."""
+    """Whether this is the environment that the ledger describes."""
 
     @property
     def doubt(self) -> str:
-        """Explain why it may be another one; empty where it is not."""
+        """Explain why this may be a different environment; empty if there is no doubt."""
 
-    def refuse_other_world(self) -> None:
-        """Raise NotAdopted in doubt, and Busy before ledger and data folder were compared."""
+    def refuse_other_environment(self) -> None:
+        """Raise NotAdopted if in doubt, and Busy until ledger and data folder have been compared."""
 
     def refuse_doubt(self) -> None:
-        """Raise NotAdopted in doubt: nothing starts then. Raise Busy where nobody could compare yet."""
+        """Raise NotAdopted if in doubt, so that nothing starts, and Busy until the comparison was possible."""
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Take what is there for the ledger's own, `take_over` with the new epoch first; returns the epoch."""
+        """Accept the current state as the ledger's own, calling `take_over` with the new epoch first; returns the
+        epoch.
+        """
 
 
 class Undoubted:
-    """The identity of a world that nobody compares."""
+    """An identity that is never in doubt, for contexts that compare nothing."""
 
     doubt = ""
 
-    def refuse_other_world(self) -> None:
+    def refuse_other_environment(self) -> None:
         return
 
     def refuse_doubt(self) -> None:
@@ -134,7 +136,7 @@ class Undoubted:
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Goes on while a Linux machine sleeps."""
+"""On Linux, a clock that also counts time spent suspended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +144,12 @@ class Uptime:
     """How long the machine has been up."""
 
     boot: str
-    """Which start of the machine; empty where it does not say."""
+    """Identifies the boot; empty if the system does not report one."""
     seconds: float
 
 
 def machine_uptime() -> Uptime:
-    """Return for how long this machine has been up."""
+    """Return how long this machine has been up, and the boot that it counts from."""
     try:
         boot = _BOOT_ID.read_text("ascii").strip()
     except OSError:
@@ -157,11 +159,11 @@ def machine_uptime() -> Uptime:
 
 @dataclass(slots=True)
 class AgentContext:
-    """One environment at work. Clocks and what is drawn are here so that tests can set them."""
+    """One environment at work. Clocks and generated ids are fields, so that tests can replace them."""
 
     places: EnvironmentPaths
     folder: str
-    """Absolute project folder."""
+    """Absolute path of the project folder."""
     project_id: str
     project: str
     layout: EnvironmentLayout
@@ -171,30 +173,31 @@ class AgentContext:
     files: Checkpoints
     faults: FaultPoints = field(default_factory=FaultPoints)
     adrift: set[TableName] = field(default_factory=set)
-    """Tables whose pointers a swap has left who knows where: the reconciler has them lead to what serves."""
+    """Tables whose pointers an interrupted swap left in an unknown state; the reconciler points them at the serving
+    version.
+    """
     paused: set[str] = field(default_factory=set)
-    """Runs of queries that a step has stopped for a while: they did not end by themselves, and are no restart."""
+    """Run ids of queries that a step has paused: they did not end on their own, and their next start is no restart."""
     unrecorded: set[str] = field(default_factory=set)
-    """Runs of queries that were started as they were meant, and that the ledger could not take yet."""
+    """Run ids of queries that were started correctly but could not be recorded in the ledger yet."""
     unserved: threading.Event = field(default_factory=threading.Event)
-    """Set while the record of what serves may not be as the ledger has it."""
+    """Set while the record of serving versions in the data folder may differ from the ledger."""
     clock: Callable[[], float] = time.time
-    """When something was: epoch seconds, which jump when the machine's clock is set."""
+    """The wall clock, in epoch seconds; it jumps when the machine's clock is set."""
     monotonic: Callable[[], float] = time.monotonic
-    """How long something took."""
+    """The clock for measuring durations."""
     run_id: Callable[[str], str] = draw_run_id
-    """The id of a new run, by the hash of its plan; another one each time."""
+    """Returns a new run id for the hash of a plan, different on each call."""
     uptime: Callable[[], Uptime] = machine_uptime
-    """What the wall clock is checked against."""
+    """The uptime that the wall clock is checked against."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set once, when the agent is to end; every loop waits on it instead of sleeping."""
+    """Set once, when the agent shall stop; every loop waits on it instead of sleeping."""
     locks: StatementLocks = field(default_factory=StatementLocks)
-    """Who acts on which version, and the order of words; a step, an operator's act and the reconciler hold what they
-    act on."""
+    """Locks of versions, and the order of operator commands; steps, operator actions and the reconciler hold them."""
     identity: Identity = field(default_factory=Undoubted)
-    """Whether this is the world that the ledger describes; compared by the daemon."""
+    """Whether this is the environment that the ledger describes; the daemon compares."""
     connectors: Callable[[], Collection[str] | None] = lambda: None
-    """What the pool was given beside Spark, by name; None where nobody can tell."""
+    """Returns the names of the connectors that the pool was started with; None if unknown."""
 
     def __post_init__(self) -> None:
         self.locks.count_above(self.ledger.newest_serial())
@@ -209,7 +212,7 @@ class AgentContext:
         fingerprint: str = "",
         run: str = "",
     ) -> None:
-        """Record what happened, to a version (table, version) or to the environment, where one has done it by a run."""
+        """Record an event about a version (table, version) or the environment; `run` is the run that caused it."""
         now, (table, version) = self.clock(), about
         event = EventRow(
             0,
@@ -232,7 +235,7 @@ class AgentContext:
         cause: EventCause = EventCause.NONE,
         by: str = "",
     ) -> None:
-        """Record that a version has come from the state of its row to another one, and who has done it."""
+        """Record that a version changed from the state in its row to `after`, with the cause."""
         change = StateChange(deployment.state, after, cause, by)
         self.ledger.add_event(
             EventRow(
@@ -245,7 +248,7 @@ class AgentContext:
     def event_of_done(
         self, kind: EventKind, summary: str, *, about: tuple[str, int] = ("", 0), detail: str | Sentence | None = None
     ) -> None:
-        """Record, as `event`, what is done: a ledger that does not take it only now does not make it a failure."""
+        """Record an event like `event`, for something already done: an unavailable ledger is logged, not raised."""
         try:
             self.event(kind, summary, about=about, detail=detail)
         except LedgerUnavailable as error:
@@ -253,19 +256,19 @@ class AgentContext:
 
     @property
     def machine_may_move(self) -> bool:
-        """Return whether the policy lets an agent go on where another machine has stopped."""
+        """Return whether the policy allows an agent to continue on a different machine."""
         return self.layout.environment.policy.machine_moves == ALLOW
 
     def frozen(self) -> str | None:
-        """Return until when a freeze window of the policy in force lasts, in words; None outside of all."""
+        """Return the end of the current freeze window as text; None outside of all freeze windows."""
         policy = self.ledger.recorded_policy() or self.layout.environment.policy
         return frozen_until(policy.freeze, self.clock())
 
     def audit(self, actor: str, action: str, subject: str, **more: str) -> None:
-        """Record who did what; `more` are plan_hash, confirmation and outcome."""
+        """Record who did what; `more` may hold plan_hash, confirmation and outcome."""
         self.ledger.add_audit(AuditRow(0, self.clock(), actor, action, subject, **more))
 
     def serving(self, table: TableName) -> Deployment | None:
-        """Find the version that an operator means by a table's name; None where the table is not deployed."""
+        """Return the version that an operator means by a table name; None if the table is not deployed."""
         found = serving_version(self.ledger.versions(table))
         return None if found is None or found.deleted else found

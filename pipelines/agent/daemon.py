@@ -1,4 +1,4 @@
-"""The agent put together: socket, lanes, reconciler and measurements around one World."""
+"""The assembled agent: socket, loops, reconciler and measurements around one context."""
 
 import logging
 import os
@@ -47,11 +47,11 @@ BEAT_S = 2.0
 ROUND_S = 1.0
 THIN_S = 300.0
 LAST_ROUNDS_S = 0.5
-"""How long an agent that ends waits for its loops; what one was doing then, the next agent finds as after a kill."""
+"""How long a stopping agent waits for its loops; unfinished work is left to the next agent, as after a kill."""
 
 
 class Agent:
-    """One environment's daemon; `serve` returns when it has been told to end."""
+    """The daemon of one environment; `serve` returns once the agent was told to stop."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Agent:
         self._every_s = float(os.environ.get(EVERY_VARIABLE, EVERY_S))
 
     def serve(self) -> None:
-        """Open the socket, then keep pool and statements until told to end."""
+        """Open the socket, then keep pool and statements running until told to stop."""
         hello = {
             "program": framing.PROGRAM_VERSION,
             "protocol": framing.PROTOCOL,
@@ -187,7 +187,7 @@ class Agent:
         return loops
 
     def end(self, *, pool: bool) -> None:
-        """Stop the agent; with `pool`, also its local pool. What is wanted running stays wanted."""
+        """Stop the agent and, with `pool`, its local pool. Statements that are wanted running stay wanted."""
         self._end_pool = self._end_pool or pool
         self._context.stopping.set()
 
@@ -203,7 +203,9 @@ class Agent:
             self._context.stopping.wait(seconds)
 
     def _attempt(self, name: str, act: Callable[[], None], said: str) -> str:
-        """Return what was said of its failure, `said` of the one before; empty where it has none."""
+        """Run `act` and return its failure without numbers, to log it once; empty on success. `said` is the previous
+        failure.
+        """
         try:
             act()
         except HeadgateError as error:
@@ -251,7 +253,7 @@ class Agent:
         return forgetting_time(self._ledger.clock_check(), now, kept_s)
 
     def _round(self) -> None:
-        """One round: queries seen, registry reconciled."""
+        """Run one round: list the queries, then reconcile the registry with them."""
         self._reconciler.apply_emergencies()
         before = BeforeRound.of(self._context)
         deployments = before.deployments
@@ -285,7 +287,7 @@ class Agent:
         self._reconciler.restore(attached)
 
     def _set_state(self, deployments: Iterable[Deployment], before: Collection[State], state: State) -> None:
-        """Record a state of all statements that had one of those before and have not changed since they were read."""
+        """Set the state of all statements whose state is in `before` and whose row has not changed since."""
         for deployment in deployments:
             if deployment.state in before and not deployment.external:
                 self._ledger.observe_deployment(deployment, state=state, state_since=self._context.clock())

@@ -1,4 +1,4 @@
-"""From a plan's node to a deployment: physical names, compiled texts and folders; nothing is touched here."""
+"""Compiles a plan node into a deployment: physical names, compiled texts and folders. No side effects."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,29 +21,28 @@ from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_st
 from core.sql.statement_reader import read_any, read_statements
 
 DELETED_KEYS = "deleted"
-"""In the folder of a keyed version: the table of the keys that were deleted, beside its own."""
+"""Subfolder of a keyed version that holds the table of its deleted keys."""
 
 StatementsRead = tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentLayout:
-    """Where an environment's things lie: the absolute data folder and the prefix of catalog names."""
+    """Where an environment keeps its files, and what it calls its tables: absolute data folder and catalog prefix."""
 
     data: str
     environment: Environment
 
     def catalog_name(self, table: TableName, version: int) -> str:
-        """Return the name in the catalog; version 0 is an external table under its own name."""
+        """Return the catalog name; version 0 is an external table under its own name."""
         name = physical_name(table, version) if version else str(table)
         return self.environment.prefix + name
 
     def before_name(self, table: TableName, version: int) -> str:
-        """Return the name in the catalog of the rows from before a version."""
+        """Return the catalog name of the table that holds the rows from before a version."""
         return f"{self.catalog_name(table, version)}_before"
 
     def pointer_name(self, table: TableName) -> str:
-        """Return the name of the pointer view."""
         return self.environment.prefix + str(table)
 
     def table_folder(self, table: TableName, version: int) -> str:
@@ -53,29 +52,29 @@ class EnvironmentLayout:
         return f"{self.data}/checkpoints/{self.catalog_name(table, version)}"
 
     def seam_folder(self, table: TableName, version: int, parent: tuple[TableName, int], batch: int) -> str:
-        """Absolute folder of the checkpoint on which a version goes on over another parent, after its own batch."""
+        """Return the checkpoint folder of a version that continues over another parent after its own `batch`."""
         return f"{self.checkpoint_folder(table, version)}.{physical_name(*parent)}.{batch}"
 
     def rewrite_folder(self, table: TableName, version: int, run: str) -> str:
-        """Absolute folder of the checkpoint on which a run has a version write its table again."""
+        """Return the checkpoint folder on which a run has a version rewrite its table."""
         return f"{self.checkpoint_folder(table, version)}.rewrite.{run}"
 
     def is_checkpoint(self, path: str, table: TableName, version: int) -> bool:
-        """Return whether a path is that of a version's checkpoint: its first, or one made by a seam or a rewrite."""
+        """Return whether a path is a checkpoint of a version: its first, or one made by a seam or a rewrite."""
         first = self.checkpoint_folder(table, version)
         return path == first or (path.startswith(f"{first}.") and "/" not in path[len(first) :])
 
     def trash_folder(self, table: TableName, version: int) -> str:
-        """Absolute folder of what a deleted version has left; its number is not used again."""
+        """Return the trash folder of a deleted version; version numbers are never reused."""
         return f"{self.data}/trash/{self.catalog_name(table, version)}"
 
     def external_location(self, ddl: TableDdl) -> str:
-        """Absolute location of an external table: as declared, relative ones below the data folder."""
+        """Return the absolute location of an external table; relative locations are below the data folder."""
         return ddl.location_in(self.data)
 
 
 def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float, plan_hash: str) -> Deployment:
-    """Compile a node into the deployment that its steps make; raises InvalidProject when its texts cannot be read."""
+    """Compile a node into the deployment that its steps create; raises InvalidProject if its texts cannot be read."""
     ddl = _ddl(node.texts, node.table)
     external = not node.texts.dml
     version = node.version
@@ -114,9 +113,10 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
 
 
 def compile_statement(statement: ParsedStatement, node: PlanNode, layout: EnvironmentLayout) -> str:
-    """Bind every parent, streamed or static, to the physical version that this deployment reads, from where it begins.
+    """Bind every parent, streamed or static, to the physical version that this deployment reads, and add start
+    conditions.
 
-    The declared text never holds the conditions: they are the version's, and end with it.
+    Start conditions belong to the version, so the declared text never contains them.
     """
     physical = {b.parent: layout.catalog_name(b.parent, b.version) for b in node.bindings}
     starts = {start.table: start for start in map(read_log_start, node.begins_where) if start is not None}
@@ -125,19 +125,19 @@ def compile_statement(statement: ParsedStatement, node: PlanNode, layout: Enviro
 
 
 def compile_before(texts: RevisionTexts, table: TableName, name: str, folder: str) -> str:
-    """Compile the registration of a table's rows from before a version, as the old texts store them."""
+    """Compile the DDL that registers the rows from before a version, as the old texts declare them."""
     return compile_ddl(_ddl(texts, table), name, folder)
 
 
 def column_types(texts: RevisionTexts, table: TableName) -> tuple[tuple[str, str], ...]:
-    """Columns of the declared table as (name, Spark type), in order."""
+    """Return the columns of the declared table as (name, Spark type), in order."""
     return tuple((column.name, column.type) for column in _ddl(texts, table).columns)
 
 
 def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
-    """What a deployment streams, in the order of its SQL: Spark numbers `sources/<i>` so (seen on 4.2.0).
+    """Return the streamed reads of a deployment in SQL order, which is how Spark numbers `sources/<i>` (seen on 4.2.0).
 
-    It runs, so a rule that it would not pass any more, had it to be deployed now, is no reason not to measure it.
+    Rules that were added after it was deployed are not applied: a running statement must be measured.
     """
     if deployment.external:
         return ()
@@ -145,7 +145,7 @@ def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
 
 
 def parsed_statement(deployment: Deployment) -> ParsedStatement:
-    """Read the statement of a deployment, whatever rules have come since it was deployed."""
+    """Parse the statement of a deployment, ignoring rules that were added after it was deployed."""
     return _read_again(deployment.texts, deployment.table)
 
 
@@ -155,29 +155,28 @@ def _read_again(texts: RevisionTexts, table: TableName) -> ParsedStatement:
 
 
 def parsed_ddl(deployment: Deployment) -> TableDdl:
-    """Read the DDL of a deployment."""
     return _ddl(deployment.texts, deployment.table)
 
 
 def declared_objective(deployment: Deployment) -> str:
-    """Return what a deployment may be behind, as its yml says it; empty where it says nothing."""
+    """Return the lag objective that the yml of a deployment declares; empty if it declares none."""
     return _settings(deployment.texts, deployment.table).objective
 
 
 def upserts(deployment: Deployment) -> bool:
-    """Return whether the rows of a deployment replace others by their key, whatever its texts are like."""
+    """Return whether a deployment replaces rows by key, by its recorded mode and not by its texts."""
     return deployment.mode.partition("/")[0] == UPSERT
 
 
 def tracks_schemas(deployment: Deployment) -> bool:
-    """Return whether the streams of a deployment keep the columns that they have read."""
+    """Return whether the streams of a deployment record the schemas that they have read."""
     return "schema_tracking:" in deployment.texts.yml and _settings(deployment.texts, deployment.table).schema_tracking
 
 
 def upsert_of(deployment: Deployment) -> Upsert | None:
-    """Return how the rows of a deployment replace others by their key; None where they are appended.
+    """Return how a deployment replaces rows by key; None if it appends.
 
-    The version of the code that writes is the deployment's, and stays with it.
+    The writer version is the one that was recorded with the deployment.
     """
     if not upserts(deployment):
         return None
@@ -199,7 +198,9 @@ def upsert_of(deployment: Deployment) -> Upsert | None:
 def streamed_sources(
     deployment: Deployment, reads: tuple[TableRead, ...], by_version: Mapping[tuple[TableName, int], Deployment]
 ) -> tuple[tuple[int, TableName, str, str], ...]:
-    """Return what a deployment streams as (ordinal, table, folder, format); a parent that is gone has no folder."""
+    """Return the streamed sources of a deployment as (ordinal, table, folder, format); the folder of a missing parent
+    is empty.
+    """
     version_by_parent = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
     sources = []
     for ordinal, read in enumerate(reads):
@@ -213,7 +214,7 @@ def _settings(texts: RevisionTexts, table: TableName) -> Settings:
 
 
 def _with_properties(ddl: TableDdl, settings: Settings) -> TableDdl:
-    """Return the DDL with what a keyed table has from its creation, where it says nothing of that itself."""
+    """Add the properties that a keyed table is created with, except those that the DDL already sets."""
     given = {name.lower() for name, _ in ddl.properties}
     added = table_format(ddl.format).keyed_properties if settings.upserts else ()
     return replace(ddl, properties=(*ddl.properties, *(each for each in added if each[0].lower() not in given)))

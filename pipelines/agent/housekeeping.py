@@ -1,4 +1,6 @@
-"""Work that is due later: purging the trash, stopping replaced versions after their soak, and overdue tickets."""
+"""Work that is due later: purging the trash, stopping replaced versions after their soak, and reporting overdue
+tickets.
+"""
 
 import logging
 import os
@@ -20,16 +22,16 @@ from pipelines.agent.context import AgentContext
 log = logging.getLogger(__name__)
 
 BEFORE_SEAM = "before_seam"
-"""In the trash folder of a version: below the time of their purge, checkpoints that it does not go on from any more."""
+"""Subfolder of a version in the trash: former checkpoints, below the time at which they are purged."""
 
 
 def purge_trash(agent: AgentContext) -> None:
     """Delete the files of every version in the trash whose recorded deadline has passed, by the checked clock.
 
-    Nothing is written before files are deleted: on a full disk they are what frees it. What the ledger does not take
-    then, it takes in a later round, which finds them gone.
+    Nothing is written before the files are deleted, because deleting frees a full disk. If the ledger cannot be written
+    afterwards, a later round finds the files gone and records that.
     """
-    agent.identity.refuse_other_world()
+    agent.identity.refuse_other_environment()
     now, waiting, trash = checked_now(agent), _in_trash(agent), _trash_folder(agent)
     for deployment in waiting:
         folder = os.path.realpath(deployment.trash)
@@ -57,12 +59,12 @@ def purge_trash(agent: AgentContext) -> None:
 
 
 def _trash_folder(agent: AgentContext) -> Path:
-    """Return the trash folder itself, where that is a link to another disk."""
+    """Return the resolved path of the trash folder, which may be a link to another disk."""
     return Path(os.path.realpath(f"{agent.layout.data}/trash"))
 
 
 def _purge_former(agent: AgentContext) -> None:
-    """Delete the checkpoints from before a seam whose time is over; their version may serve meanwhile."""
+    """Delete former checkpoints whose time is over; the version itself may still be serving."""
     now = unmoved_now(agent)
     for found in _trash_folder(agent).glob(f"*/{BEFORE_SEAM}/*"):
         at = whole_number(found.name)
@@ -75,7 +77,7 @@ def _in_trash(agent: AgentContext) -> list[Deployment]:
 
 
 def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
-    """Move into the trash again what an undelete that did not end has taken out; returns whether all of it is there."""
+    """Move what an interrupted undelete took out back into the trash; returns whether the version is complete there."""
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     is_whole = True
     for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
@@ -90,9 +92,9 @@ def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
 
 
 def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
-    """Delete what a version has in the trash; returns whether nothing of it is left.
+    """Delete what a version has in the trash; returns whether nothing is left.
 
-    Until one folder for each version, all that a run deleted lay in one, in folders by the versions' names.
+    Several versions may share one trash folder, in subfolders named after the versions.
     """
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     mine = [found for found in folder.glob("*/*") if not shared or found.name.split(".")[0] == name]
@@ -104,9 +106,9 @@ def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, share
 
 
 def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
-    """Delete folders of the trash that are ours, and each one above them that is empty then; returns what is left.
+    """Delete trash folders that belong to this ledger, and parents that become empty; returns the paths that are left.
 
-    What is not ours stays, and so do the folder that it lies in and the trash folder itself.
+    Folders of others stay, with all folders above them; the trash folder itself stays too.
     """
     left, trash = [], _trash_folder(agent)
     for folder in folders:
@@ -123,9 +125,10 @@ def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
 
 
 def stop_soaked(agent: AgentContext) -> None:
-    """Want every version stopped whose time is over, by the checked clock, and that nothing reads.
+    """Mark replaced versions as wanted stopped once their soak is over by the checked clock, unless something reads
+    them.
 
-    One whose table an open run is about waits for the end of that run.
+    Versions of tables in an open run wait for the end of that run.
     """
     now = checked_now(agent)
     # Those that are read by what is due in this round as well wait for the next one.
@@ -147,7 +150,9 @@ def _in_a_run(agent: AgentContext, version: Deployment) -> bool:
 
 
 def _is_read(deployment: Deployment, every: Iterable[Deployment]) -> bool:
-    """Return whether a statement reads a version; one that serves may be stopped for a while, and goes on over it."""
+    """Return whether a statement reads a version; a serving reader counts even if it is stopped, because it will
+    resume.
+    """
     key = (deployment.table, deployment.version)
     readers = (d for d in every if not d.deleted and (d.active or d.wanted == WantedState.RUNNING))
     return any((b.parent, b.version) == key for d in readers for b in d.bindings)
@@ -164,7 +169,7 @@ def _is_due(deployment: Deployment, now: float) -> bool:
 
 
 def tell_overdue(agent: AgentContext) -> None:
-    """Record each open ticket that is overdue by the checked clock, once."""
+    """Record an event for each open ticket that is overdue by the checked clock, once."""
     unclosed = agent.ledger.unclosed_tickets()
     if not unclosed:
         return

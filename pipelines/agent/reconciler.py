@@ -1,4 +1,4 @@
-"""Wanted against actual: what ended is recorded, what was lost with its pool is started again, and nothing else."""
+"""Compares wanted and actual state every second: records what ended, and restarts what was lost with its pool."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -52,25 +52,27 @@ from state.emergency_journal import EmergencyJournal
 log = logging.getLogger(__name__)
 
 UNKNOWN_TOLD = 10
-"""Queries that the registry does not know of which one round tells."""
+"""Most unknown queries that one round reports."""
 
 _LONGEST_NAME = 140
-"""Characters of a query's name, more than one of ours has."""
+"""Most characters of a query name that are shown; names of ours are shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeforeRound:
-    """What was known when the pool was asked."""
+    """What was known when the pool was queried."""
 
     deployments: tuple[Deployment, ...]
     held: frozenset[tuple[TableName, int]]
-    """Versions that somebody was acting on."""
+    """Versions that were locked."""
     stops: Mapping[str, int]
-    """Serial of the newest stop of each table, or of one version of it."""
+    """Serial of the newest stop, by table or by query name."""
 
     @classmethod
     def of(cls, agent: AgentContext) -> "BeforeRound":
-        """Read what is known now. Locks come first: what is released meanwhile is in the registry that is read."""
+        """Read the current state; locks first, so that changes made under a lock that is released meanwhile are read
+        too.
+        """
         held = agent.locks.held()
         stops = agent.locks.all_stops()
         return cls(tuple(agent.ledger.deployments()), held, stops)
@@ -83,7 +85,7 @@ class Reconciler:
     agent: AgentContext
     emergency: EmergencyJournal
     _over: dict[str, ReportedQuery] = field(default_factory=dict)
-    """Queries that have ended, until a round has acted on it: the pool reports each end once."""
+    """Ended queries that no round has handled yet, by name: the pool reports each end once."""
     _transient_failures: TransientFailures = field(default_factory=TransientFailures)
     catalog: PoolCatalog = field(init=False)
 
@@ -91,7 +93,7 @@ class Reconciler:
         self.catalog = PoolCatalog(self.agent)
 
     def restore(self, pool: PoolConnection) -> None:
-        """Return the pool the catalog of the registry, and have it tell of the ends of queries that ran before."""
+        """Fill the pool's catalog from the registry, and watch for the ends of queries that were already running."""
         for deployment in self.agent.ledger.deployments():
             if deployment.run_id:
                 name = query_name(deployment.table, deployment.version)
@@ -99,14 +101,14 @@ class Reconciler:
         self.catalog.restore(pool)
 
     def apply_emergencies(self) -> None:
-        """Apply the stops that the ledger could not record, before anything is reconciled."""
+        """Apply stops that the ledger could not record, before anything is reconciled."""
         apply_journal(self.agent, self.emergency)
 
     def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
-        """Reconcile once: the registry as it was before the pool was asked, with what the pool answered.
+        """Reconcile once, comparing the registry from before the pool was queried with the pool's answer.
 
-        A version that was started or stopped meanwhile is left to the next round. What fails is said of its statement
-        alone. Starts and stops are a few at a time.
+        Versions that were started or stopped meanwhile are left to the next round. An error is recorded for its
+        statement alone. A few starts and stops run at the same time.
         """
         deployments = before.deployments
         active = {query.name: query for query in queries if query.active}
@@ -140,9 +142,9 @@ class Reconciler:
         self._apart(deployment, act)
 
     def _apart(self, deployment: Deployment, act: Callable[[], None]) -> None:
-        """Carry out what a round does about one statement; what fails is said of that statement.
+        """Perform one action of a round on a statement and record its errors for that statement.
 
-        One whose row has changed since the pool was asked is left to the next round: what was decided rests on it.
+        If the row has changed since the pool was queried, the statement is left to the next round.
         """
         key = (deployment.table, deployment.version)
         try:
@@ -188,10 +190,10 @@ class Reconciler:
             self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unrecorded(self, deployment: Deployment, query: ReportedQuery, stops: int) -> None:
-        """Have a query end whose run nobody has recorded: it may run an earlier text, or on another checkpoint.
+        """Stop a query whose run is not recorded: it may run an older text or use another checkpoint.
 
-        Whoever asked for it was killed, or had given it up before it came. A start that this agent is known to have
-        made, of what the ledger has, is recorded, and goes on.
+        Its caller was killed, or gave up before the query started. A start that this agent made for the current row is
+        recorded instead, and the query continues.
         """
         said = "a query was active under a run that nobody has recorded"
         if deployment.state == State.FAILED and query.run_id not in self.agent.unrecorded:
@@ -202,7 +204,7 @@ class Reconciler:
         self._start_again(deployment, stops, f"{said}: stopped, and started from its checkpoint", late=query.run_id)
 
     def _absent(self, deployment: Deployment, over: ReportedQuery | None, stops: int) -> None:
-        """A query that should be there and is not: failed with its error, or lost with its session: started again."""
+        """Handle a wanted query that is missing: record its failure, or restart it if it was lost with its session."""
         if deployment.wanted == WantedState.STOPPED:
             if deployment.state in ALIVE | {State.STOPPING, State.UNKNOWN}:
                 if upserts(deployment):
@@ -231,15 +233,15 @@ class Reconciler:
             self.agent.event(EventKind.STATE, "stays stopped: the run that was to start it has ended", about=key)
 
     def _was_cut_off(self, deployment: Deployment) -> bool:
-        """Return whether an agent was killed between the record of an operator's start and its effect.
+        """Return whether an agent was killed between recording an operator's start and performing it.
 
-        What a run has recorded is left to the run; once that has ended, the start is called off.
+        Starts recorded by a run are left to that run; once it has ended, the start is called off.
         """
         is_asked = self.agent.ledger.is_started_by_operator
         return deployment.state == State.STOPPED and is_asked(deployment.table, deployment.version)
 
     def _is_started_with_space(self, deployment: Deployment, stops: int) -> bool:
-        """Start what serves and ended on a full disk that has space again; returns whether it was started."""
+        """Start a serving statement that ended on a full disk once there is space; returns whether it was started."""
         key, now = (deployment.table, deployment.version), self.agent.monotonic()
         if not (deployment.active and has_space(deployment) and self._transient_failures.is_left(key, now)):
             return False
@@ -254,7 +256,9 @@ class Reconciler:
         return True
 
     def _may_go_on(self, deployment: Deployment, over: ReportedQuery) -> bool:
-        """Return whether a statement ended with what passes, or has only kept other columns than before, and say so."""
+        """Return whether a statement ended for a transient reason, or only to track changed columns; records that as an
+        event.
+        """
         key = (deployment.table, deployment.version)
         if goes_on(deployment, over.error_class):
             self.agent.state_event(deployment, State.STARTING, detail=over.error)
@@ -266,10 +270,10 @@ class Reconciler:
     def _start_again(
         self, deployment: Deployment, stops: int, said: str = "restarted from its checkpoint", late: str = ""
     ) -> None:
-        """Its session is gone: go on from the checkpoint. One that ended with `headgate down` has lost nothing.
+        """Restart a statement whose session is gone from its checkpoint; after `headgate down` it counts as resumed.
 
-        `late` is the run of a query that is there, which may be the one. Raises TryAgain for what the next round may
-        reach, and NotAdopted for what a later one does once it is adopted.
+        `late` is the run of a query that exists and may be the wanted one. Raises TryAgain if the next round may
+        succeed, and NotAdopted if `headgate adopt` is needed first.
         """
         self._refuse_without_tables(deployment)
         if self.agent.locks.has_unrecorded_stop((deployment.table, deployment.version)):
@@ -311,7 +315,7 @@ class Reconciler:
                 raise TryAgain(f"it waits for {name}, {lacking}")
 
     def _stop_again(self, deployment: Deployment) -> None:
-        """A stop that was sent and not confirmed, or one that a restart of the pool overtook."""
+        """Repeat a stop that was not confirmed, or that was overtaken by a restart of the pool."""
         stop(self.agent, deployment)
         mark_stopped(self.agent, deployment)
         if deployment.error:
@@ -352,8 +356,7 @@ class Reconciler:
             self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unknown(self, active: dict[str, ReportedQuery], deployments: tuple[Deployment, ...]) -> None:
-        """Queries in our session that the registry does not know are said, never stopped; those of deleted versions
-        are."""
+        """Report active queries that the registry does not know; of these, stop only those of deleted versions."""
         unknown = sorted(set(active) - {query_name(d.table, d.version) for d in deployments})
         if not unknown:
             return
@@ -369,7 +372,7 @@ class Reconciler:
             )
 
     def _end_deleted(self, deployment: Deployment) -> None:
-        """Stop the query of a version that was deleted, which a late start has made over a table that is gone."""
+        """Stop the query of a deleted version, which a late start created over a table that is gone."""
         key = (deployment.table, deployment.version)
         try:
             with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
@@ -385,11 +388,11 @@ class Reconciler:
 
 
 USUAL_S = 900.0
-"""How far back batches tell what is usual."""
+"""How far back batches are considered for the typical duration."""
 
 
 def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> Sentence | None:
-    """Explain why an active query is not running; one that was heard of lately is, and costs nothing to judge."""
+    """Explain why an active query counts as late; None if it was heard of recently, which is cheap to check."""
     trigger = trigger_s(deployment.trigger)
     if query.silent_s is None or query.silent_s <= allowed_silence_s(trigger):
         return None
@@ -418,7 +421,7 @@ def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) 
 
 
 def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | None:
-    """Read a checkpoint; None also where its place cannot be reached now."""
+    """Read a checkpoint; None also if its folder cannot be reached now."""
     try:
         return agent.files.read(deployment.checkpoint)
     except TryAgain:
@@ -426,11 +429,11 @@ def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | N
 
 
 def waits(query: ReportedQuery) -> bool:
-    """Return whether a query waits for input: one without any never commits a first batch (seen on 4.2.0)."""
+    """Return whether a query waits for input: without input it never commits a first batch (seen on 4.2.0)."""
     return "waiting for data" in query.message.lower() or "waiting for next trigger" in query.message.lower()
 
 
 def _has_planned(agent: AgentContext, deployment: Deployment) -> bool:
-    """Return whether a batch is planned and not committed; a place that cannot be reached says nothing."""
+    """Return whether a batch is planned and not committed; False if the checkpoint cannot be reached."""
     found = readable(agent, deployment)
     return found is not None and found.planned is not None and found.planned != found.batch

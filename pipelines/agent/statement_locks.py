@@ -1,6 +1,6 @@
-"""Exclusion per statement, one holder of each version at a time, and the order of operators' words.
+"""Locks per version, held by one thread at a time, and the order of operator commands.
 
-A word gets its serial here, when it is accepted and before anything is written: no stop waits for a disk.
+A command gets its serial here when it is accepted, before anything is written, so that no stop waits for a disk.
 """
 
 import threading
@@ -20,7 +20,7 @@ from pipelines.spark_connect.call_deadlines import MissedDeadline
 Version = tuple[TableName, int]
 
 HOLD_S = 30.0
-"""How long an act waits for another one on the same version: longer than a start or a stop may take."""
+"""How long an action waits for another one on the same version: longer than a start or stop may take."""
 
 
 @dataclass(slots=True)
@@ -31,31 +31,30 @@ class _Hold:
 
 
 class StatementLocks:
-    """Who acts on which version, and what operators have said since this agent started."""
+    """Which thread holds which version, and the commands that operators have given since this agent started."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._holds: dict[Version, _Hold] = {}
         self._owed: dict[Version, set[Future[Any]]] = {}
-        """Calls to the pool that nobody has heard the end of: what they were made for may still happen."""
+        """Pool calls that missed their deadline and have not ended: their effect may still happen."""
         self._deleting: set[Version] = set()
         self._starting: set[Version] = set()
         self._serial = 0
         self._newest_start = 0
         self._stops: dict[str, int] = {}
-        """Serial of the newest stop, by table, or by the name of a query where only that version is meant."""
+        """Serial of the newest stop, by table, or by query name if only one version is meant."""
         self._recorded: dict[str, int] = {}
-        """Serial of the newest stop that the ledger has, by the same."""
+        """Serial of the newest stop that the ledger has recorded, by the same keys."""
         self._started: dict[str, int] = {}
-        """Serial of the newest start that was carried out, by the same."""
+        """Serial of the newest start that was carried out, by the same keys."""
 
     @contextmanager
     def holding(self, *versions: Version, by: str, wait_s: float = HOLD_S) -> Iterator[None]:
-        """Hold versions for a block that starts, stops or moves them; a thread may hold one again inside.
+        """Hold versions while a block starts, stops or moves them; a thread may hold the same version again inside.
 
-        Raises Busy, naming who holds the version, after `wait_s`. Versions are taken in order, so that two holders of
-        several never wait for each other. Where the block ends with a call that missed its deadline they stay held
-        until that call is over: whoever comes next finds what it has done.
+        Raises Busy, naming the holder, after `wait_s`. Versions are locked in order, so that holders of several never
+        deadlock. If the block ends with a call that missed its deadline, the versions stay locked until that call ends.
         """
         with ExitStack() as held:
             for version in sorted(set(versions)):
@@ -70,9 +69,10 @@ class StatementLocks:
 
     @contextmanager
     def deleting(self, version: Version) -> Iterator[None]:
-        """Announce that a version is being deleted, before its readers are looked for.
+        """Announce that a version is being deleted, before looking for its readers.
 
-        Who starts a reader records first that it is wanted, and looks here then: one of the two sees the other.
+        A start records the reader as wanted first and checks this afterwards, so one of the two always notices the
+        other.
         """
         with self._changed:
             self._deleting.add(version)
@@ -83,13 +83,13 @@ class StatementLocks:
                 self._deleting.discard(version)
 
     def is_being_deleted(self, version: Version) -> bool:
-        """Return whether a step is deleting a version right now."""
+        """Return whether a step is deleting a version now."""
         with self._changed:
             return version in self._deleting
 
     @contextmanager
     def starting(self, version: Version) -> Iterator[None]:
-        """Announce that a held version is being started, from before the look for stops until after the last one."""
+        """Announce that a held version is being started, from before the first until after the last check for stops."""
         with self._changed:
             self._starting.add(version)
         try:
@@ -99,29 +99,28 @@ class StatementLocks:
                 self._starting.discard(version)
 
     def is_starting(self, version: Version) -> bool:
-        """Return whether a start is under way that may not have seen a stop yet, or whose end nobody has heard of."""
+        """Return whether a start is in progress that may not have seen a stop yet, or whose end is unknown."""
         with self._changed:
             return version in self._starting or version in self._owed
 
     def held(self) -> frozenset[Version]:
-        """Return the versions that somebody acts on right now."""
+        """Return the versions that are locked now."""
         with self._changed:
             return frozenset(self._holds) | self._owed.keys()
 
     def count_above(self, serial: int) -> None:
-        """Give words from here on higher serials than one that ledger or journal hold."""
+        """Make serials of later commands higher than `serial`, which the ledger or journal contains."""
         with self._changed:
             self._serial = max(self._serial, serial)
 
     def newest_serial(self) -> int:
-        """Return the serial of the newest word."""
+        """Return the serial of the newest command."""
         with self._changed:
             return self._serial
 
     def stop(self, names: Iterable[str]) -> int:
-        """Announce an operator's stop, before anything is written: whoever starts a version looks here afterwards.
-
-        Returns its serial.
+        """Announce an operator's stop before anything is written, and return its serial; starts check for it
+        afterwards.
         """
         with self._changed:
             self._serial += 1
@@ -134,41 +133,41 @@ class StatementLocks:
             self._stops.update({name: max(serial, self._stops.get(name, 0)) for name in names})
 
     def recorded(self, names: Iterable[str], serial: int) -> None:
-        """Report that the ledger has an announced stop."""
+        """Mark an announced stop as recorded in the ledger."""
         with self._changed:
             self._recorded.update({name: max(serial, self._recorded.get(name, 0)) for name in names})
 
     def start(self) -> int:
-        """Return the serial of a word that wants something running: a start, a restart, a run or its retry."""
+        """Return a new serial for a command that wants something running: a start, a restart, a run or a retry."""
         with self._changed:
             self._serial += 1
             self._newest_start = self._serial
             return self._serial
 
     def newest_start(self) -> int:
-        """Return the serial of the newest word that wants something running, whatever it is about."""
+        """Return the serial of the newest command that wants anything running."""
         with self._changed:
             return self._newest_start
 
     def started(self, names: Iterable[str], serial: int) -> None:
-        """Report that a start was carried out: of a table, whose stop it ends, or of one version."""
+        """Mark a start as carried out, for a table (which ends its stop) or for one version."""
         with self._changed:
             self._started.update({name: max(serial, self._started.get(name, 0)) for name in names})
 
     def stops(self, version: Version) -> int:
-        """Return the serial of the newest stop of a version; an act compares it before and after its effect."""
+        """Return the serial of the newest stop of a version; an action compares it before and after its effect."""
         with self._changed:
             return stops_of(self._stops, version)
 
     def all_stops(self) -> dict[str, int]:
-        """Return the serial of the newest stop of each table, and of each version by itself, for `stops_of`."""
+        """Return the serials of the newest stops by table and by query name, for `stops_of`."""
         with self._changed:
             return dict(self._stops)
 
     def has_unrecorded_stop(self, version: Version, *, after: int = 0) -> bool:
-        """Return whether a stop was announced that the ledger does not have yet, and that no later start has ended.
+        """Return whether the ledger lacks an announced stop that no later start has ended.
 
-        One that is not later than the serial `after` is not looked at.
+        Stops up to the serial `after` are ignored.
         """
         table, name = version[0], query_name(*version)
         with self._changed:
@@ -180,7 +179,7 @@ class StatementLocks:
             )
 
     def was_started_since(self, version: Version, serial: int) -> bool:
-        """Return whether a start of a version was carried out that is later than a word."""
+        """Return whether a start of a version was carried out after the command `serial`."""
         with self._changed:
             return self._started.get(query_name(*version), 0) > serial
 
@@ -226,5 +225,5 @@ class StatementLocks:
 
 
 def stops_of(stops: Mapping[str, int], version: Version) -> int:
-    """Return the serial of the newest stop of a version, with its table or by itself; 0 where there is none."""
+    """Return the serial of the newest stop of a version or of its whole table; 0 if there is none."""
     return max(stops.get(version[0], 0), stops.get(query_name(*version), 0))

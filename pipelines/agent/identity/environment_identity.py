@@ -1,6 +1,6 @@
-"""Whether this is the environment that the ledger describes: compared before a start, and while the agent serves.
+"""Checks that this is the environment that the ledger describes, before any start and while the agent runs.
 
-Nothing is started in doubt. An operator settles it with `headgate adopt`; stops are never held up by it.
+In doubt nothing starts until an operator runs `headgate adopt`; stops always work.
 """
 
 import logging
@@ -18,11 +18,11 @@ from state.row_types import EventRow
 log = logging.getLogger(__name__)
 
 MARK_S = 10.0
-"""How often ledger and mark count on: a copy that is put back later than this is behind."""
+"""Seconds between increments of the counter in ledger and mark; a copy that is restored later than this is behind."""
 
 
 class EnvironmentIdentity:
-    """Counts in the ledger and in the data folder's mark, and says where the two are not of one world."""
+    """Increments a counter in the ledger and in the data folder's mark, and notices if the two do not match."""
 
     def __init__(
         self,
@@ -34,51 +34,51 @@ class EnvironmentIdentity:
         clock: Callable[[], float],
         may_move: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Compare by the machine's id; `may_move` says whether the policy lets another machine go on by itself."""
+        """Compare machine ids as well; `may_move` returns whether the policy allows another machine."""
         self._ledger = ledger
         self._may_move = may_move
         self._data = data
         self._clock = clock
         facts = ledger.facts()
         self._next = EnvironmentMark(facts.ledger_id, facts.epoch, machine, home, facts.mark)
-        """What the mark is to say; its count is the ledger's."""
+        """The mark to write next; its count is the ledger's."""
         self._written: EnvironmentMark | None = None
-        """What this agent has left in the data folder; None before it was compared."""
+        """The mark that this agent wrote last; None before the first comparison."""
         self._in_reach = False
         self._is_compared = False
         self._doubt = ""
         self._recorded = facts.doubt
         self._looking = threading.Lock()
-        """An adoption changes ledger and mark, and a look compares them: one of the two at a time."""
+        """Held while an adoption changes ledger and mark, or while they are compared."""
 
-    def refuse_other_world(self) -> None:
-        """Raise NotAdopted where something must be adopted first, and Busy as long as nobody could compare."""
+    def refuse_other_environment(self) -> None:
+        """Raise NotAdopted if something must be adopted first, and Busy until the first comparison."""
         if self._doubt:
             raise NotAdopted(f"nothing is started: {self._doubt}", remedy="headgate adopt")
         if not self._is_compared:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
 
     def refuse_doubt(self) -> None:
-        """Raise as `refuse_other_world`, and Busy where ledger and mark could not count on, as on a full disk."""
-        self.refuse_other_world()
+        """Raise like `refuse_other_environment`, and Busy if the counter cannot be incremented (disk full)."""
+        self.refuse_other_environment()
         if not self._in_reach:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
 
     @property
     def doubt(self) -> str:
-        """Explain why this may be another world; empty where it is not."""
+        """Explain why this may be a different environment; empty if there is no doubt."""
         return self._doubt
 
     def keep(self) -> None:
-        """Compare, and count on where nothing is in doubt; raises TryAgain where the data folder is out of reach."""
+        """Compare, and increment the counter if not in doubt; raises TryAgain if the data folder is out of reach."""
         with self._looking:
             if not self._doubt:
                 self._keep()
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Take this world for the ledger's from now on: a new epoch, in the ledger and then in the mark.
+        """Accept this environment as the ledger's: a new epoch, written to the ledger and then to the mark.
 
-        `take_over` is called with the epoch before: what ends in the middle is in doubt again.
+        `take_over` is called with the new epoch first, so an interrupted adoption is in doubt again.
         """
         with self._looking:
             found = read_mark(self._data)
@@ -112,7 +112,7 @@ class EnvironmentIdentity:
             self._in_reach = True
 
     def _compared(self, found: EnvironmentMark | None) -> str:
-        """Explain in what this is another world; a move of machine that the policy allows is none, and an event."""
+        """Explain how this environment differs; a machine move that the policy allows is an event, not a difference."""
         if found is None or found.machine in ("", self._next.machine) or not self._next.machine or not self._may_move():
             return difference(self._next, found)
         if not (doubt := difference(self._next, replace(found, machine=self._next.machine))):
@@ -123,7 +123,7 @@ class EnvironmentIdentity:
         return doubt
 
     def _count_on(self, found: EnvironmentMark | None) -> None:
-        """Count in the ledger, unless the mark is still behind it, then in the mark."""
+        """Increment the counter in the ledger, unless the mark still lags behind it, then in the mark."""
         if not self._next.count or (found is not None and found.count == self._next.count):
             counted = replace(self._next, count=self._next.count + 1)
             self._ledger.put_mark(counted.count)
@@ -150,7 +150,7 @@ class EnvironmentIdentity:
 
 
 def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
-    """Describe a mark that is not as this agent has left it; whether the one who wrote it still serves is not known."""
+    """Describe a mark that differs from the one this agent wrote; its writer may still be running."""
     if replace(found, count=left.count) == left:
         stands = f"it stands at {found.count}, and was left at {left.count}"
         return f"the mark of the data folder was replaced while this agent served: {stands}"
@@ -160,9 +160,9 @@ def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
 
 
 def difference(ours: EnvironmentMark, found: EnvironmentMark | None) -> str:
-    """Describe in what the mark of the data folder is not this ledger's; empty where both are of one world.
+    """Describe how the data folder's mark differs from this ledger's; empty if they belong together.
 
-    A ledger that never counted, over a folder without a mark, is a new world.
+    A ledger that never counted, over a folder without a mark, is a new environment.
     """
     if found is None:
         return "the data folder has no mark any more: it was emptied, or is another one" if ours.count > 1 else ""

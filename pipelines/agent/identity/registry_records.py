@@ -1,7 +1,7 @@
-"""The ledger's registry, recorded in the data folder: before a version starts, before pointers have moved, and later.
+"""Records of the registry in the data folder, written before a version starts, before pointers move, and periodically.
 
-The ledger counts first and the record after it. A record that counts higher than its ledger is of a newer one: it is
-never overwritten, and nothing is started over it until `headgate adopt`.
+The ledger counts first, then the record. A record with a higher count belongs to a newer ledger: it is never
+overwritten, and nothing starts over it until `headgate adopt`.
 """
 
 import logging
@@ -36,23 +36,23 @@ _OBSERVED = (
     "checkpoint_ok", "lost", "lost_kind", "recorded", "deleted_keys_version", "deleted_keys_commit",
     "deleted_keys_batch",
 )  # fmt: skip
-"""Fields that an agent finds out by itself, or that are in the record of what serves."""
+"""Fields that an agent can observe again, or that the record of serving versions holds."""
 
 _DURABLE = attrgetter(*(name for name in field_names(Deployment) if name not in _OBSERVED))
 
 _TEXTS = ("texts", "compiled", "compiled_ddl", "before_ddl")
 
 _SERVING = threading.Lock()
-"""What serves is read and written again: two runs may swap at one time."""
+"""Guards reading and rewriting the record of serving versions: two runs may swap at the same time."""
 
 
 def durable(deployment: Deployment) -> dict[str, Any]:
-    """Return the fields of a version that nobody could find out again, as the ledger stores them."""
+    """Return the fields of a version that cannot be observed again, as the ledger stores them."""
     return values_by_column(deployment, without=_OBSERVED)
 
 
 def recorded_row(record: RegistryRecord, now: float) -> Deployment:
-    """Return the version that a record describes, at rest; raises ValueError where it lacks what a version needs."""
+    """Return the recorded version as a stopped row; raises ValueError if the record is incomplete."""
     values = {"state": State.STOPPED, "state_since": now, "active": False, **record.row}
     try:
         return row_from_values(Deployment, tuple(values), tuple(values.values()))
@@ -61,7 +61,7 @@ def recorded_row(record: RegistryRecord, now: float) -> Deployment:
 
 
 def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
-    """Record a version as the ledger has it; whoever calls holds it. Raises NotAdopted where its record is newer."""
+    """Record a version as the ledger has it; the caller holds its lock. Raises NotAdopted if its record is newer."""
     row = agent.ledger.deployment(table, version)
     if row is None:
         return
@@ -79,7 +79,7 @@ def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
 
 
 def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | None) -> None:
-    """Record a version over what was recorded of it, whoever has written that: first it is counted in the ledger."""
+    """Overwrite the record of a version, whoever wrote it; the new count is written to the ledger first."""
     count = max(row.recorded, found.count if found else 0) + 1
     agent.ledger.update_deployment(row.table, row.version, recorded=count)
     record = replace(_without_secrets(row), ledger=agent.ledger_id, count=count)
@@ -87,7 +87,7 @@ def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | Non
 
 
 def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> str:
-    """Explain why a record is not this ledger's to overwrite; empty where it is."""
+    """Explain why this ledger must not overwrite a record; empty if it may."""
     if found.ledger != ledger_id:
         return f"is recorded in the data folder by ledger {found.ledger}"
     if found.count > row.recorded:
@@ -96,7 +96,7 @@ def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> str:
 
 
 def serve(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
-    """Record that pointers have moved, all or none, before the ledger does; returns what the ledger is to count."""
+    """Record that pointers have moved (all or none), before the ledger does; returns the count for the ledger."""
     data = agent.layout.data
     with _SERVING:
         found = read_record(data, SERVING_FILE)
@@ -107,7 +107,7 @@ def serve(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> i
 
 
 def newer_serving(agent: AgentContext) -> RegistryRecord | None:
-    """Return what serves by a record that is newer than the ledger, None where there is none."""
+    """Return the record of serving versions if it is newer than the ledger; None otherwise."""
     found = read_record(agent.layout.data, SERVING_FILE)
     if found is None or (found.ledger == agent.ledger_id and found.count <= agent.ledger.facts().served):
         return None
@@ -117,7 +117,7 @@ def newer_serving(agent: AgentContext) -> RegistryRecord | None:
 
 
 def keep_serving(agent: AgentContext) -> bool:
-    """Record what serves as the ledger has it; returns False where the record is newer, or its run is under way."""
+    """Record the serving versions as the ledger has them; False if the record is newer or its run is in progress."""
     with _SERVING:
         # In this order: a run that swaps meanwhile is found in one of them.
         found, served = read_record(agent.layout.data, SERVING_FILE), agent.ledger.facts().served
@@ -137,9 +137,9 @@ def keep_serving(agent: AgentContext) -> bool:
 
 
 def recorded_session(data: str) -> str:
-    """Return the id of the pool's session that was recorded last: a ledger that is lost knows none, and queries run on.
+    """Return the id of the pool session that was recorded last, so that a lost ledger can find its running queries.
 
-    Empty where none is recorded; raises TryAgain where nobody can say.
+    Empty if none is recorded; raises TryAgain if the record cannot be read now.
     """
     found = read_record(data, SESSION_FILE)
     return str(found.row.get("session_id", "")) if found else ""
@@ -147,22 +147,24 @@ def recorded_session(data: str) -> str:
 
 @dataclass(slots=True)
 class RegistryRecords:
-    """Keeps the records as the ledger is, round by round: what a stop, a delete or an operator has changed."""
+    """Keeps the records up to date, round by round, after stops, deletes and operator actions."""
 
     agent: AgentContext
     _change: int = 0
-    """How far the ledger's changes were looked at."""
+    """Change number of the ledger up to which changes were handled."""
     _kept: dict[Version, int] = field(default_factory=dict)
-    """Hash of the durable fields of each version as it was recorded."""
+    """Hash of the durable fields of each version when it was recorded."""
     _pending: dict[Version, int] = field(default_factory=dict)
-    """The same of those that could not be recorded yet."""
+    """The same for versions that could not be recorded yet."""
     _active: dict[Version, bool] = field(default_factory=dict)
     _session: str = ""
     _said: dict[Version, str] = field(default_factory=dict)
-    """Why a version could not be recorded, logged once."""
+    """Why a version could not be recorded; logged once."""
 
     def round(self) -> None:
-        """Record what has changed since the last round; in doubt nothing is written. What fails is tried again."""
+        """Record what has changed since the last round; write nothing if in doubt. Failures are retried in the next
+        round.
+        """
         self.agent.identity.refuse_doubt()
         self._change, rows = self.agent.ledger.registered_since(self._change)
         self._pending |= {
@@ -200,7 +202,7 @@ def _key(row: Deployment) -> Version:
 
 
 def _without_secrets(row: Deployment) -> RegistryRecord:
-    """Return what is recorded of a version; texts that hold what looks like a secret are not."""
+    """Return what is recorded of a version; texts that seem to contain a secret are left out."""
     values = durable(row)
     try:
         refuse_secrets(

@@ -1,4 +1,4 @@
-"""Measuring: progress and lag of every deployment, every few seconds, into the ledger."""
+"""Measures progress and lag of every deployment every few seconds, and writes them to the ledger."""
 
 import logging
 from collections import deque
@@ -27,21 +27,21 @@ from state.row_types import SampleRow
 log = logging.getLogger(__name__)
 
 EVERY_S = 5.0
-"""Between two measurements."""
+"""Seconds between two measurements."""
 
 EVERY_VARIABLE = "HEADGATE_MEASURE_S"
-"""Measures faster in drills, which wait for gates again and again."""
+"""Environment variable with a shorter interval for drills, which wait for many gates."""
 
 FOLD_S = 300.0
-"""Between two times that positions in logs are written down: how much of them is read again after a restart."""
+"""Seconds between two saves of log positions: this much is read again after a restart."""
 
 KEPT = 180
-"""Samples of a deployment held in memory for its verdict: 15 minutes."""
+"""Samples per deployment kept in memory: 15 minutes."""
 
 
 @dataclass(slots=True)
 class MeasurementHistory:
-    """What is remembered of one deployment between measurements."""
+    """What is remembered about one deployment between measurements."""
 
     samples: deque[SampleRow] = field(default_factory=lambda: deque(maxlen=KEPT))
     previous: str = "unknown"
@@ -50,13 +50,13 @@ class MeasurementHistory:
     dropped_batch: int = -1
     watermark: str = ""
     watermark_at: float | None = None
-    """When the watermark was first seen where it is; None without one."""
+    """When the current watermark was first seen; None without a watermark."""
     fastest_rows_s: float | None = None
     state_rows: int | None = None
     state_bytes: int | None = None
 
     def take(self, judged: LagTrend, now: float) -> None:
-        """Record what was judged; a watermark that stands says nothing of a statement that starved meanwhile."""
+        """Record a verdict; the age of the watermark restarts while a statement is starved."""
         self.previous = judged.trend
         if judged.trend is Trend.STARVED and self.watermark_at is not None:
             self.watermark_at = now
@@ -75,7 +75,7 @@ class MeasurementHistory:
 
 
 class LagCollector:
-    """Measures all deployments in one round; a checkpoint that cannot be read gives unknown, never zero."""
+    """Measures all deployments in one round; an unreadable checkpoint gives an unknown lag, never zero."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -83,12 +83,12 @@ class LagCollector:
         self._history: dict[tuple[TableName, int], MeasurementHistory] = {}
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
         self._objectives: dict[str, str] = {}
-        """By revision, as declared."""
+        """Declared objectives by revision."""
         self._transitions = ObjectiveTransitions(agent)
         self._agent.files.unfold_lag(agent.ledger.folded_lag())
         self._folded_at = agent.monotonic()
         self._unmeasured: set[str] = set()
-        """What could not be measured in the last round, which was said then."""
+        """Statements that could not be measured in the last round, which were logged then."""
 
     def round(self, deployments: tuple[Deployment, ...], queries: tuple[ReportedQuery, ...]) -> None:
         """Measure once and write everything in one transaction."""
@@ -123,7 +123,7 @@ class LagCollector:
             self._agent.ledger.put_folded_lag(self._agent.files.folded_lag())
 
     def _remember(self, key: tuple[TableName, int], now: float) -> MeasurementHistory:
-        """Start a history from what an earlier agent measured, so that the trend need not start at unknown."""
+        """Start a history from the samples of an earlier agent, so that the trend does not start as unknown."""
         history = self._history[key] = MeasurementHistory()
         history.samples.extend(self._agent.ledger.samples(*key, since=now - KEPT * EVERY_S))
         if last := self._agent.ledger.measurement(*key):
@@ -133,7 +133,7 @@ class LagCollector:
         return history
 
     def _forget(self, by_version: dict[tuple[TableName, int], Deployment]) -> None:
-        """Drop the history of versions that no longer exist; an agent runs for months."""
+        """Drop histories of versions that no longer exist: an agent runs for months."""
         for key in self._history.keys() - by_version.keys():
             del self._history[key]
         self._reads = {key: found for key, found in self._reads.items() if key[:2] in by_version}
@@ -202,7 +202,7 @@ class LagCollector:
         ), sample
 
     def _unknown(self, deployment: Deployment) -> Measurement:
-        """Return a measurement in which nothing is known but the fault that was found before."""
+        """Return an unknown measurement that keeps the last known fault."""
         key = (deployment.table, deployment.version)
         said = self._history[key].fault.said if key in self._history else FaultSign()
         return Measurement(*key, self._agent.clock(), fault=said.fault, fault_why=said.why)
@@ -275,7 +275,7 @@ class LagCollector:
 
 
 def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
-    """Sort by distance from the sources: what starves a statement starves all that is below it in the same round."""
+    """Sort by distance from the sources, so that starvation reaches all statements downstream in the same round."""
     every = tuple(deployments)
     by_table = depths((each.table, [binding.parent for binding in each.bindings]) for each in every)
     return sorted(every, key=lambda each: by_table[each.table])
@@ -284,7 +284,7 @@ def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
 def _rates(
     deployment: Deployment, progress: QueryProgress | None, committed_at: float | None, now: float
 ) -> tuple[float | None, float | None]:
-    """Return rows read and processed per second: 0 where nothing was for a while, not what the last batch had."""
+    """Return rows read and processed per second; zero after a long silence, instead of the rates of the last batch."""
     if progress is None or deployment.state not in ALIVE:
         return None, None
     if committed_at is not None and now - committed_at > allowed_silence_s(trigger_s(deployment.trigger)):
@@ -317,14 +317,14 @@ def _source(position: SourceLag) -> dict[str, object]:
 
 
 class ObjectiveTransitions:
-    """What was recorded last of each table; the ledger's events are the memory of a new agent."""
+    """The last recorded state of each table's objective; after a restart it is read from the ledger's events."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._watches: dict[TableName, ObjectiveWatch] = {}
 
     def hear(self, deployment: Deployment, behind_s: float | None, objective_s: float) -> None:
-        """Judge one measurement of the version that serves; what an operator has stopped misses nothing."""
+        """Judge one measurement of the serving version; a statement stopped by an operator misses no objective."""
         if not deployment.active or deployment.wanted == WantedState.STOPPED:
             return
         table, now = deployment.table, self._agent.clock()
@@ -343,7 +343,7 @@ class ObjectiveTransitions:
         self._watches[table] = after
 
     def forget(self, tables: set[TableName]) -> None:
-        """Drop what is known of other tables than these."""
+        """Forget all tables except these."""
         self._watches = {table: watch for table, watch in self._watches.items() if table in tables}
 
     def _recalled(self, table: TableName) -> ObjectiveWatch:

@@ -1,4 +1,4 @@
-"""Statistics of tables and headroom of the environment, for the prices of plans: seldom, in a thread of their own."""
+"""Collects table statistics and the environment's headroom for cost estimates, rarely and in a thread of its own."""
 
 import logging
 import time
@@ -19,19 +19,20 @@ from pipelines.storage.file_system import disk_space
 log = logging.getLogger(__name__)
 
 EVERY_S = 600.0
-"""Between two looks at one table that nobody asks for; a new one is looked at whenever its age has doubled."""
+"""Seconds between two unrequested measurements of a table; a new table is measured whenever its age has doubled."""
 
 LOGS_EVERY_S = 30.0
-"""Of an input with a log, which says all of it in one look, and of which nobody else measures anything."""
+"""Seconds between two measurements of an input with a log: one look at the log is cheap, and no statement measures it.
+"""
 
 TICK_S = 15.0
-"""Between two questions whether a table is due: how long a new one goes without statistics."""
+"""Seconds between two checks for due tables: how long a new table may lack statistics."""
 
 ROUND_S = 60.0
-"""How long a round lasts at most: what it leaves comes first in the next one, behind tables that are new."""
+"""Longest duration of a round; tables that it leaves come first in the next one, after new tables."""
 
 _REST = 4.0
-"""Times as long as a look took belongs to others: stops, starts and lag come before a price."""
+"""Idle time after a measurement, in multiples of its duration: stops, starts and lag have priority."""
 
 _AT_ONCE = 50
 """Tables that are written in one transaction."""
@@ -40,7 +41,7 @@ Key = tuple[TableName, int]
 
 
 class TableStatisticsCollector:
-    """Looks at tables one after the other, for a fifth of a core at most; a round gives way after each table."""
+    """Measures tables one after the other with at most a fifth of a core."""
 
     def __init__(self, agent: AgentContext, load: PoolUtilization) -> None:
         self._agent = agent
@@ -50,7 +51,7 @@ class TableStatisticsCollector:
         self._rows = {key: statistics.rows for key, statistics in known.items()}
 
     def round(self, deployments: tuple[Deployment, ...]) -> None:
-        """Measure the headroom, then every table that is due, the longest unseen first."""
+        """Measure the headroom, then every due table, starting with the least recently measured."""
         self._agent.ledger.put_headroom(self._headroom())
         by_version = {(d.table, d.version): d for d in deployments}
         now = self._agent.clock()
@@ -79,14 +80,15 @@ class TableStatisticsCollector:
         return now - looked >= min(at_most, max(TICK_S, looked - deployment.created_at))
 
     def _outgrown(self, key: Key, rows: int | None, now: float) -> bool:
-        """Return whether a table holds twice the rows that it was looked at with: the first look finds most of them
-        empty."""
+        """Return whether a table has doubled its rows since it was measured: most tables are empty at their first
+        measurement.
+        """
         before = self._rows.get(key)
         grew = rows is not None and before is not None and rows > 2 * before
         return grew and now - self._looked.get(key, 0.0) >= TICK_S
 
     def measure(self, tables: Iterable[TableName], seconds: float) -> tuple[list[TableName], list[TableName]]:
-        """Measure tables now; returns those that were measured in the time, and those that were not."""
+        """Measure tables now; returns the tables that were measured in time and those that were not."""
         until = time.monotonic() + seconds
         by_version = {(d.table, d.version): d for d in self._agent.ledger.deployments()}
         measured: list[TableName] = []
@@ -110,9 +112,10 @@ class TableStatisticsCollector:
         return bool(found)
 
     def _put(self, found: Mapping[Key, TableStatistics], by_version: Mapping[Key, Deployment]) -> None:
-        """Write statistics; what a ledger does not take is measured again at the next tick.
+        """Write statistics; if the ledger is unavailable they are measured again at the next tick.
 
-        Lists show rows as they were measured with lag, which an input has not: those of its log are told here.
+        Lists show rows from lag measurements, which inputs do not have; so the rows of an input are written here as
+        well.
         """
         if found:
             self._agent.ledger.put_table_statistics(found)
@@ -124,9 +127,9 @@ class TableStatisticsCollector:
         self._rows |= {key: statistics.rows for key, statistics in found.items()}
 
     def _statistics(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
-        """Measure one table; empty if its location cannot be reached: the last statistics stay, with their age.
+        """Measure one table; empty if its location cannot be reached, so that the last statistics stay with their age.
 
-        Rows of an input in lists have no age beside them, and are not known then.
+        The row count of an unreachable input becomes unknown, because lists do not show its age.
         """
         deployment, files = by_version[key], self._agent.files
         now = self._agent.clock()

@@ -1,1 +1,1 @@
-"""The pool: kept alive, attached to, its catalog filled and its pointers compared."""
+"""The pool: keeping it alive and attached, filling its catalog, moving and comparing its pointers."""

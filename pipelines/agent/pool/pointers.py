@@ -1,6 +1,6 @@
-"""Pointers as the catalog has them, compared with what serves by the ledger, a bounded number in each round.
+"""Pointers in the catalog: moved by a swap, put back, and compared with the serving versions of the ledger.
 
-A pointer that a call has moved after its deadline, or that somebody else has moved, is put right.
+The comparison corrects pointers that a late call or somebody else has moved, a bounded number per round.
 """
 
 import logging
@@ -19,10 +19,10 @@ TRIES = 2
 
 
 def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> float:
-    """Point every table to its new version in one loop; returns its seconds.
+    """Point every table to its new version in one loop; returns the duration in seconds.
 
-    Raises EngineRefused where one cannot be moved twice: all are back at what served before by then, as the ledger has
-    it, and the error says so.
+    Raises EngineRefused if a pointer is refused twice. By then all pointers lead to the versions that serve by the
+    ledger, or the error says that they do not.
     """
     found = {(d.table, d.version): d for d in agent.ledger.deployments()}
     new = [found[target] for target in targets if target in found]
@@ -43,7 +43,7 @@ def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> f
 
 
 def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
-    """Point tables to what serves by the ledger; one that nothing serves has no pointer afterwards."""
+    """Point tables to the versions that serve by the ledger; drop the pointers of tables that nothing serves."""
     served = {d.table: d for d in agent.ledger.deployments() if d.active}
     tables, pool = tuple(tables), agent.pool.connection()
     _move(agent, [served[table] for table in tables if table in served], [], "swap back")
@@ -53,7 +53,7 @@ def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
 
 
 def moved_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str:
-    """Put the pointers back, and say what came of it."""
+    """Put the pointers back, and describe the result."""
     try:
         put_back(agent, (table for table, _ in targets))
     except EngineRefused as error:
@@ -63,7 +63,7 @@ def moved_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str
 
 
 def _move(agent: AgentContext, versions: list[Deployment], begun: list[str], label: str) -> float:
-    """Move pointers in one loop; `begun` takes each one's name just before it moves."""
+    """Move pointers in one loop; the name of each is appended to `begun` just before it moves."""
 
     def before(view: str) -> None:
         begun.append(view)
@@ -76,10 +76,10 @@ def _move(agent: AgentContext, versions: list[Deployment], begun: list[str], lab
 log = logging.getLogger(__name__)
 
 EVERY_S = 30.0
-"""Between two rounds."""
+"""Seconds between two rounds."""
 
 TABLES = 100
-"""Whose pointers are compared in one round: Spark takes a third of a second to show so many views (4.2.0)."""
+"""Tables per round: Spark takes a third of a second to show this many views (4.2.0)."""
 
 
 class PointerCheck:
@@ -90,10 +90,11 @@ class PointerCheck:
         self._from = TableName("")
         """The last table that was compared."""
         self._said: set[tuple[TableName, int]] = set()
-        """Tables whose pointers were put right and that the catalog shows in another way, with what served then."""
+        """Tables, with the version that served, whose corrected pointers the catalog still shows in a different form.
+        """
 
     def round(self) -> None:
-        """Put the pointers of the next tables right; in doubt nothing is pointed. A pointer that is held is left."""
+        """Correct the pointers of the next tables; does nothing if in doubt, and skips versions that are locked."""
         self._agent.identity.refuse_doubt()
         every: dict[TableName, list[Deployment]] = {}
         for deployment in self._agent.ledger.deployments(include_deleted=True):
@@ -114,7 +115,7 @@ class PointerCheck:
                 log.warning("the pointer of %s is not put right: %s", table, error.summary)
 
     def _put_right(self, table: TableName) -> None:
-        """Look once more at a pointer that nobody can move meanwhile, and move or drop it."""
+        """Check a pointer again under the locks of its versions, then move or drop it."""
         agent, pool, view = self._agent, self._agent.pool.connection(), self._agent.layout.pointer_name(table)
         versions = agent.ledger.versions(table)
         with agent.locks.holding(*((d.table, d.version) for d in versions), by="a comparison of pointers", wait_s=0):
@@ -139,20 +140,20 @@ class PointerCheck:
             )
 
     def _is_being_deleted(self, table: TableName) -> bool:
-        """Return whether an open run deletes a table: it drops all pointers before the first table is gone."""
+        """Return whether an open run deletes a table: its pointer is dropped before its first version."""
         steps = (step for run in self._agent.ledger.open_runs() for step in run.steps)
         return any((step.do, step.table) == (StepKind.UNPOINT, table) for step in steps)
 
     def _standing(self, versions: Iterable[Deployment]) -> frozenset[Pointer]:
-        """Return the pointers that the catalog has, of those that versions may have."""
+        """Return those pointers of the versions that exist in the catalog."""
         pointers = tuple(pointer_of(self._agent.layout, version) for version in versions)
         pool = self._agent.pool.connection()
         return pool.call(WRITE_CALL_S, pool.tables.standing, pointers) if pointers else frozenset()
 
     def _astray(self, versions: Iterable[Deployment], standing: frozenset[Pointer]) -> bool:
-        """Return whether a table's pointer leads elsewhere than to what serves, or is there where nothing does.
+        """Return whether a table's pointer does not lead to the serving version, or exists although nothing serves.
 
-        Where nothing serves, a view of its name is its pointer only if it leads to a version of it.
+        If nothing serves, a view of that name counts as the pointer only if it leads to one of the versions.
         """
         pointers = {pointer_of(self._agent.layout, version): version.active for version in versions}
         serving = [pointer for pointer, active in pointers.items() if active]
@@ -160,5 +161,5 @@ class PointerCheck:
 
 
 def _serving(versions: Iterable[Deployment]) -> int:
-    """Return which version of a table serves; 0 where none does."""
+    """Return the serving version of a table; 0 if there is none."""
     return next((version.version for version in versions if version.active), 0)

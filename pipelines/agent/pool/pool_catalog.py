@@ -1,7 +1,7 @@
-"""The pool's catalog as the registry has it: tables and pointers are put there, and tried again where refused.
+"""Fills the pool's catalog from the registry: tables first, then pointers; refused ones are retried.
 
-Tables come before pointers, and neither holds up another. The catalog of a server that has just begun is filled several
-tables, or pointers, in one request; what such a request leaves is done alone.
+One refusal does not delay the others. A new server's catalog is filled with several tables or pointers per request;
+whatever such a request leaves undone is done one by one.
 """
 
 import logging
@@ -22,16 +22,16 @@ from pipelines.agent.tables.table_identities import fault_of_sink, pointer_of, r
 from pipelines.spark_connect.call_deadlines import in_threads
 
 TOGETHER = 10
-"""In one request: few enough that a refused one leaves few to be looked at alone, and that it ends well in time."""
+"""Tables or pointers per request: few enough that a refused request leaves little work, and that it ends in time."""
 
 Together = Callable[[Sequence[Deployment]], Set[tuple[TableName, int]]]
-"""Acts on several versions, and returns those that it has left nothing to do for."""
+"""Acts on several versions, and returns those that are done."""
 
 
 def fill(
     at_once: int, deployments: Sequence[Deployment], together: Together, alone: Callable[[Deployment], None]
 ) -> None:
-    """Act on versions together, and alone on those that this leaves, so many acts at once."""
+    """Act on groups of versions, then one by one on those that are left, with `at_once` actions in parallel."""
     groups = [deployments[n : n + TOGETHER] for n in range(0, len(deployments), TOGETHER)]
     done = frozenset[tuple[TableName, int]]().union(*in_threads(at_once, together, groups))
     in_threads(at_once, alone, [each for each in deployments if (each.table, each.version) not in done])
@@ -40,7 +40,7 @@ def fill(
 def register_together(
     agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
-    """Put the tables of versions, which were made before, into a catalog that lacks them; return whose are there."""
+    """Register existing tables of versions that the catalog lacks; returns the versions that are registered."""
     found = {(each.table, each.version): _as_recorded(agent, each) for each in deployments}
     tables = [table for tables in found.values() for table in tables]
     try:
@@ -54,7 +54,7 @@ def register_together(
 def point_together(
     agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
-    """Point the views of versions that a catalog lacks, and return whose are there."""
+    """Create the pointers of versions that the catalog lacks; returns the versions that have theirs."""
     pointers = {(each.table, each.version): pointer_of(agent.layout, each) for each in deployments}
     try:
         made = pool.call(WRITE_CALL_S, pool.tables.point_together, tuple(pointers.values()))
@@ -64,7 +64,7 @@ def point_together(
 
 
 def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:
-    """Return a version's tables; none where they are not what was made, which is said of each alone."""
+    """Return a version's tables; empty if they are not the ones that were created, which `_register` then reports."""
     try:
         if not table_format(deployment.format).transaction_log:
             return tables_of(agent.layout, deployment)
@@ -80,10 +80,10 @@ def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTa
 log = logging.getLogger(__name__)
 
 ACTS_AT_ONCE = 8
-"""Starts, stops and tables of a catalog at one time: a pool of two cores is busy with so many."""
+"""Starts, stops or tables at one time: enough to keep a pool of two cores busy."""
 
 REGISTER_EVERY_S = 10.0
-"""Between two tries of a table that the catalog has refused."""
+"""Seconds between two attempts to register a table that the catalog has refused."""
 
 
 _NOT_IN_CATALOG = TableFaultKind.NOT_IN_CATALOG
@@ -91,12 +91,12 @@ _NOT_IN_CATALOG = TableFaultKind.NOT_IN_CATALOG
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """Why the catalog may not have the table of a version."""
+    """Why the catalog may lack the table of a version."""
 
     summary: str
-    """Of the error."""
+    """The summary of the error."""
     is_refused: bool
-    """Whether the catalog has refused it; else it could not be looked at, and may be there."""
+    """Whether the catalog refused the table; if False, the table could not be checked and may exist."""
 
     def __str__(self) -> str:
         said = "is not in the pool's catalog" if self.is_refused else "could not be looked at"
@@ -105,23 +105,23 @@ class Lacking:
 
 @dataclass(slots=True)
 class PoolCatalog:
-    """What of the registry the catalog of the pool lacks."""
+    """The part of the registry that the pool's catalog lacks."""
 
     agent: AgentContext
     _unregistered: dict[tuple[TableName, int], Lacking] = field(default_factory=dict)
-    """Versions whose table the pool's catalog may lack."""
+    """Versions whose table the catalog may lack."""
     _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
-    """Versions whose pointer it has refused."""
+    """Versions whose pointer the catalog has refused."""
     _register_at: float = 0.0
 
     def lacking(self, version: tuple[TableName, int]) -> Lacking | None:
-        """Return why the table of a version may not be in the catalog; None where it is."""
+        """Return why the table of a version may be missing from the catalog; None if it is there."""
         return self._unregistered.get(version)
 
     def restore(self, pool: PoolConnection) -> None:
-        """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays.
+        """Fill the pool's catalog from the registry: tables, then pointers. Idempotent; existing entries stay.
 
-        A table that is refused is marked with the error and tried again by later rounds.
+        A refused table is recorded with its error and retried in later rounds.
         """
         deployments = self.agent.ledger.deployments()
         self._unregistered.clear()
@@ -155,7 +155,7 @@ class PoolCatalog:
             self._take_back(deployment)
 
     def _take_back(self, deployment: Deployment) -> None:
-        """Take back that the catalog has refused the table of a version, which it has by now."""
+        """Clear the error of a version whose table the catalog has accepted by now."""
         if deployment.error_class == _NOT_IN_CATALOG:
             self.agent.ledger.observe_deployment(deployment, error="", error_class="")
 
@@ -177,7 +177,7 @@ class PoolCatalog:
             self._unpointed.discard(key)
 
     def try_again(self, deployments: tuple[Deployment, ...]) -> None:
-        """Try the tables once more that the catalog has refused, and pointers that a swap has left anywhere."""
+        """Retry tables that the catalog has refused, and pointers that a swap left in an unknown state."""
         adrift = {(d.table, d.version) for d in deployments if d.active and d.table in self.agent.adrift}
         self.agent.adrift.difference_update(table for table, _ in adrift)
         self._unpointed |= adrift
@@ -189,7 +189,7 @@ class PoolCatalog:
         in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.agent.pool.connection()), refused)
 
     def _register_once_more(self, pool: PoolConnection, deployment: Deployment) -> None:
-        """Try one table, unless somebody acts on any version of it: a swap moves the same pointer."""
+        """Retry one table, unless a version of it is locked: a swap moves the same pointer."""
         versions = [(found.table, found.version) for found in self.agent.ledger.versions(deployment.table)]
         try:
             with self.agent.locks.holding(*versions, by="the reconciler", wait_s=0):

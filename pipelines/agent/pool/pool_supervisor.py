@@ -1,4 +1,4 @@
-"""Keeping the pool: started when it is ours, attached to, given its catalog, and started again when it died."""
+"""Keeps the pool: starts it if it is ours, attaches to it, has its catalog filled, and restarts it after it died."""
 
 import logging
 import threading
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_S = 90.0
-"""How long a local pool may take until it answers."""
+"""Longest time until a local pool answers, in seconds."""
 
 PROVE_S = 10.0
-"""Between two looks whether the server still runs anything: a list of idle queries alone does not tell."""
+"""Seconds between two proofs that the server can run a statement: listing idle queries does not show that."""
 
 PROOFS = 2
-"""So many looks in a row, each in a round of its own, find a SparkContext stopped before its server is ended."""
+"""Consecutive proofs, one per round, that must find the SparkContext stopped before the server is ended."""
 
 MANAGED = "whoever manages the pool has to restart it"
 
 GIVEN_UP = "failed"
-"""State of a pool that ended again and again: it is started when somebody asks for it."""
+"""State of a pool that died too often: it is started again only on request."""
 
 
 class _Waits(PoolUnreachable):
-    """The pool is not started now, and what is said of it stays."""
+    """The pool is not started now, and its recorded state stays."""
 
 
 class PoolSupervisor:
-    """One pool; its connection is the only road to it, with a deadline on each call and behind a circuit breaker."""
+    """One pool. Every call goes through its connection, with a deadline and a circuit breaker."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class PoolSupervisor:
         recorded_session: Callable[[], str] = lambda: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep one pool; `restore` fills the catalog of each new attachment, while statements can only be stopped.
+        """Keep one pool; `restore` fills the catalog of each new attachment, and until then statements can only be
+        stopped.
 
-        `data` is the folder that a server of ours writes, and locks; `connectors` it is given, with jars that may be
-        below `project`.
-        `recorded_session` gives the session to look for where the ledger knows none, empty where nobody does.
+        A local server writes and locks the folder `data`, and is started with `connectors`, whose jars may be below
+        `project`. `recorded_session` returns the session id to look for if the ledger has none; empty if unknown.
         """
         self._recorded_session = recorded_session
         self._restore = restore
@@ -82,7 +82,7 @@ class PoolSupervisor:
         self._monotonic = monotonic
         self._prove_at = 0.0
         self._stopped_proofs = 0
-        """Looks in a row that found the SparkContext of the server stopped."""
+        """Consecutive proofs that found the server's SparkContext stopped."""
         self._open: SparkConnection | None = None
         self._restored: SparkConnection | None = None
         """The connection whose catalog is filled: None or the open one."""
@@ -92,23 +92,23 @@ class PoolSupervisor:
         self._last_words = ""
 
     def connection(self) -> PoolConnection:
-        """Return the open connection; raises PoolUnreachable when the pool is not up."""
+        """Return the open connection; raises PoolUnreachable if the pool is not up."""
         current = self._restored
         if current is None:
             raise self._unreachable()
         return current
 
     def connection_for_stops(self) -> PoolConnection:
-        """Return the open connection, whatever its catalog holds; raises PoolUnreachable when there is none."""
+        """Return the open connection even if its catalog is incomplete; raises PoolUnreachable if there is none."""
         current = self._open
         if current is None:
             raise self._unreachable()
         return current
 
     def keep(self) -> None:
-        """Start the pool, attach to it and fill its catalog, as far as that is not done.
+        """Start the pool, attach to it and fill its catalog, as far as necessary.
 
-        Raises PoolUnreachable if it is impossible now.
+        Raises PoolUnreachable if that is impossible now.
         """
         with self._lock:
             if self._open is not None and self._local is not None and not self._local.alive():
@@ -127,7 +127,7 @@ class PoolSupervisor:
                 self._fill_catalog()
 
     def start_again(self) -> bool:
-        """Have the next round of `keep` start a pool again that was given up; returns whether it was."""
+        """Let the next round of `keep` restart a pool that was given up; returns whether it had been given up."""
         given_up = self._said[0] == GIVEN_UP
         if given_up:
             self._backoff.forget()
@@ -135,16 +135,16 @@ class PoolSupervisor:
         return given_up
 
     def connectors(self) -> tuple[str, ...] | None:
-        """Return what a pool of ours was given beside Spark; None where nobody can tell."""
+        """Return the connectors that a local pool was started with; None if unknown."""
         return self._local.connectors if self._local is not None and self._local.alive() else None
 
     @property
     def up(self) -> bool:
-        """Return whether a session is open and its catalog filled; it may not answer all the same."""
+        """Return whether a session is open and its catalog filled; the pool may still fail to answer."""
         return self._restored is not None
 
     def heard(self, error: HeadgateError | None) -> None:
-        """Record whether the pool answered just now; one that is frozen is silent, and is left to come back."""
+        """Record whether the pool has just answered; a silent pool may come back and is left alone."""
         if isinstance(error, EngineStopped):
             self._prove_at = self._monotonic()
         elif self._restored is not None and not self._stopped_proofs:
@@ -155,21 +155,21 @@ class PoolSupervisor:
                 self._events.up()
 
     def bound_log(self) -> None:
-        """Cut the log of a pool of ours that has grown large."""
+        """Truncate the log of a local pool if it has grown large."""
         if self._local is not None:
             self._local.bound_log()
 
     def end(self) -> None:
-        """End a pool of ours, queries and all; their checkpoints stay. Nothing may keep the pool any more."""
+        """End a local pool with its queries; their checkpoints stay. `keep` must not be called any more."""
         self._drop()
         if self._local is not None:
             self._local.end()
         self._say("off", "")
 
     def _prove(self) -> None:
-        """Have the server run a trivial statement, now and then; one of ours whose SparkContext has stopped is ended.
+        """Have the server run a trivial statement from time to time; end a local server whose SparkContext has stopped.
 
-        Raises EngineStopped while such a server is there. One that does not answer may come back, and is left alone.
+        Raises EngineStopped while such a server exists. A server that does not answer may come back and is left alone.
         """
         if self._open is None or self._monotonic() < self._prove_at:
             return
@@ -189,7 +189,7 @@ class PoolSupervisor:
         self._stopped_proofs = 0
 
     def _found_stopped(self, error: EngineStopped) -> None:
-        """Count a look that found the SparkContext stopped; end a server of ours once that is confirmed, else raise."""
+        """Count a stopped SparkContext; end a local server once it is confirmed, and raise otherwise."""
         self._stopped_proofs += 1
         self._prove_at = self._monotonic()
         confirmed = self._stopped_proofs >= PROOFS
@@ -224,7 +224,7 @@ class PoolSupervisor:
             raise PoolUnreachable(error.summary, remedy=error.remedy) from error
 
     def _start(self, server: LocalPool) -> None:
-        """Start the server, unless it ended so often that it has to wait, or a person is waited for."""
+        """Start the server, unless it died so often that it must pause or wait for an operator."""
         if self._said[0] != GIVEN_UP and self._backoff.exhausted:
             last = f"; the last one: {self._last_words}" if self._last_words else ""
             why = f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}"
@@ -246,11 +246,9 @@ class PoolSupervisor:
         server.ready(START_S)
 
     def _attach(self, *, new: bool) -> None:
-        """Attach by the session id in the ledger, or the one that is recorded where the ledger was lost.
+        """Attach by the session id in the ledger, or by the one recorded in the data folder if the ledger was lost.
 
-        A session that the server does not know starts a new generation.
-
-        From here on statements can be stopped.
+        A session that the server does not know starts a new generation. Stops are possible from here on.
         """
         try:
             # Not with this module: an agent that begins is heard 0.7 s sooner without Spark's client.
@@ -310,7 +308,7 @@ class PoolSupervisor:
         return PoolUnreachable(f"the pool {self._pool.name} is {state}", remedy="headgate doctor")
 
     def _warn_of_idle_limit(self, limit_s: float) -> None:
-        """A session that is idle for so long is closed with all its queries; our rounds keep it alive."""
+        """Warn that the server closes idle sessions with their queries; the agent's rounds keep its session alive."""
         summary = (
             f"the pool closes sessions that are idle for {limit_s / 60:.0f} min, and stops every statement in them"
         )
@@ -329,21 +327,21 @@ class PoolSupervisor:
             self._ledger.add_event(event)
 
     def _lost(self, session: "Session") -> None:
-        """Drop a session that the pool does not know any more, and what ran in it."""
+        """Drop a session that the pool no longer knows, with everything that ran in it."""
         current = self._open
         if current is not None and session is current.session:
             self._events.away(f"the session on the pool {self._pool.name} was closed; another one is opened")
         self._drop(session)
 
     def _drop(self, session: "Session | None" = None) -> None:
-        """Drop the session, or only this one: another thread may have opened a new one."""
+        """Drop the session, or only the given one: another thread may have opened a new one."""
         current = self._open
         if current is not None and session in (None, current.session):
             self._open = self._restored = None
             current.close()
 
     def _say(self, state: str, detail: str) -> None:
-        """Record what the pool is doing; what the ledger does not take is recorded with what follows."""
+        """Record the state of the pool; if the ledger is unavailable, the next call records it."""
         if (state, detail) != self._said or not self._is_recorded:
             self._said, self._is_recorded = (state, detail), False
             with suppress(LedgerUnavailable):
@@ -352,25 +350,25 @@ class PoolSupervisor:
 
 
 def _sentence(what: str, last_words: str) -> str:
-    """Add the last words of a server, if there are any, to what is said of it."""
+    """Append the last words of a server, if there are any, to a description."""
     return "; ".join(part for part in (what, f"its log ends: {last_words}" if last_words else "") if part)
 
 
 WINDOW_S = 600.0
-"""Starts within this time count."""
+"""Starts within this many seconds count."""
 
 AT_ONCE = 3
-"""So many starts follow each other without a pause."""
+"""Starts that follow each other without a pause."""
 
 LIMIT = 8
-"""After so many starts within the window a person is waited for."""
+"""After this many starts within the window, the pool waits for an operator."""
 
 FIRST_PAUSE_S = 2.0
-"""Doubled with each further start."""
+"""Seconds before the first delayed start; doubled with each further start."""
 
 
 class StartBackoff:
-    """The last starts of one pool."""
+    """Limits how often one pool is started."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -378,12 +376,12 @@ class StartBackoff:
 
     @property
     def exhausted(self) -> bool:
-        """Return whether no further start is made by itself."""
+        """Return whether there will be no further automatic start."""
         return self._count() >= LIMIT
 
     @property
     def pause_s(self) -> float:
-        """Return how long the next start has to wait yet."""
+        """Return how many seconds the next start still has to wait."""
         count = self._count()
         if count < AT_ONCE:
             return 0.0
@@ -391,11 +389,11 @@ class StartBackoff:
         return max(0.0, self._starts[-1] + pause - self._monotonic())
 
     def started(self) -> None:
-        """Count a start, whatever comes of it."""
+        """Count a start, whatever its result."""
         self._starts.append(self._monotonic())
 
     def forget(self) -> None:
-        """Begin anew: somebody has asked for the pool."""
+        """Forget all starts: an operator has asked for the pool."""
         self._starts.clear()
 
     def _count(self) -> int:
@@ -403,41 +401,44 @@ class StartBackoff:
 
 
 UNKNOWN_S = 15.0
-"""A pool that has not answered for this long leaves its statements' states unknown."""
+"""Seconds without an answer after which the states of the pool's statements are unknown."""
 
 
 class PoolEvents:
-    """Tells of one pool's outages. What a ledger does not take is kept, and told the next time."""
+    """Records the outages of one pool as events: one when it is noticed, one when it is over.
+
+    A first start and a requested end are no outages. Events that the ledger cannot take are kept and recorded later.
+    """
 
     def __init__(
         self, ledger: Ledger, whose: str, monotonic: Callable[[], float], clock: Callable[[], float] = time.time
     ) -> None:
-        """Record no outage yet of the pool that a sentence names as `whose`."""
+        """Begin without an outage; `whose` names the pool in sentences."""
         self._ledger = ledger
         self._whose = whose
         self._monotonic = monotonic
         self._clock = clock
         self._gone_at: float | None = None
-        """Since when it is away; None while it is not."""
+        """When the outage began; None if there is none."""
         self._silent_at: float | None = None
         self._lost_queries = False
-        """Whether its server or its session is a new one since it was up."""
+        """Whether server or session are new since the pool was up last."""
         self._untold: list[EventRow] = []
         self._lock = threading.Lock()
 
     def ended(self, what: str, detail: str = "") -> None:
-        """Record an end, also one that follows another."""
+        """Record that the server ended, even during an outage."""
         with self._lock:
             self._away(what, detail)
 
     def away(self, what: str) -> None:
-        """Record that it is away, unless that is known."""
+        """Record the begin of an outage, unless one has already begun."""
         with self._lock:
             if self._gone_at is None:
                 self._away(what, "")
 
     def silent(self) -> None:
-        """Count a call without an answer; a silence that has lasted is an event."""
+        """Count a call without an answer; a silence that lasts becomes an event."""
         with self._lock:
             now = self._monotonic()
             if self._silent_at is None:
@@ -447,12 +448,12 @@ class PoolEvents:
                 self._away(f"{self._whose} {since}: the states of its statements are unknown", "")
 
     def nothing_runs(self) -> None:
-        """Note that its server or its session is a new one: what ran in the one before is started again."""
+        """Note that server or session are new, so that everything that ran before is restarted."""
         with self._lock:
             self._lost_queries = True
 
     def up(self) -> None:
-        """Record that it is up again, where it was away, with what is started again now."""
+        """Record the end of an outage, with the number of statements that are restarted."""
         with self._lock, suppress(LedgerUnavailable):
             if self._gone_at is not None:
                 again = "is up again" if self._lost_queries else "answers again"
@@ -470,7 +471,7 @@ class PoolEvents:
             self._tell()
 
     def _started(self) -> str:
-        """Return how many statements the reconciler starts now, as a clause; empty where it starts none."""
+        """Return the number of statements that the reconciler restarts, as a clause; empty if there are none."""
         if not self._lost_queries or self._ledger.facts().doubt:
             return ""
         many = sum(

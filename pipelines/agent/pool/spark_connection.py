@@ -1,4 +1,4 @@
-"""A session with the pool and its ports; whoever imports this imports Spark's client, which takes 0.7 s."""
+"""A session with the pool and its ports. Importing this module imports Spark's client, which takes 0.7 s."""
 
 import threading
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from pipelines.spark_connect.streaming_queries import SparkQueries
 
 
 class SparkConnection:
-    """Implements `PoolConnection`: one session generation with its ports."""
+    """Implements `PoolConnection` for one session generation."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -29,7 +29,7 @@ class SparkConnection:
 
 
 def attached(url: str, token: str, session_id: str, lost: Callable[[Session], None]) -> Session:
-    """Open a session or find it; one that cannot be is closed, so that no try leaves a connection behind."""
+    """Open a session or find it; if that fails, close it, so that no attempt leaks a connection."""
     session = Session(url, token, session_id, lost=lost)
     try:
         session.call(UNTIMED_S, session.attach)

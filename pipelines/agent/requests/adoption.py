@@ -1,4 +1,4 @@
-"""`headgate adopt`: what is found where the world is in doubt, as a list of what an adoption does, and doing it."""
+"""`headgate adopt`: lists what is in doubt and what an adoption does about it, and carries it out."""
 
 import logging
 from contextlib import suppress
@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 
 
 FILLED_S = 30.0
-"""How long an adoption waits for a catalog that is being filled."""
+"""How long an adoption waits for a catalog that is being filled, in seconds."""
 
 
 class Adoption:
-    """Takes what is there for the ledger's own: its records, a new epoch, and owner files that carry it.
+    """Makes the current state the ledger's own: registers records, starts a new epoch, and rewrites owner files.
 
-    Files are never moved.
+    It never moves files.
     """
 
     def __init__(self, agent: AgentContext) -> None:
@@ -42,7 +42,7 @@ class Adoption:
         self._rebuild = RegistryRebuild(agent)
 
     def findings(self) -> dict[str, Any]:
-        """Describe what is in doubt, and what an adoption does with each statement, folder and query that is there.
+        """Describe the doubt, and what an adoption does with each statement, folder and query.
 
         Raises Refused while a server of another home runs over the data folder.
         """
@@ -77,10 +77,10 @@ class Adoption:
         }
 
     def carry_out(self, confirm: str) -> dict[str, Any]:
-        """Adopt; raises Refused where nothing is in doubt, or while a server of another home runs over the data folder,
-        and ConfirmationNeeded without the typed text.
+        """Adopt. Raises Refused if nothing is in doubt or a server of another home runs over the data folder, and
+        ConfirmationNeeded without the typed text.
 
-        The mark comes last: an agent that is killed before it finds the same doubt, and adopts again.
+        The mark is written last: if the agent is killed before, the doubt remains and the adoption can be repeated.
         """
         found = self._rebuild.found()
         if not (doubt := self._doubt(found)):
@@ -105,9 +105,10 @@ class Adoption:
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:
-        """Raise Refused while a server of another home runs over the data folder: its statements go on writing there.
+        """Raise Refused while a server of another home runs over the data folder, because its statements keep writing
+        there.
 
-        That of this home may run: the queries of a lost or restored ledger are found in it, and go on.
+        The server of this home may run: the queries of a lost or restored ledger are found in it and continue.
         """
         layout, home = self._agent.layout, self._agent.places.home
         pid = server_over(Path(layout.data))
@@ -124,9 +125,9 @@ class Adoption:
         )
 
     def _doubt(self, found: tuple[FoundVersion, ...]) -> str:
-        """Explain why the world is in doubt, or which statement carries another epoch, machine or record.
+        """Explain why this environment is in doubt, or which statement has another epoch, machine or record.
 
-        A checkpoint that cannot be read now says nothing, and its line says so.
+        A checkpoint that cannot be read now causes no doubt; its line in the list says so.
         """
         if self._agent.identity.doubt:
             return self._agent.identity.doubt
@@ -138,7 +139,7 @@ class Adoption:
         return next(filter(None, map(self._foreign, self._statements())), "")
 
     def _foreign(self, deployment: Deployment) -> str:
-        """Explain in what a checkpoint of this ledger is of another epoch or machine; empty where it is not."""
+        """Explain how a checkpoint of this ledger belongs to another epoch or machine; empty if it does not."""
         files, name = self._agent.files, query_name(deployment.table, deployment.version)
         try:
             found = files.read(deployment.checkpoint)
@@ -152,9 +153,9 @@ class Adoption:
         return ""
 
     def _take_over(self, found: tuple[FoundVersion, ...], epoch: int) -> list[str]:
-        """Write this ledger and epoch into the owner files, and then the records; returns what could not be, and why.
+        """Write this ledger and epoch into the owner files, then into the records; returns the failures, with reasons.
 
-        A version is only recorded as this ledger's once its folders are: until then it can be adopted again.
+        A record is rewritten only after the folders of its version, so that a failed version can be adopted again.
         """
         self._agent.files.epoch = epoch
         former = {(one.table, one.version): one.ledger for one in found if one.row is not None}
@@ -173,7 +174,7 @@ class Adoption:
         return left
 
     def _restore_catalog(self) -> None:
-        """Create tables and pointers in the catalog, which nobody did in doubt; a pool that is away gets them later."""
+        """Register tables and pointers, which nobody did while in doubt; an unreachable pool gets them later."""
         agent, pool = self._agent, self._attached()
         if pool is None:
             return
@@ -187,9 +188,9 @@ class Adoption:
                 log.warning("%s is not in the catalog: %s", name, error.summary)
 
     def _attached(self) -> PoolConnection | None:
-        """Return the pool's connection, None where it is away; a catalog that is being filled is waited for.
+        """Return the pool's connection, after waiting for its catalog to be filled; None if the pool is unreachable.
 
-        Whoever fills it may have read the registry as it was before.
+        The catalog may have been filled from the registry as it was before the adoption.
         """
         ends_at = self._agent.monotonic() + FILLED_S
         while True:
@@ -217,7 +218,7 @@ class Adoption:
         return goes_on(batch, deployment.wanted)
 
     def _overtaken(self, found: tuple[FoundVersion, ...]) -> tuple[RunRow, ...]:
-        """List the open runs whose tables a newer ledger has changed since: their next step would undo that."""
+        """Return the open runs whose tables a newer ledger has changed: their next step would undo those changes."""
         tables = {one.table for one in found if one.row is not None and not one.row.external}
         return tuple(run for run in self._agent.ledger.open_runs() if tables & {step.table for step in run.steps})
 
@@ -228,7 +229,7 @@ class Adoption:
         return tuple(folder for folder in folders if (folder.table, folder.version) not in known)
 
     def _unknown_queries(self, found: tuple[FoundVersion, ...]) -> tuple[str, ...]:
-        """List queries of the session that the registry does not know; none where the pool cannot be asked."""
+        """Return the names of queries that the registry does not know; empty if the pool is unreachable."""
         known = {query_name(d.table, d.version) for d in self._statements()}
         known |= {query_name(one.table, one.version) for one in found if one.row is not None}
         try:

@@ -1,4 +1,4 @@
-"""What the agent can be asked: each command is checked, recorded, carried out and recorded again."""
+"""The commands of the agent: each one is authorized, carried out and recorded with its outcome."""
 
 import math
 import re
@@ -37,41 +37,39 @@ from state.row_types import StagedRow
 from state.runs import refuse_unheard
 
 PEEK_ROWS = 1000
-"""Rows of a peek at most."""
+"""Most rows of a peek."""
 
 PEEK_S = 30.0
 
 SPARK_ANALYSIS_S = 20.0
-"""How long Spark is asked where the asker does not say."""
+"""Default time for Spark analysis, in seconds."""
 
 MEASURE_S = 10.0
-"""How long tables are measured where the asker does not say."""
+"""Default time for measuring tables, in seconds."""
 
 FOLDER_LIMIT = 4096
-"""Bytes of the longest path of Linux."""
+"""Longest path on Linux, in bytes."""
 
 TABLES_LIMIT = 10_000
-"""Tables that are staged at once."""
+"""Most tables that can be staged at once."""
 
 LONGEST_S = 300.0
-"""How long Spark is asked or tables are measured at most, whatever the asker says."""
+"""Longest time for Spark analysis or measuring that a caller can ask for, in seconds."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _LONGEST_SHOWN = 300
-"""Characters of what an upgrade test has shown."""
+"""Most characters kept of an upgrade test's result."""
 
 _Answer = Callable[[Caller, dict[str, Any], str], dict[str, Any]]
-"""Takes who asks, the arguments and the typed confirmation."""
+"""Takes the caller, the arguments and the typed confirmation."""
 
 
 class _StatementAct(Protocol):
-    """Stop, start or restart of statements."""
-
     def __call__(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]: ...
 
 
 class CommandHandler:
-    """Answers requests; the caller's name comes from the socket, the confirmation level from `core.planner.guards`."""
+    """Answers requests. The caller's name comes from the socket, the confirmation level from `core.planner.guards`."""
 
     def __init__(
         self,
@@ -118,7 +116,7 @@ class CommandHandler:
     def handle(self, caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request; raises HeadgateError, whose class tells the caller what to do.
 
-        All are admitted; what does more than look is recorded with its outcome.
+        Every command is authorized; commands that change something are recorded with their outcome.
         """
         op, args = request.get("op", ""), request.get("args") or {}
         confirm, line = request.get("confirm") or "", request.get("line") or ""
@@ -144,7 +142,7 @@ class CommandHandler:
             self._log.note(caller, request, said, int((time.monotonic() - began) * 1000))
 
     def _admit_look(self, caller: Caller, request: dict[str, Any], args: dict[str, Any]) -> None:
-        """Admit what only looks; it is recorded where the policy refuses it."""
+        """Authorize a command that only reads; it is recorded only if the policy refuses it."""
         try:
             self._policies.admit(caller, str(request["op"]), args)
         except Refused as error:
@@ -216,7 +214,7 @@ class CommandHandler:
         return {"run": row.id, "act": act}
 
     def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Record that a reader has moved; raises Refused where it has no open ticket of that run."""
+        """Record that a reader has moved; raises Refused if it has no open ticket of that run."""
         run_id, reader = str(args.get("id")), str(args.get("reader", ""))
         mine = [one for one in self._agent.ledger.tickets(run_id) if one.reader == reader and one.closed_at is None]
         closed = self._agent.ledger.close_ticket(run_id, reader, by=caller.name, at=self._agent.clock())
@@ -226,7 +224,7 @@ class CommandHandler:
         return {"run": run_id, "reader": reader, "closed": closed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:
-        """Record that somebody has seen a failed run; it is said no more in the heads of consoles."""
+        """Record that somebody has seen a failed run, so that consoles stop showing it in their first line."""
         if row.state != "failed":
             raise Refused(f"run {row.id} is {row.state}: only a failed run is acknowledged", remedy="headgate runs")
         self._agent.ledger.acknowledge_run(row.id, caller.name)
@@ -263,7 +261,7 @@ class CommandHandler:
         return {"unstaged": there}
 
     def _peek(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Read some rows of what a table's pointer serves, or of one version."""
+        """Read some rows of the serving version of a table, or of a given version."""
         table = parse_table_name(str(args.get("table", "")))
         deployment = self._agent.serving(table)
         if deployment is None:
@@ -289,13 +287,13 @@ class CommandHandler:
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _analyse(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Run Spark analysis of statements: whoever can have Spark read a text is an operator, and is recorded."""
+        """Run Spark analysis of statements. Only operators may show texts to Spark, and it is recorded."""
         questions = [question_from_json(each) for each in args.get("questions") or ()]
         answers, why = self._analyses.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
 
     def _note_upgrade(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Keep what an upgrade test has shown of two texts; it only makes plans more careful."""
+        """Keep the result of an upgrade test of two texts; it can only make plans more cautious."""
         hashes = str(args.get("old")), str(args.get("new"))
         if not all(_HASH.fullmatch(each) for each in hashes):
             raise UsageError("an upgrade is told by the hashes of two revisions", remedy="headgate test --upgrade")
@@ -304,13 +302,13 @@ class CommandHandler:
         return {"table": str(parse_table_name(str(args.get("table", ""))))}
 
     def _measure(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Measure tables now, within a bound; nothing of it is an act, so it is not recorded."""
+        """Measure tables now, within a time limit; this changes nothing, so it is not recorded."""
         tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
         measured, unmeasured = self._table_statistics.measure(tables, _seconds(args, MEASURE_S))
         return {"measured": measured, "unmeasured": unmeasured}
 
     def _start_pool(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Have a pool started again that ended too often."""
+        """Restart a pool that was given up because it died too often."""
         return {"starting": self._agent.pool.start_again()}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Records of commands: a row of the command log and one of the audit for each, of bounded fields.
+"""Records of commands: one row in the command log and one or more audit entries each, with fields of bounded length.
 
-What was carried out is never told to have failed because it could not be recorded: it is recorded later.
+A command that was carried out never fails because it could not be recorded: it is recorded later.
 """
 
 import logging
@@ -27,16 +27,16 @@ class RecordedOutcome(NamedTuple):
     outcome: CommandOutcome
     detail: str
     parts: tuple[tuple[str, CommandOutcome], ...] = ()
-    """Subject and outcome of each entry of the audit where they differ; empty where one says it."""
+    """Subject and outcome of each audit entry, if they differ; empty if one entry is enough."""
 
 
 def outcome_of_error(error: HeadgateError) -> RecordedOutcome:
-    """Return what is recorded of a request that was refused, or failed."""
+    """Return what is recorded of a request that was refused or failed."""
     return RecordedOutcome(CommandOutcome.of_error(error), error.summary)
 
 
 def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
-    """Return what is recorded of a request that was answered: what has only begun is not done."""
+    """Return what is recorded of an answered request; what has only begun is accepted, not done."""
     if each := tuple(ActOutcome.from_json(one) for one in result.get("statements", ())):
         return RecordedOutcome(outcome_of_all(each), _detail_of_all(each), _parts_of_all(each))
     detail = f"plan {result['hash'][:12]}" if "hash" in result else ""
@@ -49,7 +49,7 @@ def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
 
 
 def _detail_of_all(outcomes: Sequence[ActOutcome]) -> str:
-    """Write what came of each, first those that were not acted on."""
+    """Describe all outcomes, failures first."""
     worst_first = sorted(outcomes, key=lambda outcome: outcome.error is None)
     return ", ".join(f"{outcome.table} {outcome.words(f'{outcome.took_ms:.0f} ms')}" for outcome in worst_first)
 
@@ -62,25 +62,25 @@ def _parts_of_all(outcomes: Collection[ActOutcome]) -> tuple[tuple[str, CommandO
 
 
 STORED = 10
-"""Alike commands that are stored within WINDOW_S."""
+"""Similar commands that are recorded within WINDOW_S."""
 
 WINDOW_S = 60.0
 
 CHANGES_NOTHING = frozenset({CommandOutcome.REFUSED, CommandOutcome.FAILED, CommandOutcome.UNCHANGED})
-"""Outcomes of which there are as many as a caller likes, about whatever he likes to name."""
+"""Outcomes of commands that change nothing: a caller can repeat them without limit, about any subject."""
 
 DRAFTS = frozenset(("stage", "unstage", "opinion", "upgrade_shown"))
-"""Commands that change nothing that runs or may run."""
+"""Commands that do not affect what runs."""
 
 
 class Alike(NamedTuple):
-    """What alike commands have in common."""
+    """What similar commands have in common."""
 
     caller: str
     op: str
     outcome: str
     subject: str = ""
-    """What was changed; empty where nothing was."""
+    """What was changed; empty if nothing was."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class _Window:
 
 
 class RepeatedCalls:
-    """Counts by caller, command, outcome and what was changed, which are few, so that it stays small."""
+    """Counts commands by caller, command, outcome and changed subject, so that its size stays bounded."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -98,7 +98,7 @@ class RepeatedCalls:
         self._windows: dict[Alike, _Window] = {}
 
     def is_stored(self, caller: str, op: str, outcome: str, subject: str) -> bool:
-        """Count a command; returns whether it is to be stored."""
+        """Count a command; returns whether it is to be recorded."""
         changes = outcome not in CHANGES_NOTHING and op not in DRAFTS
         alike = Alike(caller, op, outcome, subject if changes else "")
         with self._lock:
@@ -107,7 +107,7 @@ class RepeatedCalls:
             return window.count <= STORED
 
     def take_over(self) -> list[tuple[Alike, int]]:
-        """Return what was counted without being stored, with its number, of windows that are over."""
+        """Return the number of commands that were counted but not recorded, for each window that has ended."""
         with self._lock:
             now = self._monotonic()
             over = {key: window for key, window in self._windows.items() if now - window.began > WINDOW_S}
@@ -119,14 +119,14 @@ class RepeatedCalls:
 log = logging.getLogger(__name__)
 
 NOTE_S = 0.5
-"""How long an answer waits for its row in the command log."""
+"""How long an answer waits for its row in the command log, in seconds."""
 
 KEPT = 1000
-"""Commands that wait for a ledger which takes nothing; the oldest are in the agent's log alone."""
+"""Most commands that wait for an unavailable ledger; older ones are only in the agent's log."""
 
 
 class CommandLog:
-    """Writes the records of one agent's commands."""
+    """Writes the command records of one agent."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -134,7 +134,7 @@ class CommandLog:
         self._unwritten: deque[_Records] = deque(maxlen=KEPT)
 
     def note(self, caller: Caller, request: dict[str, Any], said: RecordedOutcome, took_ms: int) -> None:
-        """Record a request and what came of it; what repeats is counted instead."""
+        """Record a request and its outcome; repeated ones are only counted."""
         now, act, subject = self._agent.clock(), cut(_act(request), 40), cut(_subject(request), 500)
         repeats = act if request["op"] == "run" and said.outcome not in CHANGES_NOTHING else str(request["op"])
         if not self._repeated.is_stored(caller.name, repeats, said.outcome, subject):
@@ -160,7 +160,7 @@ class CommandLog:
         )
 
     def tell_repeated(self) -> None:
-        """Record what the ledger did not take before, then how many commands were counted without being recorded."""
+        """Record what the ledger could not take before, then the numbers of commands that were only counted."""
         while self._unwritten:
             try:
                 self._unwritten[0].write()
@@ -182,7 +182,7 @@ class CommandLog:
             )
 
     def _record(self, command: CommandRow, parts: tuple[tuple[str, CommandOutcome], ...] = (), **more: str) -> None:
-        """Write a command and its entries of the audit; a ledger that is locked or full delays no stop by it."""
+        """Write a command and its audit entries; a locked or full ledger does not delay a stop."""
         ledger, records = self._agent.ledger, _Records(partial(self._agent.ledger.add_command, command))
         for subject, outcome in parts or ((command.subject, command.outcome),):
             entry = AuditRow(0, command.at, command.actor, command.op, cut(subject, 500), outcome=outcome, **more)
@@ -197,7 +197,7 @@ class CommandLog:
 
 
 class _Records:
-    """The records of one command, each written once, by whichever thread comes to it."""
+    """The records of one command, each written once, by whichever thread comes first."""
 
     def __init__(self, first: Callable[[], object]) -> None:
         self._left = deque([first])
@@ -207,7 +207,7 @@ class _Records:
         self._left.append(write)
 
     def write(self) -> None:
-        """Write those that are left; raises LedgerUnavailable."""
+        """Write the records that are left; raises LedgerUnavailable."""
         with self._lock:
             while self._left:
                 self._left[0]()
@@ -215,7 +215,7 @@ class _Records:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most so many characters; one that is longer says how long it is."""
+    """Return a text of at most `most` characters; a truncated text ends with the length of the original."""
     if len(text) <= most:
         return text
     end = f"… ({len(text):,} characters)"
@@ -223,7 +223,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _act(request: dict[str, Any]) -> str:
-    """Return the name of the action: for a run command its own word, so that a retry differs from the run."""
+    """Return the name of the action; for a run command its act, so that a retry differs from other acts."""
     op = str(request.get("op"))
     return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 

@@ -1,6 +1,6 @@
-"""The policy in force: recorded from the files once, changed only on purpose after that, asked before every command.
+"""The policy in force: first recorded from the files, later changed only by a command, and checked for every command.
 
-The typed text that an act needs is computed here again, so that no caller can ask for less.
+The confirmation that an action needs is computed here again, so that no caller can ask for less.
 """
 
 import os
@@ -23,7 +23,7 @@ from state.row_types import AuditRow, PolicyRow
 
 
 def require_confirmation(needed: Confirmation, given: str, *, stronger: Confirmation | None = None) -> None:
-    """Raise ConfirmationNeeded unless exactly the needed text was given, or that of a stronger confirmation."""
+    """Raise ConfirmationNeeded unless the needed text, or that of a stronger confirmation, was given exactly."""
     if needed.text and given.strip() not in (needed.text, stronger.text if stronger else needed.text):
         said = f"{given!r} was given" if given else "nothing was given"
         raise ConfirmationNeeded(
@@ -32,7 +32,7 @@ def require_confirmation(needed: Confirmation, given: str, *, stronger: Confirma
 
 
 POLICY_COMMANDS = "agent"
-"""Who records the first policy."""
+"""Actor of the first recorded policy."""
 
 NEEDED = {
     "peek": (VIEW, "look at rows"),
@@ -52,38 +52,38 @@ NEEDED = {
     "policy_apply": (OPERATE, "record a policy"),
     "policy_approve": (APPROVE, "approve a policy"),
 }
-"""Role that a command needs, with the act in words. Whatever stops something, or looks at no rows, is anybody's."""
+"""Role that a command needs, and the action in words. Commands that stop something or read no rows need no role."""
 
 STOPPING = frozenset(("pause", "cancel"))
-"""Acts on a run that are anybody's."""
+"""Acts on a run that need no role."""
 
 OVERRULING = frozenset(("skip", "swap"))
-"""Acts on a run that an approver gives without operating, where its plan needed an approval."""
+"""Acts on a run that an approver may perform without the role `operate`, if its plan needed an approval."""
 
 OF_A_POLICY = frozenset(("policy_apply", "policy_approve"))
-"""Commands that the agent's own user may always give: a policy that names nobody must not be for ever."""
+"""Commands that the agent's own user may always give, so that a policy that names nobody can be replaced."""
 
 _LARGEST = 1024 * 1024
 
 
 class PolicyEnforcement:
-    """Keeps the policy in force at hand in `agent.layout`, so that no command waits for the ledger to be judged."""
+    """Keeps the policy in force in `agent.layout`, so that checking a command does not wait for the ledger."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._declared = agent.layout.environment
         self._one_at_a_time = threading.Lock()
-        """What is decided by the policies that are recorded, and by what is in force, holds until it is written."""
+        """Held while a policy is judged and written, so that the decision is still valid when it is written."""
         recorded = agent.ledger.recorded_policy()
         if recorded is not None:
             self._enforce(recorded)
 
     def roles(self, caller: Caller) -> list[str]:
-        """List the roles that a caller has."""
+        """Return the roles of a caller."""
         return [role for role in ROLES if self._grants(self._in_force, role, caller)]
 
     def admit(self, caller: Caller, op: str, args: Mapping[str, Any]) -> None:
-        """Raise Refused where the policy gives the role that a command needs to others."""
+        """Raise Refused if a command needs a role that the policy does not grant to the caller."""
         if op not in NEEDED or (op == "run" and args.get("act") in STOPPING):
             return
         role, words = NEEDED[op]
@@ -94,11 +94,11 @@ class PolicyEnforcement:
         self.require(caller, role, words)
 
     def is_named(self, role: str, caller: Caller) -> bool:
-        """Return whether the policy gives a role to this caller by name or group, not just to everybody."""
+        """Return whether the policy grants a role to this caller by name or group, not just to everybody."""
         return self._in_force.holders(role) is not None and self._grants(self._in_force, role, caller)
 
     def require(self, caller: Caller, role: str, words: str) -> None:
-        """Raise Refused where the policy gives a role to others, `words` what is not let to this caller."""
+        """Raise Refused if the policy does not grant `role` to the caller; `words` describe the refused action."""
         if self._grants(self._in_force, role, caller):
             return
         holders = ", ".join(self._in_force.holders(role) or ())
@@ -108,7 +108,7 @@ class PolicyEnforcement:
         )
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Record what the files declare; where the environment is protected it waits for another's approval."""
+        """Record the declared policy; in a protected environment it waits for the approval of another login."""
         policy = self._read(args)
         if policy.digest != args.get("id"):
             raise Stale("the files changed while they were being read", remedy="headgate policy show, then apply again")
@@ -116,7 +116,7 @@ class PolicyEnforcement:
             return self._record(caller, policy, confirm)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Put the waiting policy into force, as a login other than the one that recorded it."""
+        """Put the waiting policy into force; the login must differ from the one that recorded it."""
         with self._one_at_a_time:
             return self._approve(caller, str(args.get("id", "")), confirm)
 
@@ -159,7 +159,7 @@ class PolicyEnforcement:
         return self._agent.layout.environment.policy
 
     def _enforce(self, policy: Policy) -> None:
-        """Publish the policy to the rest of the agent; what the agent's own file protects stays protected."""
+        """Make the policy visible to the rest of the agent; what the agent's own file protects stays protected."""
         protected = policy.protected or self._declared.protected
         environment = replace(self._declared, policy=policy, protected=protected)
         self._agent.layout = replace(self._agent.layout, environment=environment)
@@ -170,7 +170,7 @@ class PolicyEnforcement:
         return policy.holders(role) is None or policy.grants(role, caller.name, caller.groups)
 
     def _read(self, args: Mapping[str, Any]) -> Policy:
-        """Read the declared policy from the texts of headgate.yml and of the tables' settings."""
+        """Read the declared policy from the texts of headgate.yml and of the table settings."""
         given = args.get("texts")
         if not isinstance(given, Mapping):
             raise UsageError("the request lacks the texts of the policy's files", remedy="headgate policy apply")
@@ -182,10 +182,10 @@ class PolicyEnforcement:
 
 
 def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
-    """Record the declared policy in a ledger that has none; raises InvalidProject where headgate.yml is wrong.
+    """Record the declared policy in a ledger without one; raises InvalidProject if headgate.yml is invalid.
 
-    Where the ledger knows the environment as protected, because the file says so since, what is recorded says so too:
-    protection that only a file has would go with its line.
+    If the ledger knows the environment as protected, the recorded policy is protected too: protection that only a file
+    declares would end with that line.
     """
     recorded, protected = ledger.recorded_policy(), ledger.facts().protected
     if recorded is not None and recorded.protected >= protected:
@@ -211,7 +211,7 @@ def _row(policy: Policy, status: str, now: float) -> PolicyRow:
 
 
 def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...]) -> Policy:
-    """Read a policy; raises InvalidProject with the Problems of the files whose paths begin so."""
+    """Read a policy; raises InvalidProject with the problems of the files whose paths have one of these prefixes."""
     problems: list[Problem] = []
     policy = declared_policy(texts, environment, problems)
     wrong = [
@@ -233,7 +233,7 @@ def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...
 
 
 def _texts(folder: str) -> Iterator[tuple[str, str]]:
-    """Read what protects: headgate.yml and the tables' settings; of SQL files only their names count."""
+    """Read headgate.yml and the table settings; of SQL files only the names matter."""
     yield MANIFEST_PATH, _text(os.path.join(folder, MANIFEST_PATH))
     for place, folders, names in os.walk(os.path.join(folder, "pipelines")):
         folders[:] = [name for name in folders if not name.startswith(".")]

@@ -1,4 +1,4 @@
-"""What the data folder's records say and the ledger lacks, or has as it was earlier; and taking it into the ledger."""
+"""Rebuilds registry rows that the ledger lacks, or has in an older state, from the records in the data folder."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,32 +19,32 @@ SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class FoundVersion:
-    """A version by a record that is not this ledger's own, or that is newer than its row."""
+    """A version whose record belongs to another ledger or is newer than its row."""
 
     table: TableName
     version: int
     row: Deployment | None
-    """As an adoption registers it; None where it stays as it is, and its number is not used again."""
+    """The row that an adoption registers; None if it stays as it is and its number is not reused."""
     line: str
-    """What it is, and what an adoption does with it."""
+    """What the version is, and what an adoption does with it."""
     ledger: str = ""
-    """Who has recorded it: its folders may be of that ledger as well."""
+    """The ledger that recorded it, which may own its folders as well."""
 
 
 class RegistryRebuild:
-    """Reads records, compares them with ledger, checkpoints and tables, and registers what agrees."""
+    """Reads records, compares them with ledger, checkpoints and tables, and registers those that agree."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
 
     def found(self) -> tuple[FoundVersion, ...]:
-        """List the versions that the ledger lacks or has as they were earlier, by table and version."""
+        """Return the versions that the ledger lacks or has in an older state, by table and version."""
         serving = self.serving()
         judged = (self._judged(*key, serving) for key in self._recorded())
         return tuple(one for one in judged if one is not None)
 
     def serving(self) -> Mapping[TableName, int]:
-        """Return what serves by a record that is newer than the ledger; empty where none is."""
+        """Return the serving versions of a record that is newer than the ledger; empty if it is not newer."""
         try:
             found = newer_serving(self._agent)
         except TryAgain:
@@ -52,7 +52,7 @@ class RegistryRebuild:
         return {TableName(table): int(version) for table, version in found.row.items()} if found else {}
 
     def register(self, found: tuple[FoundVersion, ...]) -> None:
-        """Write what was found into the ledger, then what serves; the records are as they were."""
+        """Write the versions that were found into the ledger, then which of them serve; records stay unchanged."""
         ledger, serving = self._agent.ledger, newer_serving(self._agent)
         for one in found:
             if one.row is None:
@@ -70,7 +70,7 @@ class RegistryRebuild:
                 yield key
 
     def _judged(self, table: TableName, version: int, serving: Mapping[TableName, int]) -> FoundVersion | None:
-        """Compare one record with its row; None where the ledger knows as much."""
+        """Compare one record with its row; None if the ledger is as new."""
         name, now = query_name(table, version), self._agent.ledger.deployment(table, version)
         stays = f"it stays as it is, and version {version} of {table} is not used again"
         try:
@@ -96,7 +96,7 @@ class RegistryRebuild:
         return FoundVersion(table, version, row, line, record.ledger)
 
     def _why_not_ours(self, row: Deployment, record: RegistryRecord) -> Sentence | None:
-        """Explain why a version cannot be registered, None where it can."""
+        """Explain why a version cannot be registered; None if it can."""
         if row.external or row.deleted:
             return None
         layout = self._agent.layout
@@ -112,7 +112,7 @@ class RegistryRebuild:
         return None
 
     def _at_rest(self, row: Deployment, record: RegistryRecord, now: Deployment | None) -> tuple[Deployment, str]:
-        """Return the row as it is registered, and how it goes on, in words."""
+        """Return the row to register, and a description of how it continues."""
         row = replace(row, recorded=record.count, active=row.external or bool(now and now.active))
         if row.external:
             return replace(row, state=State.RUNNING), "external table"
@@ -133,14 +133,14 @@ class RegistryRebuild:
 
 
 def goes_on(batch: int | None, wanted: str) -> str:
-    """Describe where a version stands, and whether it goes on from there."""
+    """Describe where a version stands, and whether it continues from there."""
     if wanted == WantedState.STOPPED:
         return f"stands {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"
     return f"{'begins' if batch is None else f'goes on after batch {batch}'}, wanted {wanted}"
 
 
 def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ...]) -> tuple[str, ...]:
-    """List the versions that the ledger knows and that serve by a newer record than its own, a line each."""
+    """Return a line for each known version that serves by a record newer than the ledger."""
     known = {(d.table, d.version) for d in before if not d.active}
     return tuple(
         f"{physical_name(table, version)} serves by the data folder's record, later than in the ledger"
@@ -150,7 +150,7 @@ def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ..
 
 
 def _with_known_texts(record: RegistryRecord, now: Deployment | None) -> RegistryRecord:
-    """Fill what a record leaves out from the ledger's row, where that is of the same revision."""
+    """Fill in withheld texts from the ledger's row, if that has the same revision."""
     if not record.withheld or now is None or now.revision != record.row.get("revision"):
         return record
     return replace(record, row={**durable(now), **record.row})

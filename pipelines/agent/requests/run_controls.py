@@ -1,6 +1,7 @@
-"""An operator's words to runs: retry, skip and swap, when they are taken, and from whom.
+"""Operator commands to runs: when retry, skip and swap are accepted, and from whom.
 
-What cannot be skipped, and a retry where a newer release serves, is refused. Words are journalled before the run hears.
+A step that must not be skipped and a retry after a newer release are refused. Commands are recorded before the run sees
+them.
 """
 
 import json
@@ -25,16 +26,16 @@ from state.row_types import PlanRow
 
 
 def journal_retry(agent: AgentContext, row: RunRow, *, skipping: int = 0, by: str) -> None:
-    """Write down a retry, or the skip of a step that has failed.
+    """Record a retry, or the skip of a failed step.
 
-    Raises Refused where a table is taken or overtaken, and where another run continues this one.
+    Raises Refused if a table is taken or a newer version serves it, and if another run continues this one.
     """
     refuse_overtaken(agent, row)
     agent.ledger.retry_run(row.id, serial=agent.locks.start(), skipping=skipping, by=by, at=agent.clock())
 
 
 def why_not_skipped(agent: AgentContext, row: RunRow, n: int) -> Sentence | None:
-    """Return why a step of a run cannot be skipped, None where it can."""
+    """Return why a step of a run cannot be skipped; None if it can."""
     plan = _readable_plan(agent, row)
     if plan is None:
         return Sentence("the plan of the run cannot be read")
@@ -44,7 +45,7 @@ def why_not_skipped(agent: AgentContext, row: RunRow, n: int) -> Sentence | None
 
 
 def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
-    """Refuse to take up a run that has not swapped, where something serves that it was not planned to replace."""
+    """Refuse to resume a run before its swap if a version serves that it was not planned to replace."""
     plan = _readable_plan(agent, row)
     waiting = {step.n for step in row.steps if step.do == StepKind.SWAP and step.state not in SATISFIED}
     if plan is None or row.state != "failed":
@@ -59,7 +60,7 @@ def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
 
 
 def _readable_plan(agent: AgentContext, row: RunRow) -> Plan | None:
-    """Return the plan of a run, None where it cannot be read: such a run says so itself."""
+    """Return the plan of a run; None if it cannot be read, which the run itself reports."""
     found = agent.ledger.plan(row.plan_hash)
     try:
         return plan_from_json(json.loads(found.body)) if found is not None else None
@@ -70,10 +71,10 @@ def _readable_plan(agent: AgentContext, row: RunRow) -> Plan | None:
 def refuse_word(
     agent: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
 ) -> None:
-    """Raise Refused where a run would move a pointer in a freeze, or where others must overrule a check of it.
+    """Raise Refused if a run would move a pointer during a freeze, or if others must overrule one of its checks.
 
-    A word in place of a check of a plan that needed an approval is another person's than the author's, and the skip of
-    a comparison is an approver's. Of a plan that cannot be read nothing is done but to end its run.
+    If the plan needed an approval, its author must not overrule a check, and only an approver may skip a comparison. A
+    run whose plan cannot be read can only be ended.
     """
     kept = agent.ledger.plan(row.plan_hash)
     plan = _decoded(kept)
@@ -104,7 +105,7 @@ def refuse_word(
 
 
 def check_swap(agent: AgentContext, row: RunRow, confirm: str) -> None:
-    """Raise Refused unless a run is held, and ConfirmationNeeded."""
+    """Raise Refused unless a run is held, and ConfirmationNeeded without the typed text."""
     held = [step for step in row.steps if step.do == StepKind.HOLD]
     if not any(step.state == StepState.GATE for step in held):
         waits = "it does not wait for a word"

@@ -1,4 +1,4 @@
-"""The agent's Unix socket: frames in, frames out; who is calling comes from the kernel, never from the caller."""
+"""The agent's Unix socket. Requests and answers are frames; the identity of a caller comes from the kernel."""
 
 import grp
 import logging
@@ -23,66 +23,66 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 IDLE_S = 600.0
-"""A connection that says nothing for this long is closed."""
+"""Seconds without a request after which a connection is closed."""
 
 HANDSHAKE_S = 5.0
-"""From the connection to the end of its greeting."""
+"""Seconds from the connection to the end of its greeting."""
 
 FRAME_S = 30.0
-"""From the first byte of a request to its last, and for a caller to take its answer."""
+"""Seconds from the first to the last byte of a request, and for a caller to read its answer."""
 
 GREETING_LIMIT = 4096
-"""Bytes of a greeting."""
+"""Most bytes of a greeting."""
 
 LARGE = 1024 * 1024
 LARGE_AT_ONCE = 2
-"""So many requests of more than LARGE bytes are read at one time: what callers send must not fill the memory."""
+"""Requests larger than LARGE bytes that are read at the same time, to bound memory."""
 
 ACCEPT_AGAIN_S = 0.1
 
 WAITING = 1024
-"""Connections that the kernel holds until they are accepted; it turns further ones away."""
+"""Connections that the kernel queues until they are accepted; it refuses more."""
 
 _PEER_GROUPS = 59
 """SO_PEERGROUPS of Linux (`asm-generic/socket.h`), which Python 3.11 does not name."""
 _PEER_PIDFD = 77
-"""SO_PEERPIDFD of Linux 6.5, likewise."""
+"""SO_PEERPIDFD of Linux 6.5, which Python 3.11 does not name either."""
 _MOST_BYTES = 1024
 
 LAST_ANSWERS_S = 1.0
-"""How long closing waits for answers that are under way: that to `exit` is one of them."""
+"""How long closing waits for answers in progress, among them the one to `exit`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who is at the other end: `SO_PEERCRED` (unix(7)) and the kernel's login uid (proc(5), /proc/PID/loginuid).
 
-    The login uid is read only of a process of root or of the agent's own user, as `sudo` starts one: any other process
-    whose login uid is unset (a container, a service, cron) may write it, `audit_set_loginuid_perm` of Linux. Those two
-    users could write it as well, and need not: they can write the ledger itself.
-    It is known only where the kernel holds on to the process (`SO_PEERPIDFD`, Linux 6.5): elsewhere a process id may be
-    another's by now, and the uid alone counts.
+    The login uid is read only for processes of root or of the agent's own user, such as those started by `sudo`. Any
+    other process whose login uid is unset (container, service, cron) may write it (Linux: `audit_set_loginuid_perm`).
+    Root and the agent's user could write it too, but they can write the ledger itself. The login uid is known only if
+    the kernel pins the process (`SO_PEERPIDFD`, Linux 6.5); otherwise the process id may be reused, so only the uid
+    counts.
     """
 
     pid: int
     uid: int
     login_uid: int | None
     gids: tuple[int, ...] = ()
-    """Groups of the process at the other end, its primary one too."""
+    """Groups of the calling process, including its primary group."""
 
     @property
     def person(self) -> int:
-        """The login uid where the kernel knows one, else the uid: what `sudo` does not change."""
+        """Return the login uid if known, else the uid: `sudo` does not change it."""
         return self.uid if self.login_uid is None else self.login_uid
 
     def may_be(self, name: str, *uids: int | None) -> bool:
-        """Return whether this shares one of somebody's uids; his name, where None of them was recorded."""
+        """Return whether the caller has one of the given uids, or the given name if all uids are None."""
         known = set(uids) - {None}
         return bool(known & {self.uid, self.person}) if known else self.name == name
 
     @property
     def name(self) -> str:
-        """That person's user name, the number where there is none."""
+        """Return the user name of `person`, or the uid as text if there is none."""
         try:
             return pwd.getpwuid(self.person).pw_name
         except KeyError:
@@ -90,41 +90,42 @@ class Caller:
 
     @property
     def groups(self) -> frozenset[str]:
-        """The names of its groups, numbers where there is no name; a lookup that a directory may delay."""
+        """Return the group names, or numbers without a name; looking them up may take time."""
         return frozenset(map(_group_name, self.gids))
 
 
 MOST = 64
-"""Connections in all."""
+"""Most connections in all."""
 
 MOST_OF_A_USER = 32
 
 RESERVED = 8
-"""Slots beside those, for stops while all others are being answered."""
+"""Additional slots for stops while all others are busy."""
 
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """One connection; without an answer under way it is idle, and the first to go."""
+    """One connection; unless a request is being answered it is idle, and may be closed for another one."""
 
     connection: socket.socket
     uid: int
     for_stops: bool = False
-    """Whether every other slot was being answered when it came: only a stop is answered."""
+    """Whether all other slots were busy when it connected, so that only stops are answered."""
     answering: bool = False
 
 
 class ConnectionSlots:
-    """The open connections, those first that have been idle longest."""
+    """The open connections, ordered by how long they have been idle."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._slots: list[Slot] = []
 
     def enter(self, connection: socket.socket, uid: int) -> Slot | None:
-        """Return a slot for a new connection, whose place an idle one may have lost; None where not even a stop fits.
+        """Return a slot for a new connection, closing an idle one if necessary; None if not even a stop fits.
 
-        A user with too many loses his own; where there are too many in all, whoever has most loses one.
+        A user with too many connections loses one of their own; if there are too many in all, the user with the most
+        idle ones loses one.
         """
         with self._lock:
             mine = [slot for slot in self._slots if slot.uid == uid]
@@ -137,12 +138,12 @@ class ConnectionSlots:
             return slot
 
     def answer(self, slot: Slot) -> None:
-        """Keep a slot whose request is being answered."""
+        """Mark a slot as busy."""
         with self._lock:
             slot.answering = True
 
     def answered(self, slot: Slot) -> None:
-        """Count a slot as idle from now on."""
+        """Mark a slot as idle from now on."""
         with self._lock:
             slot.answering = False
             if slot in self._slots:
@@ -150,7 +151,7 @@ class ConnectionSlots:
                 self._slots.append(slot)
 
     def leave(self, slot: Slot) -> None:
-        """Free a slot; nothing where it has lost its place."""
+        """Free a slot, unless it was already taken away."""
         with self._lock, suppress(ValueError):
             self._slots.remove(slot)
 
@@ -159,7 +160,7 @@ class ConnectionSlots:
         return [slot for slot in self._slots if slot.uid == uid]
 
     def _reserve(self) -> bool:
-        """Return whether one of the reserved slots is free, or held by an idle connection, which loses it."""
+        """Return whether a reserved slot is free, closing an idle connection in one if necessary."""
         reserved = [slot for slot in self._slots if slot.for_stops]
         return len(reserved) < RESERVED or self._give_way(reserved)
 
@@ -176,7 +177,7 @@ class ConnectionSlots:
 
 
 RequestHandler = Callable[[Caller, dict[str, Any]], dict[str, Any]]
-"""Takes the caller and a request `{op, args, confirm, line}`; gives the result or raises HeadgateError."""
+"""Takes the caller and a request `{op, args, confirm, line}`; returns the result or raises HeadgateError."""
 
 
 class SocketServer:
@@ -194,7 +195,7 @@ class SocketServer:
         self._answered = threading.Condition()
 
     def open(self) -> None:
-        """Bind and listen; raises Refused where the directory is not ours alone. The socket is for owner and group."""
+        """Bind and listen, for owner and group; raises Refused unless the folder belongs to this user alone."""
         _own_folder(os.path.dirname(self._path))
         with suppress(FileNotFoundError):
             os.unlink(self._path)
@@ -207,7 +208,7 @@ class SocketServer:
         threading.Thread(target=self._accept, name="socket", daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening, let answers that are under way be sent, and remove the socket; idle connections just end."""
+        """Stop listening, let answers in progress be sent, and remove the socket; idle connections just end."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -256,7 +257,7 @@ class SocketServer:
                 self._slots.leave(slot)
 
     def _readable(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
-        """Read a request; one that cannot be read is refused, and ends its connection."""
+        """Read a request; an unreadable one is refused and ends its connection."""
         try:
             return self._request(connection, idle_s)
         except framing.BadFrame as error:
@@ -266,7 +267,7 @@ class SocketServer:
             raise
 
     def _request(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
-        """Read a request: its first byte may take its time, the rest may not."""
+        """Read a request: the first byte may take `idle_s`, the rest FRAME_S."""
         first = _exactly(connection, 1, time.monotonic() + idle_s)
         ends_at = time.monotonic() + FRAME_S
         size = framing.frame_length(first + _exactly(connection, framing.FRAME_HEADER - 1, ends_at))
@@ -291,7 +292,7 @@ class SocketServer:
                 self._answered.notify_all()
 
     def _greet(self, connection: socket.socket) -> None:
-        """Exchange versions; the caller decides from our answer what it may do."""
+        """Exchange versions; the caller decides by the answer what it may do."""
         message = receive_frame(connection, HANDSHAKE_S, GREETING_LIMIT)
         if "hello" not in message:
             error = VersionMismatch("the first message was not a greeting", remedy="use the headgate program")
@@ -312,7 +313,9 @@ class SocketServer:
 
 
 def _own_folder(path: str) -> None:
-    """Create the socket's folder, or take the one that is there: a real folder of ours that nobody else can write."""
+    """Create the socket's folder, or accept an existing one if it is a real folder of this user; nobody else may write
+    it.
+    """
     os.makedirs(path, mode=0o750, exist_ok=True)
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -328,14 +331,13 @@ def _own_folder(path: str) -> None:
 
 
 def send_frame(connection: socket.socket, message: dict[str, Any]) -> None:
-    """Write one frame."""
     connection.sendall(framing.encode_frame(message))
 
 
 def receive_frame(
     connection: socket.socket, seconds: float = FRAME_S, limit: int = framing.FRAME_LIMIT
 ) -> dict[str, Any]:
-    """Read one frame; raises EOFError when the other side is gone, TimeoutError."""
+    """Read one frame; raises EOFError if the other side is gone, and TimeoutError."""
     ends_at = time.monotonic() + seconds
     size = framing.frame_length(_exactly(connection, framing.FRAME_HEADER, ends_at), limit)
     return framing.decode_frame(_exactly(connection, size, ends_at))
@@ -357,7 +359,7 @@ def _exactly(connection: socket.socket, count: int, ends_at: float) -> bytes:
 
 
 def _stops(request: dict[str, Any]) -> bool:
-    """Return whether a request stops something: it is answered whoever else is being answered."""
+    """Return whether a request stops something: such requests are answered even if all slots are busy."""
     args = request.get("args")
     act = args.get("act") if isinstance(args, dict) else None
     return request.get("op") == "stop" or (request.get("op") == "run" and act in ("pause", "cancel"))
@@ -382,7 +384,7 @@ def _caller(connection: socket.socket) -> Caller:
 
 
 def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...]:
-    """Return the caller's groups from the kernel; Python reads 1024 bytes of an answer, so many come from /proc."""
+    """Return the caller's groups from the kernel, or from /proc if they exceed the 1024 bytes that Python reads."""
     try:
         found = connection.getsockopt(socket.SOL_SOCKET, _PEER_GROUPS, _MOST_BYTES)
         return struct.unpack(f"{len(found) // 4}I", found)
@@ -391,7 +393,7 @@ def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...
 
 
 def _while_it_lives(connection: socket.socket, pid: int, read: Callable[[int], T | None]) -> T | None:
-    """Read from /proc about the process that connected; None unless it lives afterwards, so that the id is its own."""
+    """Read from /proc about the connected process; None unless it still lives afterwards, so that its id is valid."""
     try:
         process = connection.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
     except OSError:

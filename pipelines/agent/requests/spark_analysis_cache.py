@@ -1,7 +1,7 @@
-"""Spark analysis through the agent: each question is put once for each version of the engine.
+"""Spark analysis through the agent: each question is asked once per engine version.
 
-What an analysis would run or read beyond empty tables of ours never reaches Spark, whoever asks.
-Whoever asks waits in a thread of their own, with a bound; stops and starts go by another session and never wait for it.
+Spark never sees a statement that would run or read anything but our empty tables. Callers wait in threads of their own,
+with a time limit; starts and stops use another session and never wait for an analysis.
 """
 
 import json
@@ -20,15 +20,15 @@ from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
-"""What an asker can ask for; a first question takes seconds, later ones tenths of a second."""
+"""Longest time that a caller can ask for; a first question takes seconds, later ones tenths of a second."""
 
 
 LEAST_S = 0.5
-"""With less than this left no further question is begun."""
+"""With less than this many seconds left, no further question is asked."""
 
 
 class SparkAnalysisCache:
-    """Answers from the ledger where it has them, else from Spark, and keeps those."""
+    """Answers from the ledger if possible, otherwise from Spark, and keeps Spark's answers."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -36,9 +36,9 @@ class SparkAnalysisCache:
     def ask(
         self, questions: Sequence[AnalysisQuestion], seconds: float
     ) -> tuple[tuple[AnalysisAnswer | None, ...], str]:
-        """Answer questions in their order within `seconds`; None where Spark did not, with one sentence on why.
+        """Answer questions in their order within `seconds`; None without an answer, and one sentence on why.
 
-        A pool that is away leaves what is known from earlier, whatever version said it.
+        If the pool is unreachable, older answers are used, whichever engine version gave them.
         """
         ends_at = time.monotonic() + min(seconds, LONGEST_S)
         known = self._agent.ledger.spark_analyses()
@@ -75,7 +75,7 @@ class SparkAnalysisCache:
         return answer
 
     def _clear(self) -> None:
-        """Drop the scratch tables; what cannot be dropped now is dropped before the next analysis."""
+        """Drop the scratch tables; those that cannot be dropped now are dropped before the next analysis."""
         try:
             pool = self._agent.pool.connection()
             pool.call(WRITE_CALL_S, pool.analysis.clear)
@@ -84,7 +84,7 @@ class SparkAnalysisCache:
 
 
 def _refuse_unsafe(side: AnalysedRevision) -> None:
-    """Raise EngineRefused for a statement that Spark must not be shown."""
+    """Raise EngineRefused for a statement that must not be shown to Spark."""
     why = unsafe_for_analysis(side.select)
     for name, text in side.tables:
         ddl, _ = read_ddl(text, "")

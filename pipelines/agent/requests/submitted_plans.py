@@ -1,4 +1,4 @@
-"""Plans as the agent takes them: computed again, kept, approved by another login, and handed to the run driver once."""
+"""Plans in the agent: computed again, stored, approved by another login, and given to the run driver once."""
 
 import json
 import logging
@@ -41,14 +41,14 @@ from state.runs import RunIdTaken, refuse_continued
 log = logging.getLogger(__name__)
 
 CLOCKS_APART_S = 60.0
-"""A saved plan may be this much younger than the agent's clock: two machines do not agree to the second."""
+"""How far the clock of the machine that made a saved plan may be ahead of the agent's, in seconds."""
 
 NAMED = 3
-"""Differences that a refusal names."""
+"""Most differences that a refusal names."""
 
 
 class SubmittedPlans:
-    """Answers submit, approve and apply; a saved plan is one that is submitted with its own body and time."""
+    """Answers submit, approve and apply. A saved plan is submitted with its own body and creation time."""
 
     def __init__(self, agent: AgentContext, runs: OpenRuns) -> None:
         self._agent = agent
@@ -56,7 +56,7 @@ class SubmittedPlans:
         self._facts = ParseCache()
 
     def submit(self, caller: Caller, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Plan again from the texts with our own observation; only the same plan is accepted."""
+        """Plan again from the texts and the agent's own observations; only an identical plan is accepted."""
         refuse_other_planner(str(args.get("planner", PLANNER_VERSION)))
         wanted = str(args.get("hash", ""))
         saved = self._saved(args, wanted)
@@ -145,7 +145,7 @@ class SubmittedPlans:
     # What a plan is made of here.
 
     def _policy(self) -> Policy | None:
-        """Read the policy in force; None before one was recorded: then a plan brings what its texts declare."""
+        """Read the policy in force; None before the first one is recorded, so that plans use the declared policy."""
         return self._agent.ledger.recorded_policy()
 
     def _observed(self) -> dict[TableName, ObservedDeployment]:
@@ -159,7 +159,9 @@ class SubmittedPlans:
         )
 
     def _refuse_without_connector(self, project: Project, plan: Plan) -> None:
-        """Refuse tables that the pool, as it was started, cannot make: headgate.yml may name what it lacks since."""
+        """Refuse tables that need a connector which the running pool lacks: headgate.yml may have changed since it
+        started.
+        """
         given = self._agent.connectors()
         for table in (project.tables[name] for name in plan.order if name in project.tables):
             format = table_format(table.parsed_ddl.format)
@@ -170,7 +172,7 @@ class SubmittedPlans:
                 )
 
     def _acts(self) -> dict[TableName, str]:
-        """Return the last act on each table, as words."""
+        """Return the last action on each table, in words."""
         return {table: f"{act.what}, {local_time(act.at)}," for table, act in self._agent.ledger.table_acts().items()}
 
     def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:
@@ -208,7 +210,7 @@ class SubmittedPlans:
     # A saved plan.
 
     def _saved(self, args: Mapping[str, Any], wanted: str) -> Plan | None:
-        """Read the plan that a file says it is; raises Refused where it was edited or is of another environment."""
+        """Load and verify a saved plan; raises Refused if it was edited or belongs to another environment."""
         if args.get("plan") is None:
             return None
         saved = plan_from_json(args["plan"])
@@ -224,7 +226,7 @@ class SubmittedPlans:
         return saved
 
     def _made_at(self, args: Mapping[str, Any], wanted: str) -> float:
-        """Return when a saved plan was made; raises Refused where it was used or has expired since."""
+        """Return when a saved plan was made; raises Refused if it was used or has expired."""
         made_at, now = args.get("created_at"), self._agent.clock()
         if isinstance(made_at, bool) or not isinstance(made_at, (int, float)):
             raise UsageError(f"{made_at!r} is not a time", remedy="plan again")
@@ -281,7 +283,7 @@ class SubmittedPlans:
     # What stands against a plan.
 
     def _known(self, args: Mapping[str, Any]) -> tuple[PlanRow, Plan]:
-        """Find a plan by its whole hash; raises UsageError, Refused where another planner made it."""
+        """Find a plan by its whole hash; raises UsageError, and Refused if another planner version made it."""
         wanted = str(args.get("hash", ""))
         row = self._agent.ledger.plan(wanted)
         if row is None:
@@ -309,12 +311,12 @@ class SubmittedPlans:
             raise Stale(f"the policy of {plan.environment} has changed since this plan was made", remedy="plan again")
 
     def _refuse_stale(self, plan: Plan) -> None:
-        """Compare what the plan was computed from with what is, inside the plan's own scope."""
+        """Refuse a plan if anything in its scope differs from what it was computed from."""
         if found := moved_since(plan.preconditions, self._observed(), self._acts()):
             raise Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
 
     def _refuse_continuing(self, request: PlanRequest) -> None:
-        """Refuse a plan that says it continues a run which did not fail, goes on already, or was asked otherwise."""
+        """Refuse a plan that continues a run which did not fail, is already continued, or had a different request."""
         row = self._agent.ledger.run(request.continues)
         if row is None:
             raise UsageError(f"there is no run {request.continues!r}", remedy="headgate runs lists them")
@@ -328,7 +330,7 @@ class SubmittedPlans:
 
 
 def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: int) -> RunRow:
-    """Return a run before its first step; it is held to what its plan predicted."""
+    """Return a run before its first step, with the durations that its plan predicted."""
     steps = tuple(
         StepRow(
             n=step.n,
@@ -357,7 +359,7 @@ def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: i
 
 
 def refuse_other_planner(planner: str) -> None:
-    """Refuse a plan of another version of the planner: what its words mean may have changed."""
+    """Refuse a plan of another planner version: its terms may have changed their meaning."""
     if planner != PLANNER_VERSION:
         raise Refused(
             f"planned by planner version {planner}; this agent has version {PLANNER_VERSION}", remedy="plan again"
@@ -367,7 +369,7 @@ def refuse_other_planner(planner: str) -> None:
 def _otherwise(
     saved: Plan, plan: Plan, observed: Mapping[TableName, ObservedDeployment], acts: Mapping[TableName, str]
 ) -> Stale:
-    """Describe what moved since a plan was saved; where nothing did, what this agent plans otherwise."""
+    """Describe what has changed since a plan was saved, or how this agent plans differently."""
     if found := moved_since(saved.preconditions, observed, acts):
         return Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
     if saved.policy != plan.policy:

@@ -1,4 +1,4 @@
-"""The gate of a rebuild: has the new version caught up, and did its replay lose nothing on the way."""
+"""The gate of a rebuild: whether the new version has caught up, and whether its replay lost any rows."""
 
 from dataclasses import dataclass
 
@@ -9,27 +9,27 @@ from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 
 POLLS = 3
-"""Measurements in a row that must be within the bound."""
+"""Consecutive measurements that must be within the limit."""
 
 LAG_ROWS = 100
-"""Rows behind that count as caught up, whatever their age, where the table holds a hundred times as many."""
+"""Lag in rows that counts as caught up, whatever its age, if the table holds a hundred times as many rows."""
 
 SILENT_S = 600.0
-"""A version with input that commits nothing for this long has not caught up: the gate fails."""
+"""Seconds with pending input and no commit after which the gate fails."""
 
 UNKNOWN_S = 600.0
-"""A version whose lag nobody knows for this long cannot be judged: the gate fails."""
+"""Seconds without a known lag after which the gate fails."""
 
 FRESH_S = 60.0
-"""Oldest measurement by which a version is swapped in; it is measured every 5 s."""
+"""Oldest measurement, in seconds, that allows a swap; a version is measured every 5 s."""
 
 FALLING_S = 6 * 3600.0
-"""A version whose lag has had no new low for this long does not catch up: the gate fails."""
+"""Seconds without a new lowest lag after which the gate fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateReading:
-    """One look at a gate."""
+    """The result of one look at a gate."""
 
     open: bool
     note: str
@@ -38,33 +38,34 @@ class GateReading:
 
 @dataclass(slots=True)
 class CatchUpGate:
-    """Counts the measurements in a row that were within the bound, for one version.
+    """Counts consecutive measurements of one version within the limit.
 
-    Waits are timed on the monotonic clock, and measurements are told apart, never put in order: the wall clock jumps.
+    Waits use the monotonic clock. Measurements are only compared for equality of their time, because the wall clock may
+    jump.
     """
 
     opened_at: float
     """Seconds of `AgentContext.monotonic`."""
     whole: bool = False
-    """Whether it must hold everything there is, because what joins it never sees what comes later."""
+    """Whether the version must have read all input, because a statement that joins it never sees later rows."""
     good: int = 0
     looked: bool = False
     seen_at: float | None = None
-    """When the measurement that was judged last was taken, as it says itself."""
+    """Time of the measurement that was judged last."""
     batch: int | None = None
     moved_at: float = 0.0
     known_at: float = 0.0
-    """When its lag was known last."""
+    """When the lag was last known."""
     there_at: float = 0.0
-    """When all of its sources were there last."""
+    """When all sources were last present."""
     up_at: float = 0.0
-    """When it was last anything but stopped."""
+    """When the version was last in any state but stopped."""
     lowest: tuple[str, int] | None = None
-    """The lowest lag so far, by its unit."""
+    """The lowest lag so far, with its unit."""
     fell_at: float = 0.0
 
     def look(self, agent: AgentContext, deployment: Deployment) -> GateReading:
-        """Judge the newest measurement; one that was judged before, or found at the first look, changes nothing."""
+        """Judge the newest measurement; one that was already judged or precedes the first look does not count."""
         now = agent.monotonic()
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
@@ -94,7 +95,7 @@ class CatchUpGate:
         return GateReading(False, f"{_behind(mine)}{limit}, {self.good} of {POLLS} checks within the limit")
 
     def _hopeless(self, deployment: Deployment, now: float) -> str:
-        """Explain why a version cannot catch up by its own state; empty where it may."""
+        """Explain why the state of a version keeps it from catching up; empty if it does not."""
         if deployment.state == State.FAILED:
             return f"failed: {deployment.error_class} {deployment.error}".strip()
         if deployment.deleted:
@@ -106,7 +107,7 @@ class CatchUpGate:
         return f"it has been stopped for {SILENT_S:.0f} s" if self._is_past(self.up_at, SILENT_S, now) else ""
 
     def _unjudgeable(self, mine: Measurement | None, now: float) -> str:
-        """Explain why its lag says nothing, for too long; empty where it does, or may again."""
+        """Explain why its lag has been unknown for too long; empty if it is known or may become known."""
         if mine is not None and mine.lag_files is not None:
             self.known_at = now
         if self._is_past(self.known_at, UNKNOWN_S, now):
@@ -119,7 +120,7 @@ class CatchUpGate:
         return ""
 
     def _stuck(self, mine: Measurement, now: float) -> str:
-        """Explain that it commits nothing, or not enough to ever catch up; empty where it does."""
+        """Explain why the version will never catch up: it commits nothing, or too little; empty if it may."""
         if mine.batch != self.batch:
             self.batch, self.moved_at = mine.batch, now
         if self._is_past(self.moved_at, SILENT_S, now) and mine.lag_files:
@@ -137,7 +138,7 @@ class CatchUpGate:
 
     @staticmethod
     def why_closed(agent: AgentContext, deployment: Deployment) -> Sentence | None:
-        """Return why a version must not serve by its newest measurement, which is judged alone; None where it may."""
+        """Return why a version must not serve, by its newest measurement alone; None if it may."""
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
         blue = next((d for d in agent.ledger.versions(deployment.table) if d.active), None)
@@ -153,9 +154,10 @@ class CatchUpGate:
 
 
 def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> Sentence | None:
-    """Spark counts after partial aggregation, so this is a yes or no, beyond the serving version's own habit.
+    """Return that a replay dropped late rows, unless the serving version drops rows too.
 
-    A version that has served goes on from where it was: it replays nothing.
+    Spark counts dropped rows after partial aggregation, so only zero or not zero matters. A version that has served
+    before does not replay.
     """
     habit = bool(theirs and theirs.dropped_by_watermark) or deployment.served_at is not None
     if mine.dropped_by_watermark and not habit:
@@ -164,12 +166,12 @@ def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment)
 
 
 def _gone(measured: Measurement) -> str:
-    """Return the sources that were not there, which have no lag that could be known; empty where all were."""
+    """Return the names of missing sources, whose lag cannot be known; empty if there are none."""
     return ", ".join(str(source.get("table", "")) for source in measured.sources if source.get("missing"))
 
 
 def _holds_all(mine: Measurement) -> bool:
-    """Return whether nothing waits; before a first batch that is so only where there is no row at all."""
+    """Return whether nothing is pending; before the first batch this is only so if the sources are empty."""
     return mine.lag_files == 0 and (mine.batch is not None or all(source.get("rows") == 0 for source in mine.sources))
 
 
@@ -185,7 +187,7 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
 
 
 def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> tuple[int, float]:
-    """Return how many rows behind, or else seconds, count as caught up: what serves may itself be behind."""
+    """Return the lag in rows, and the age in seconds, that count as caught up: the serving version may lag too."""
     few = min(LAG_ROWS, (mine.rows_total or 0) // 100)
     # What is written again in place is compared with nothing: it serves itself.
     beside = theirs is not None and theirs.version != mine.version
@@ -194,9 +196,9 @@ def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deploymen
 
 
 def _limit_words(mine: Measurement, theirs: Measurement | None, deployment: Deployment, *, whole: bool = False) -> str:
-    """Write the age of what waits and the limit, to be put after a lag; empty where nothing waits.
+    """Describe the age of pending input and the limits, to append to a lag; empty if nothing is pending.
 
-    Of 1,676 rows: `, 12 s behind, limit 100 rows or 25 s`.
+    For example: `, 12 s behind, limit 100 rows or 25 s`.
     """
     if not mine.lag_files:
         return ""

@@ -1,7 +1,7 @@
-"""What becomes of what a cancelled or failed run has half made: versions, pointers, and moves to or from the trash.
+"""Cleans up after a cancelled or failed run: its half-made versions, pointers, and moves to or from the trash.
 
-New versions beside the one that serves are stopped. The ledger counts: whatever a step had not recorded there yet is
-undone, also where an agent was killed in between.
+New versions that do not serve are stopped. Whatever a step has not recorded in the ledger is undone, even if an agent
+was killed in between.
 """
 
 import logging
@@ -31,10 +31,10 @@ Versions = tuple[tuple[str, int], ...]
 
 
 def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
-    """Record that versions which do not serve are wanted stopped; returns them, those that read others first.
+    """Record that versions which do not serve are wanted stopped; returns them, readers first.
 
-    One that anything else reads by now runs on, as after a release, until nothing reads it. So does one that was
-    started by a word later than the serial `since`, which is that of the cancel: it may be tried again, or late.
+    A version that anything reads keeps running until nothing reads it. So does a version that was started by a command
+    later than `since`, the serial of the cancel, which may be repeated or late.
     """
     given_up = []
     for table, version in reversed(versions):
@@ -55,9 +55,9 @@ def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
 
 
 def call_off_starts(agent: AgentContext, row: RunRow) -> None:
-    """Record that what a run was to start, and has not, is wanted stopped as before; raises as `holding` does.
+    """Record that versions which a run was to start, and did not, are wanted stopped; raises like `holding`.
 
-    A start that was sent and not answered is waited for: its query may come yet.
+    Waits for a start that was sent and not answered, because its query may still appear.
     """
     for key in dict.fromkeys((TableName(step.table), step.version) for step in row.steps if step.table):
         found = agent.ledger.deployment(*key)
@@ -68,9 +68,9 @@ def call_off_starts(agent: AgentContext, row: RunRow) -> None:
 
 
 def stop_failed(agent: AgentContext, row: RunRow) -> None:
-    """Record that new versions of a run that have failed are wanted stopped: after a retry its steps start them again.
+    """Record that failed new versions of a run are wanted stopped, so that its steps start them again after a retry.
 
-    A step starts what is wanted stopped, and leaves alone what has failed since.
+    Steps start versions that are wanted stopped, and ignore versions that have failed since.
     """
     begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
     for deployment in (agent.ledger.deployment(*key) for key in dict.fromkeys(begun)):
@@ -80,9 +80,9 @@ def stop_failed(agent: AgentContext, row: RunRow) -> None:
 
 
 def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> None:
-    """Stop what a run started beside what serves and has given up; tables and checkpoints stay.
+    """Stop the given-up versions of a run; tables and checkpoints stay.
 
-    What cannot be stopped now is recorded as wanted stopped by then, and the reconciler stops it.
+    Versions that cannot be stopped now are already recorded as wanted stopped, and the reconciler stops them.
     """
     for deployment in given_up:
         key = (deployment.table, deployment.version)
@@ -99,9 +99,9 @@ def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> N
 
 
 def undo_cancelled(agent: AgentContext, run: Run) -> None:
-    """Undo what the steps of a run have begun that a cancel has ended; raises TryAgain where it has to be tried again.
+    """Undo the started steps of a cancelled run; raises TryAgain if it must be repeated.
 
-    The pool is not waited for, and what cannot be undone is an event.
+    Does not wait for the pool; anything that cannot be undone becomes an event.
     """
     cut_off = [p.step for p in run.steps if p.tries and p.state is StepState.CANCELLED]
     for step in reversed(cut_off):
@@ -116,7 +116,9 @@ def undo_cancelled(agent: AgentContext, run: Run) -> None:
 
 
 def lead_to_serving(agent: AgentContext, run_id: str, tables: Iterable[TableName]) -> None:
-    """Have pointers lead to what serves by the ledger, and record that; the reconciler goes on where a pool is away."""
+    """Point tables to the versions that serve by the ledger, and record those; if the pool is down, the reconciler does
+    it.
+    """
     if not (names := sorted(tables)):
         return
     try:

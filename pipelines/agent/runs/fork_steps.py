@@ -1,8 +1,8 @@
-"""Step effects that have a new version begin elsewhere than with the earliest row: fork, seed.
+"""Steps that let a new version begin later than with the earliest row: fork and seed.
 
-Rows of an earlier version of a table with a log come as a clone, which names files of that version and copies none;
-then its own log says that it has the batch, so that a start compares it with its checkpoint like any other. That is
-done last, and tells whoever comes again that all of it was done.
+For a table with a log, the rows of the earlier version come as a shallow clone. After that its log records the batch,
+so that a start can compare table and checkpoint; this is done last and shows a repeated step that the clone is
+complete.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _ROWS: Mapping[str, OriginRows] = {
 
 
 def fork(run: RunContext, step: Step) -> RunEvidence:
-    """Have the step's version go on after the newest batch of the one that serves, which may run on."""
+    """Let the step's version continue after the newest batch of the serving version, which may keep running."""
     made, node, agent = run.deployed(step), run.node(step), run.agent
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -71,7 +71,7 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
 
 
 def seed(run: RunContext, step: Step) -> RunEvidence:
-    """Have the step's version count every file that its sources hold now as read."""
+    """Let the step's version treat every file that its sources hold now as read."""
     made, agent = run.deployed(step), run.agent
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -96,7 +96,7 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _before(run: RunContext, origin: Deployment, made: Deployment) -> str:
-    """Return the registration of the rows from before a version, as the version before it stores them."""
+    """Return the DDL that registers the rows from before a version, as the previous version stores them."""
     name = run.agent.layout.before_name(made.table, made.version)
     return compile_before(origin.texts, made.table, name, place_before(made))
 
@@ -106,11 +106,11 @@ def _folders(deployment: Deployment) -> VersionFolders:
 
 
 CLONE_CALL_S = 120.0
-"""A clone writes the name of each file into one commit."""
+"""A clone writes the name of every file into one commit."""
 
 
 def take_rows(run: RunContext, origin: Deployment, made: Deployment, cut: Cut, rows: OriginRows) -> dict[str, Any]:
-    """Make the rows that a version begins with, and return what the registry is to say of it; twice is once."""
+    """Create the rows that a version begins with, and return the fields to record in the registry. Idempotent."""
     if cut.batch is None:
         return {}
     if _recorded(run, made, cut) is None:
@@ -123,7 +123,7 @@ def take_rows(run: RunContext, origin: Deployment, made: Deployment, cut: Cut, r
 
 
 def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
-    """Have the table of a version say that it has the batch that its checkpoint goes on after."""
+    """Record in the log of the version's table the batch that its checkpoint continues after."""
     if cut.batch is None or _recorded(run, made, cut) is not None:
         return
     pool, place = run.agent.pool.connection(), table_format(made.format).place_in(made.folder)
@@ -131,7 +131,7 @@ def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
 
 
 def place_before(made: Deployment) -> str:
-    """Return where the rows from before a version lie that are served beside it."""
+    """Return the location of the rows from before a version, which are served next to its own."""
     return table_format(made.format).place_in(VersionFolders(made.folder, made.checkpoint).before)
 
 

@@ -1,9 +1,9 @@
-"""Step effects of a statement that keeps its table and goes on with a new checkpoint: seam and rewrite.
+"""Steps that give a statement a new checkpoint on the same table: seam and rewrite.
 
-A seam goes on over another version of the table that it streams. Where it goes on is exact or not at all: it stands at
-a batch of its own, and the other version has a batch that had read just what its old upstream version had read by then.
-A rewrite writes a keyed table again in place, from the earliest row; the checkpoint that it had is in the trash then.
-Until the ledger says that it moved, all is as it was.
+A seam continues over another version of the streamed table. It is exact or refused: the statement stands at one of its
+batches, and the other version has a batch that had read exactly what the old upstream version had read by then. A
+rewrite writes a keyed table again in place from the earliest row, and moves its old checkpoint to the trash. Nothing
+changes until the ledger records the move.
 """
 
 from dataclasses import dataclass
@@ -24,24 +24,24 @@ from pipelines.agent.runs.version_comparison import version_histories
 from pipelines.agent.statements.deployment_lifecycle import refuse_unready, stop, written_batch
 
 WAIT_S = 300.0
-"""How long a batch that fits is waited for: both versions read on, and have read the same again and again."""
+"""How long to wait for a matching batch, in seconds: both versions keep reading, and match again and again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeamPlace:
-    """Where a statement can go on."""
+    """Where a statement can continue."""
 
     batch: int
     """Its own last batch over the old upstream version."""
     parent: Version
     parent_batch: int
-    """Of the new upstream version: what was written up to it counts as read."""
+    """Batch of the new upstream version up to which everything counts as read."""
 
 
 def seam(run: RunContext, step: Step) -> RunEvidence:
-    """Have a version go on over what the plan binds it to, on a checkpoint that counts as read what it has read.
+    """Let a version continue over the parent in the plan, on a checkpoint that counts as read what it has read.
 
-    While no batch fits it reads on as before; after `WAIT_S` the step fails, and nothing has moved.
+    Until a batch matches, it reads on as before; after `WAIT_S` the step fails without any change.
     """
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -69,14 +69,14 @@ def seam(run: RunContext, step: Step) -> RunEvidence:
 
 
 def has_moved(run: RunContext, step: Step) -> bool:
-    """Return whether the ledger says already that the step's version reads what the plan binds it to."""
+    """Return whether the ledger already has the bindings of the plan for the step's version."""
     return {*run.deployed(step).bindings} == {*run.node(step).bindings}
 
 
 def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> SeamPlace | Unaligned:
-    """Find the batch of the new upstream version that had read what the old one had when this version read it last.
+    """Find the batch of the new upstream version that had read what the old one had when this version last read it.
 
-    Raises TryAgain where files cannot be reached.
+    Raises TryAgain if files cannot be reached.
     """
     key = (deployment.table, deployment.version)
     before, after = (next(b for b in found.bindings if b.streamed) for found in (deployment, node))
@@ -101,9 +101,9 @@ def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> S
 def _unless_half_done(
     agent: AgentContext, deployment: Deployment, place: SeamPlace | Unaligned
 ) -> SeamPlace | Unaligned:
-    """Return a place unless a table with a log has a batch more, written and not committed: it has to end first.
+    """Return `place`, unless a table with a log has a batch that is written but not committed, which must end first.
 
-    The table knows the statement under the same query after the seam, and would skip the batch of that number.
+    After the seam the table would take the batch of the same number for a repetition and skip it.
     """
     if isinstance(place, Unaligned) or not table_format(deployment.format).transaction_log:
         return place
@@ -114,7 +114,7 @@ def _unless_half_done(
 
 
 def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace) -> None:
-    """Make the checkpoint on which it goes on, then have the ledger say so, in one write: with text and binding."""
+    """Create the new checkpoint, then record it in the ledger in one write with text and bindings."""
     agent, layout = run.agent, run.agent.layout
     parent = agent.ledger.deployment(*place.parent)
     assert parent is not None, "its history was read"
@@ -152,7 +152,7 @@ _OLDER = "rows that earlier texts wrote"
 
 
 def rewrite(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version and start it with the new texts on a checkpoint that has read nothing."""
+    """Stop a version and start it with the new texts on an empty checkpoint."""
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     deployment, checkpoint = run.deployed(step), run.agent.layout.rewrite_folder(step.table, step.version, run.id)
@@ -170,7 +170,7 @@ def rewrite(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkpoint: str) -> None:
-    """Make the checkpoint, with a query of its own, then have the ledger say so: in one write with text and writer."""
+    """Create the checkpoint with a new query id, then record it in the ledger in one write with text and writer."""
     agent, built = run.agent, run.built(step)
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
     made = agent.files.seed(VersionFolders(deployment.folder, checkpoint), (), note)

@@ -1,6 +1,4 @@
-"""Step effects on pointers: the hold before a swap, the swap with a last look at each version, its migration tickets,
-and the end of a pointer.
-"""
+"""Steps on pointers: the hold before a swap, the swap with a last check of each version, its tickets, and unpoint."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -25,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def swap(run: RunContext, step: Step) -> RunEvidence:
-    """Move every pointer of the step to its new version, or none, then record what serves."""
+    """Move every pointer of the step to its new version, or none, then record the serving versions."""
     targets = run.versions(step)
     if (not_yet := _not_servable(run, step, targets)) is not None:
         _put_back_moved(run, step)
@@ -44,7 +42,7 @@ def swap(run: RunContext, step: Step) -> RunEvidence:
 
 
 def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
-    """Name the tables that an operator has skipped the comparison of, with what was skipped; empty where none was."""
+    """List the tables whose comparison an operator has skipped, with the reason; empty if there are none."""
     row = run.agent.ledger.run(run.id)
     skipped = [
         f"; {found.table}: {found.note}"
@@ -55,7 +53,7 @@ def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
 
 
 def moves_in_words(run: RunContext, step: Step) -> str:
-    """Write which version each pointer leads to; where that is the one from before, it gets its columns alone."""
+    """Describe where each pointer leads; a pointer that stays on its version only gets that version's columns."""
     return ", ".join(_move_in_words(run, table, version) for table, version in run.versions(step))
 
 
@@ -67,15 +65,15 @@ def _move_in_words(run: RunContext, table: TableName, version: int) -> str:
 
 
 def has_swapped(run: RunContext, step: Step) -> bool:
-    """Return whether the ledger says already that this run has swapped in what the step is about."""
+    """Return whether the ledger records that this run has swapped in the step's versions."""
     found = [run.agent.ledger.deployment(table, version) for table, version in run.versions(step)]
     return all(each is not None and each.active and each.served_by == run.id for each in found)
 
 
 def leave(run: RunContext, step: Step) -> None:
-    """Leave a swap that does not go on for now: what it has moved leads to what serves by the ledger again.
+    """Leave an interrupted swap: its pointers lead to the serving versions of the ledger again.
 
-    One whose pool is away is left to the reconciler.
+    If the pool is unreachable, the reconciler does it.
     """
     if _has_begun(run, step):
         lead_to_serving(run.agent, run.id, (table for table, _ in run.versions(step)))
@@ -83,7 +81,7 @@ def leave(run: RunContext, step: Step) -> None:
 
 
 def _put_back_moved(run: RunContext, step: Step) -> None:
-    """Put back what was moved by a swap that was cut off and does not go on for now: by a kill, or a silent pool."""
+    """Put back the pointers of a swap that was interrupted by a kill or a silent pool and cannot continue now."""
     if not _has_begun(run, step):
         return
     agent, tables = run.agent, {table for table, _ in run.versions(step)}
@@ -100,7 +98,7 @@ def _has_begun(run: RunContext, step: Step) -> bool:
 
 
 def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
-    """Record what serves; where the data folder does not take it, the pointers go back, as the ledger has it."""
+    """Record the serving versions; if the data folder cannot be written, put the pointers back."""
     try:
         return serve(run.agent, dict(targets), run.id)
     except (Busy, LedgerUnavailable, PoolUnreachable):
@@ -111,9 +109,9 @@ def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
 
 
 def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
-    """Record at once by whom and since when each version serves, without which a lost ledger has no way back.
+    """Record since when and through which run each version serves, so that a lost ledger can still be rolled back.
 
-    What cannot be recorded now is in the next round of `RegistryRecords`.
+    Failures are recorded by the next round of `RegistryRecords`.
     """
     for key in targets:
         try:
@@ -123,11 +121,10 @@ def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
 
 
 def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
-    """Explain why pointers must not move now, None where they may: a gate that opened long ago is looked at again.
+    """Return why pointers must not move now, None if they may: a gate that opened long ago is checked again.
 
-    A gate that an operator skipped is not looked at; a version that failed or was stopped never serves, nor does one
-    whose pointer is its first and was behind no gate. What serves already only shows its columns. A run that was begun
-    before a freeze waits for its end.
+    Gates that an operator skipped are not checked. A failed or stopped version never serves, even if it was behind no
+    gate. A version that serves already only updates its columns. During a freeze the step waits.
     """
     gates = {(s.table, s.version): s.n for s in run.plan.steps if s.do is StepKind.CATCH_UP}
     row = run.agent.ledger.run(run.id)
@@ -171,7 +168,7 @@ def unpoint(run: RunContext, step: Step) -> RunEvidence:
 
 
 def hold(run: RunContext, step: Step) -> RunEvidence:
-    """Wait for the word; a version that an operator has stopped before a retry of the run is started again."""
+    """Wait for the operator's swap; restart versions that an operator had stopped before a retry of the run."""
     for table, version in run.versions(step):
         if (failed := run.begun_again(step, table, version)) is not None:
             return failed
@@ -179,7 +176,7 @@ def hold(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_at_held(run: RunContext, step: Step) -> RunEvidence:
-    """Fail the hold where a version that it keeps has failed or was stopped: it would not be swapped in."""
+    """Fail the hold if one of its versions has failed or was stopped, because it would not be swapped in."""
     for table, version in run.versions(step):
         deployment = run.agent.ledger.deployment(table, version)
         if deployment is None:
@@ -204,9 +201,9 @@ DAY_S = 86400.0
 
 
 def tickets_of(run: RunContext, targets: Mapping[TableName, int]) -> tuple[MigrationTicket, ...]:
-    """Return a ticket for each statement that stays on the old version, and for each declared reader of the pointer.
+    """Return a ticket for each statement that stays on the old version, and for each exposure that reads the pointer.
 
-    What is deleted is kept for as long as a reader is given to move: `drop_after_d` of the environment.
+    The deadline is the retention of deleted versions, `drop_after_d` of the environment.
     """
     # Before a ledger's transaction, in which they are written.
     return tuple(_tickets(run, targets, checked_now(run.agent)))

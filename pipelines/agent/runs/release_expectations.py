@@ -1,4 +1,4 @@
-"""What a release explains of the differences between versions of a table: edits, where each begins, what it lacks."""
+"""Which differences between two versions of a table a release explains: edits, start positions, and dropped rows."""
 
 import json
 import re
@@ -31,7 +31,7 @@ _LEFT_OUT = re.compile(r"NOT coalesce\((.*), false\)\Z", re.I | re.S)
 
 @dataclass(frozen=True, slots=True)
 class VersionPair:
-    """Two versions of a table as of one position."""
+    """Two versions of a table as of one aligned position."""
 
     old: Deployment
     new: Deployment
@@ -39,7 +39,7 @@ class VersionPair:
 
 
 def expected_of(agent: AgentContext, pair: VersionPair) -> Expectation:
-    """Return what the release explains in a table, rows included that one side withholds or has dropped."""
+    """Return the differences that the release explains, including rows that one side withholds or has dropped."""
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
     expected = of_release(agent, deployed, pair.old, pair.new)
     # A group is there once, however late its rows were.
@@ -48,13 +48,13 @@ def expected_of(agent: AgentContext, pair: VersionPair) -> Expectation:
 
 
 def begins_alone(expected: Expectation) -> bool:
-    """Return whether rows differ for no other reason than where the old version begins, each row by itself."""
+    """Return whether rows differ only because of where the old version begins, and each row independently."""
     whys = {row.why for row in expected.rows}
     return len(whys) == 1 and not (expected.anything or expected.once or expected.keys)
 
 
 def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
-    """Name rows that a condition leaves out because it is NULL: who wrote `kind <> 'x'` may not have meant them."""
+    """Add the rows that a condition leaves out because it is NULL: the author of `kind <> 'x'` may not expect them."""
     for effect in effects:
         if condition := _LEFT_OUT.match(effect.predicate):
             yield replace(effect, why=f"{effect.why}, which is NULL there", predicate=f"({condition[1]}) IS NULL")
@@ -62,7 +62,7 @@ def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
 
 
 def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowEffect]:
-    """Explain rows that the version which is DISTINCT alone withholds until its watermark has passed them."""
+    """Explain rows that the only DISTINCT version withholds until its watermark has passed them."""
     for side, column in expected.withheld:
         passed = pair.at.green_watermark_ms if side is RowSide.NEW else pair.at.blue_watermark_ms
         other = RowSide.OLD if side is RowSide.NEW else RowSide.NEW
@@ -73,7 +73,7 @@ def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowE
 def of_release(
     agent: AgentContext, deployed: Mapping[Version, Deployment], old: Deployment, new: Deployment
 ) -> Expectation:
-    """Return what the edits of a table and of all that was rebuilt above it explain."""
+    """Return the differences explained by the edits of a table and of everything that was rebuilt upstream."""
     before = {binding.parent: binding.version for binding in old.bindings}
     parents: dict[TableName, Expectation] = {}
     ddls = {}
@@ -108,7 +108,7 @@ def of_release(
 
 
 def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> Expectation:
-    """Return what rows explain that came into a static side after its reader had been started: it has not seen them."""
+    """Explain rows that were added to a static side after its reader started, which the reader has not seen."""
     found = agent.files.contents(side.folder, side.stored_as)
     if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
         return Expectation()
@@ -117,7 +117,7 @@ def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> Expe
 
 
 def _earlier_texts(agent: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:
-    """Return the other texts that a version ran with, by the plans of the runs that started and restarted it."""
+    """Return the other texts that a version ran with, from the plans of the runs that started and restarted it."""
     found: dict[tuple[str, str], RevisionTexts] = {}
     for run in agent.ledger.runs_of(old.table):
         began = {StepKind.CREATE, StepKind.RESTART, StepKind.REWRITE}
@@ -137,7 +137,7 @@ def _statement(deployment: Deployment) -> ComparedStatement:
 
 
 def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Explain rows that one version has emitted already, because its watermark, or one above it, has come farther."""
+    """Explain rows that one version has already emitted because its watermark, or one upstream, is ahead."""
     at = pair.at
     if at.same_watermarks:
         return ()
@@ -149,7 +149,7 @@ def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
 
 
 def _dropped(agent: AgentContext, deployed: Mapping[Version, Deployment], pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Explain what the serving version lacks because a watermark has dropped late rows, its own or one above it."""
+    """Explain late rows that a watermark of the serving version, or one upstream, has dropped."""
     measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
     open_, seen = [(pair.old.table, pair.old.version)], set()
     while open_:

@@ -1,4 +1,4 @@
-"""One run while its steps are performed: plan, versions, and an operator's stops; what every step effect is given."""
+"""The context of one run while its steps are performed: plan, versions, and stops by operators."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -30,7 +30,7 @@ class OpenUpkeep:
     tag: str
     work: "Future[None]" = field(default_factory=Future)
     ended: Event = field(default_factory=Event)
-    """Set where nobody waits for it any more."""
+    """Set once nothing waits for its end any more."""
 
 
 @dataclass(slots=True)
@@ -40,14 +40,14 @@ class OpenValidation:
     opened_at: float
     """Seconds of `AgentContext.monotonic`."""
     looked_at: float
-    """When the files of the serving version were looked for last."""
+    """When the serving version was last checked for deleted files."""
     pair: AlignedPair | None = None
     work: "Future[tuple[CheckResult, ...]] | None" = None
     comparison: VersionComparison | None = None
 
 
 def overtaken(agent: AgentContext, node: PlanNode) -> str:
-    """Return which version serves a table that a node neither replaces nor brings; empty where none does."""
+    """Return the version that serves a table and that a node neither replaces nor creates; empty if there is none."""
     serving = next((d for d in agent.ledger.versions(node.table) if d.active and not d.deleted), None)
     if serving is None or serving.external or serving.version in (node.from_version, node.version):
         return ""
@@ -55,7 +55,7 @@ def overtaken(agent: AgentContext, node: PlanNode) -> str:
 
 
 def running_readers(agent: AgentContext, table: TableName, version: int) -> str:
-    """Return the versions that are wanted running and read a version, in words; empty where none does."""
+    """Return the versions that read a version and are wanted running, in words; empty if there are none."""
     return ", ".join(
         sorted(
             query_name(d.table, d.version)
@@ -76,45 +76,44 @@ class RunContext:
         self.id = run_id
         self.nodes = {node.table: node for node in plan.nodes}
         self.seams: dict[int, str] = {}
-        """Where each restarted statement goes on, in words, by the number of its step."""
+        """Where each restarted statement continues, in words, by step number."""
         self.validations: dict[int, OpenValidation] = {}
-        """By the number of the step."""
+        """By step number."""
         self.upkeep: dict[int, OpenUpkeep] = {}
-        """By the number of the step."""
+        """By step number."""
         self.half_moved: dict[int, bool] = {}
-        """By the number of a swap whether some of its pointers may have moved, and others not."""
+        """By the number of a swap step: whether some of its pointers may have moved."""
         self.waits: dict[int, float] = {}
-        """Since when a step waits for what lets it begin, by the monotonic clock."""
+        """Since when a step waits before it can begin, by the monotonic clock."""
         self._rested: dict[tuple[str, int], WordRow | None] = {}
-        """The word from before its start, by the name of each version that was wanted stopped and the start's serial.
-        """
+        """The previous command for each version that was wanted stopped, by query name and serial of the start."""
 
     def versions(self, step: Step) -> list[tuple[TableName, int]]:
         """Return the versions that a step acts on."""
         return [(table, self.nodes[table].version) for table in step.tables] or [(step.table, step.version)]
 
     def frozen(self) -> str | None:
-        """Explain why no pointer moves now; None where one may: outside of a freeze, and for a rollback always."""
+        """Explain why no pointer may move now; None outside of a freeze, and always for a rollback."""
         until = self.agent.frozen() if self.plan.request.verb != "rollback" else None
         return None if until is None else f"waits: {self.agent.layout.environment.name} is {until}: no pointer moves"
 
     def stopped_by_operator(self, table: TableName, version: int) -> bool:
-        """Return whether an operator has stopped a version since this run began: no step starts or serves it then."""
+        """Return whether an operator has stopped a version during this run, so that no step starts or serves it."""
         locks, ledger = self.agent.locks, self.agent.ledger
         waits = locks.has_unrecorded_stop((table, version), after=ledger.run_word(self.id).serial)
         return waits or ledger.stopped_during(self.id, table, version) is not None
 
     def stopped_words(self, table: TableName, version: int) -> str:
-        """Write which table was stopped, by whom and when, as far as that is recorded, and what can be done."""
+        """Describe which table was stopped, by whom and when if recorded, and what can be done."""
         word = self.agent.ledger.stopped_during(self.id, table, version)
         who = f"{word.actor} at {local_time(word.at)}" if word else "an operator"
         retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
         return f"{table} was stopped by {who} during this run; {retry} starts it all the same, {cancel} leaves it"
 
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
-        """Start a version of this run that was stopped before a retry, or whose start a kill has cut off.
+        """Start a version of this run that was stopped before a retry, or whose start was interrupted by a kill.
 
-        None where it runs now. In a paused run, whose gates are looked at all the same, nothing is started.
+        Returns None if it runs. A paused run starts nothing, although its gates are still checked.
         """
         deployment = self.agent.ledger.deployment(table, version)
         if deployment is None or deployment.external:
@@ -132,10 +131,10 @@ class RunContext:
     def start_unless_stopped(
         self, step: Step, before: Callable[[Deployment], bool] = lambda found: False, *, after_stop: bool = False
     ) -> Deployment | StepFailed:
-        """Start the step's version after `before`; a stop by an operator during this run wins, whenever it comes.
+        """Start the step's version after calling `before`; a stop by an operator during this run always wins.
 
-        `before` returns whether it has stopped what ran; `after_stop` says that the caller has. What was wanted stopped
-        stays so where the start is refused.
+        `before` returns whether it has stopped a running query; `after_stop` means that the caller has. If the start is
+        refused, a version that was wanted stopped stays so.
         """
         key, word = (step.table, step.version), self.agent.ledger.run_word(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)
@@ -159,26 +158,27 @@ class RunContext:
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:
-        """Have a start that was refused, or that its step gives up, count for nothing where the version was to rest."""
+        """Undo the start command of a version that was wanted stopped, if the start was refused or the step is
+        abandoned.
+        """
         name, word = query_name(step.table, step.version), self.agent.ledger.run_word(self.id)
         if (name, word.serial) in self._rested:
             self.agent.ledger.take_back(step.table, step.version, word, self._rested[name, word.serial])
 
     def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
-        """Start a version again that the step has stopped in vain, unless it was wanted stopped by then."""
+        """Restart a version that the step stopped in vain, unless it was wanted stopped before."""
         return before if self._is_to_rest(before) else self.start_unless_stopped(step, after_stop=True)
 
     def _is_to_rest(self, found: Deployment) -> bool:
-        """Return whether a version is wanted stopped, also by a stop that the ledger does not have yet."""
+        """Return whether a version is wanted stopped, even by a stop that the ledger lacks."""
         waits = self.agent.locks.has_unrecorded_stop((found.table, found.version))
         return waits or found.wanted == WantedState.STOPPED
 
     def node(self, step: Step) -> PlanNode:
-        """Return what the plan says of the step's table."""
         return self.nodes[step.table]
 
     def built(self, step: Step) -> Deployment:
-        """Compile the step's version afresh from the plan, which carries its texts."""
+        """Compile the step's version from the texts in the plan."""
         node = self.node(step)
         return compile_deployment(
             replace(node, version=step.version),
@@ -188,7 +188,7 @@ class RunContext:
         )
 
     def deployed(self, step: Step) -> Deployment:
-        """Return the step's version from the registry; raises TryAgain where it is not there."""
+        """Return the step's version from the registry; raises TryAgain if it is missing."""
         found = self.agent.ledger.deployment(step.table, step.version)
         if found is None:
             raise TryAgain(
@@ -198,11 +198,11 @@ class RunContext:
         return found
 
     def running_readers(self, step: Step) -> str:
-        """Return the versions that are wanted running and read the step's version, in words; empty where none does."""
+        """Return the readers of the step's version that are wanted running, in words; empty if there are none."""
         return running_readers(self.agent, step.table, step.version)
 
     def folder_note(self, built: Deployment) -> dict[str, Any]:
-        """Return what lies beside each table and checkpoint, so that a restart or an adoption needs no catalog."""
+        """Return the note stored next to each table and checkpoint, so that restart and adoption need no catalog."""
         return {
             "table": built.table,
             "version": built.version,

@@ -1,4 +1,7 @@
-"""Driving runs: each open run is driven by a thread of its own, step by step, and resumed by a new agent."""
+"""Drives open runs, each in a thread of its own, step by step; a new agent resumes them.
+
+The next step is decided by `core.run.state_machine`, from what the ledger and the last step report.
+"""
 
 import json
 import logging
@@ -47,25 +50,25 @@ T = TypeVar("T")
 _ENDED = (RunState.DONE, RunState.FAILED, RunState.CANCELLED)
 
 POLL_S = 1.0
-"""Between two looks at the gates of a run."""
+"""Seconds between two checks of a run's gates."""
 
 POOL_WAIT_S = 900.0
-"""A step that finds no pool is tried again for this long, then fails; the run can be retried."""
+"""How long a step without a pool is retried before it fails, in seconds; the run can be retried."""
 
 
 class OpenRuns:
-    """Drives every open run; an operator's word reaches a run through the ledger and never waits for a step's gate."""
+    """Drives all open runs. Operator commands reach a run through the ledger and never wait for a gate."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._woken: dict[str, threading.Event] = {}
-        """By run that is being driven; set where the ledger has a word that it may not have read."""
+        """By driven run; set if the ledger may have commands that the run has not read."""
         self._broken: set[str] = set()
-        """Runs that have met a bug of ours: they wait for a new word, or for the next agent."""
+        """Runs stopped by an internal error: they wait for a new command or for the next agent."""
         self._lock = threading.Lock()
 
     def resume_open(self) -> None:
-        """Resume the runs that an earlier agent left open, or with words that it had accepted."""
+        """Resume the runs that an earlier agent left open or with pending commands."""
         left = [row.id for row in self._agent.ledger.open_runs()]
         for run_id in (*left, *self._agent.ledger.runs_with_words()):
             if run_id not in self._broken:
@@ -78,12 +81,12 @@ class OpenRuns:
                 self._begin(run_id, threading.Event())
 
     def tell(self, run_id: str, word: OperatorControl) -> None:
-        """Record an operator's word, and have its run hear it; a word counts for nothing where `tell_run` raises."""
+        """Record an operator's command and wake its run; the command has no effect if `tell_run` raises."""
         self._agent.ledger.tell_run(run_id, word, at=self._agent.clock(), drawn=self._agent.locks.newest_serial())
         self.wake(run_id)
 
     def wake(self, run_id: str) -> None:
-        """Have a run hear the words that the ledger has; a run that had ended failed is taken up again."""
+        """Let a run read the commands in the ledger; a failed run is resumed."""
         with self._lock:
             self._broken.discard(run_id)
             woken = self._woken.get(run_id) or threading.Event()
@@ -117,9 +120,9 @@ class OpenRuns:
                     self._begin(run_id, woken)
 
     def _stand_still(self, run_id: str, woken: threading.Event, error: Exception) -> None:
-        """Have no round take a run up again, which would go on for ever, and record that nobody drives it.
+        """Keep the next rounds from resuming a run that hit an internal error, and record that nothing drives it.
 
-        A word that came meanwhile takes it up once more. Where the ledger cannot record it, so does the next round.
+        A command that arrived meanwhile resumes it once. If the ledger is unavailable, the next round resumes it too.
         """
         if woken.is_set():
             return
@@ -135,7 +138,7 @@ class OpenRuns:
                 self._broken.add(run_id)
 
     def _drive_or_end(self, run_id: str, woken: threading.Event) -> None:
-        """Drive a run; one that this version cannot execute is ended: a thread each second would end it never."""
+        """Drive a run; end a run that this version cannot execute, so that it is not resumed every second."""
         row = self._agent.ledger.run(run_id)
         assert row is not None, f"run {run_id} is not in the ledger"
         try:
@@ -150,10 +153,10 @@ class OpenRuns:
 
 
 class RunDriver:
-    """One run's loop: evidence in, intents out, each written before and after."""
+    """The loop of one run: results of steps in, next steps out, each recorded before and after its effect."""
 
     def __init__(self, agent: AgentContext, row: RunRow, woken: threading.Event) -> None:
-        """Take up a run; raises UsageError where its plan is missing or not readable by this version."""
+        """Take up a run; raises UsageError if its plan is missing or unreadable for this version."""
         self._agent = agent
         self._woken = woken
         self._row = row
@@ -211,9 +214,9 @@ class RunDriver:
                 self._wait()
 
     def _goes_on(self) -> bool:
-        """Return whether the ledger still lets the run go on; what it has of a run that somebody had retried is taken.
+        """Return whether the ledger still lets the run continue, after reloading it if somebody has retried it.
 
-        An adoption ends a run whose tables have gone on without it.
+        An adoption ends runs whose tables have changed without them.
         """
         row = self._read()
         if row.state != self._row.state:
@@ -234,7 +237,7 @@ class RunDriver:
         return found
 
     def _with_recorded_swaps(self) -> Run:
-        """Return the run with the swaps done that the ledger has: a cancel that is heard first would call them none."""
+        """Return the run with the swaps done that the ledger records, so that a cancel does not undo them."""
         run = self._run
         for progress in (p for p in run.steps if p.state in (StepState.RUNNING, StepState.GATE)):
             if (found := self._executor.recorded(progress.step)) is not None:
@@ -242,18 +245,18 @@ class RunDriver:
         return run
 
     def _waiting(self) -> tuple[RunWordRow, ...]:
-        """Return the words that were accepted and not carried out yet, in order."""
+        """Return the commands that were accepted and not carried out yet, in order."""
         return self._agent.ledger.run_words(self._row.id)
 
     def _wait(self) -> None:
-        """Wait for the next look at the gates, or for an operator's word, whichever is first."""
+        """Wait for the next check of the gates or for an operator's command, whichever comes first."""
         self._woken.wait(POLL_S)
 
     def _perform(self, step: Step) -> RunEvidence:
-        """Perform a step; while the pool cannot be reached, wait and try again, within a bound.
+        """Perform a step; retry for a limited time while the pool cannot be reached.
 
-        A pause or a cancel is heard before each try: then the step waits again. The ledger is waited for longer,
-        because a step that fails is recorded as well; what could not be recorded is tried once more by then.
+        Pause and cancel are checked before each attempt and make the step wait again. An unavailable ledger is waited
+        for without limit, because a failed step must be recorded as well; then the step gets one more attempt.
         """
         until, said, last = self._agent.monotonic() + POOL_WAIT_S, "", False
         while True:
@@ -281,11 +284,11 @@ class RunDriver:
                 return self._left(step, _unforeseen(step, error))
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
-        """Leave a step that has come to what was `found`, unless it is a swap that the ledger has: that is done."""
+        """Abandon a step with the evidence `found`, unless it is a swap that the ledger records as done."""
         return self._retrying(partial(self._executor.leave, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:
-        """Check a gate; if something cannot be reached now, the gate is checked again and keeps its count so far."""
+        """Check a gate; if something cannot be reached now, keep its count and check again later."""
         try:
             return self._executor.poll(step)
         except (PoolUnreachable, LedgerUnavailable, Busy) as error:
@@ -295,10 +298,10 @@ class RunDriver:
             return self._left(step, _unforeseen(step, error))
 
     def _put(self, run: Run, heard: Iterable[RunWordRow] = ()) -> bool:
-        """Write every step that changed, before anything is done about it, that words were heard, and what is told of
-        the run; waits while the ledger cannot take it.
+        """Record changed steps before acting on them, together with the commands carried out and the events about them;
+        waits for the ledger.
 
-        Returns False, and has written nothing, where somebody else has ended the run or had it retried.
+        Returns False, without writing, if the run was ended or retried by somebody else.
         """
         before = {step.n: step for step in self._row.steps}
         changed = [p for p in run.steps if _differs(p, before.get(p.step.n))]
@@ -363,7 +366,9 @@ class RunDriver:
                     raise
 
     def _how_it_ended(self, run: Run) -> str:
-        """Write what failed; after a cancel what serves and is stopped, and what was replaced and runs on."""
+        """Describe failed steps; after a cancel, list what still serves, what is stopped, and which replaced versions
+        run on.
+        """
         if run.state is not RunState.CANCELLED:
             failed = [p for p in run.steps if p.state is StepState.FAILED]
             return "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
@@ -387,7 +392,7 @@ def run_of(row: RunRow, plan: Plan) -> Run:
 
 
 def _unforeseen(step: Step, error: Exception) -> StepFailed:
-    """Fail a step on our own bug: a thread that dies of it would be begun again for ever, and say nothing."""
+    """Return a failed step for an internal error; if the thread died instead, it would be restarted forever."""
     log.error("step %s %s failed unexpectedly", step.n, step.do, exc_info=error)
     return StepFailed(
         step.n, f"the agent failed unexpectedly on this step ({type(error).__name__}); see headgate logs agent"

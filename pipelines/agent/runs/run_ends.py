@@ -1,7 +1,7 @@
-"""How runs end: the event and audit entry of an end, words that come too late, and runs that cannot go on.
+"""How runs end: events and audit entries of an end, late commands, and runs that cannot continue.
 
-A run cannot go on where this version cannot execute it, or the environment that it was planned for has changed. Events
-are rows, written in the transaction that records what they report (`RunWrites.advance_run`).
+A run cannot continue if this version cannot execute it or its environment has changed. Events are rows, written in the
+transaction that records what they report (`RunWrites.advance_run`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,20 +23,20 @@ from state.runs import RunWordRow, control_of
 
 
 def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
-    """Return the event and the audit entry for the end of a run, in the state of its row."""
+    """Return the event and the audit entry for the end of a run, with the state in its row."""
     audited = AuditRow(0, at, run.actor, "run", run.id, plan_hash=run.plan_hash, outcome=run.state)
     event = _event(at, f"run {run.id} {run.state}", detail)
     return replace(event, state=run.state, cause=EventCause.RUN, by=run.id), audited
 
 
 def dropped_word(run_id: str, state: str, word: RunWordRow, at: float, why: str = "") -> EventRow:
-    """Return the event for a word that a run was not able to carry out, because it is in `state`."""
+    """Return the event for a command that a run could not carry out because it is in `state`."""
     summary = f"the word to {word.act} run {run_id} was not carried out: the run is {state}"
     return _event(at, summary, "; ".join(filter(None, (f"asked for by {word.actor}", why))))
 
 
 def refused_words(before: Run, after: Run, words: Iterable[RunWordRow], at: float) -> tuple[EventRow, ...]:
-    """Return the events for words that have come too late: their authors were told that they were sent."""
+    """Return the events for commands that came too late: their authors were told that they were sent."""
     told = []
     for word in words:
         if word.act == "skip":
@@ -63,14 +63,13 @@ def _event(at: float, summary: str, detail: str) -> EventRow:
 
 
 def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
-    """End a run failed, or cancelled where one of the words says so; its tables are free either way.
+    """End a run as failed, or as cancelled if one of the commands is a cancel; its tables are free either way.
 
-    One that is done or cancelled stays so. A run that ended failed can be retried by a version that reads it, and
-    cancelled by any. Its versions are held, so that no step of it is under way, and none begins once it has ended;
-    raises Busy where one goes on for too long.
+    A done or cancelled run stays so. A failed run can be retried by a version that can read it, and cancelled by any.
+    Its versions are locked, so no step is in progress and none begins afterwards; raises Busy if one takes too long.
 
-    Only a later word takes it up again: those that wait are deleted, and an event tells each of their authors. A cancel
-    that is not among `words` stays and is carried out next, where the run has ended failed.
+    Pending commands are deleted, with an event for each author, so that only a later command resumes the run. A cancel
+    that is not among `words` stays and is carried out next if the run has failed.
     """
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
     with agent.locks.holding(*keys, by=f"the end of run {row.id}"):
@@ -99,7 +98,7 @@ def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[R
 
 
 def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
-    """Return the steps with a swap done that the registry has: what it moved serves, whatever becomes of the run."""
+    """Return the steps, with a swap marked done if the registry records it: its versions serve anyway."""
     steps = []
     for step in row.steps:
         found = agent.ledger.deployment(TableName(step.table), step.version) if step.do == StepKind.SWAP else None
@@ -110,9 +109,9 @@ def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]
 
 
 def _cancelled(agent: AgentContext, row: RunRow, word: RunWordRow) -> tuple[StepRow, ...]:
-    """Stop what it has started beside what serves, and undo what it has begun, as far as the rows of its steps tell.
+    """Stop what the run started and undo what it has begun, as far as the rows of its steps show.
 
-    A step of a newer version, whose kind or state is unknown here, is cancelled and not undone.
+    A step of a newer version, with an unknown kind or state, is cancelled but not undone.
     """
     rows = _with_recorded_swap(agent, row)
     known = [step for step in rows if step.do in set(StepKind) and step.state in set(StepState)]
@@ -136,7 +135,7 @@ def _after_cancel(step: StepRow, progress: StepProgress | None) -> StepRow:
 
 
 def _step(row: RunRow, step: StepRow) -> Step:
-    """Return a step as far as its row tells: a swap is of every table that was to catch up."""
+    """Rebuild a step from its row: a swap covers every table with a catch-up gate."""
     gates = {TableName(found.table) for found in row.steps if found.do == StepKind.CATCH_UP}
     tables = tuple(sorted({TableName(step.table), *gates})) if step.do == StepKind.SWAP else ()
     return Step(
@@ -145,7 +144,7 @@ def _step(row: RunRow, step: StepRow) -> Step:
 
 
 def _failed(agent: AgentContext, row: RunRow, why: str) -> tuple[StepRow, ...]:
-    """Show the error at the first step that is not finished."""
+    """Show the error at the first unfinished step."""
     steps = _with_recorded_swap(agent, row)
     open_step = next((step for step in steps if step.state not in FINISHED), None)
     return tuple(

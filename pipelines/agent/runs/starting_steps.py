@@ -1,4 +1,4 @@
-"""Step effects that make and begin versions: register, create, start, restart, alter, record; proof of a start."""
+"""Steps that create, start and change versions: register, create, start, restart, alter, record; proof of a start."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -28,11 +28,11 @@ from pipelines.agent.tables.table_identities import takes_changes
 from pipelines.spark_connect.call_deadlines import in_threads
 
 PENDING = "started, first batch pending"
-"""Of a query that Spark has taken and that has neither committed a batch nor waited through a trigger without input."""
+"""Note of a started query that has neither committed a batch nor finished a trigger without input."""
 
 
 def register(run: RunContext, step: Step) -> RunEvidence:
-    """Put an external table into the catalog."""
+    """Register an external table in the catalog."""
     built = run.built(step)
     pool, logs, id = run.agent.pool.connection(), None, ""
     if table_format(built.format).transaction_log:
@@ -47,7 +47,7 @@ def register(run: RunContext, step: Step) -> RunEvidence:
 
 
 def create(run: RunContext, step: Step) -> RunEvidence:
-    """Make the table of a version and its empty checkpoint."""
+    """Create the table of a version and its empty checkpoint."""
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     built = run.built(step)
@@ -70,7 +70,7 @@ def create(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _why_not_begun(run: RunContext, built: Deployment) -> Sentence | None:
-    """Explain why a version cannot begin at its places in the logs of what it streams; None where it can."""
+    """Explain why a version cannot begin at its positions in the logs of its sources; None if it can."""
     starts = [start for start in map(read_log_start, built.begins_where) if start is not None]
     if not starts or run.agent.ledger.deployment(built.table, built.version) is not None:
         return None
@@ -87,7 +87,7 @@ def _why_not_begun(run: RunContext, built: Deployment) -> Sentence | None:
 
 
 def start(run: RunContext, step: Step) -> RunEvidence:
-    """Start a version; a stop by an operator during this run wins."""
+    """Start a version, unless an operator stops it during this run."""
     found = run.start_unless_stopped(step)
     return found if isinstance(found, StepFailed) else GateOpened(step.n, PENDING)
 
@@ -114,10 +114,10 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
 
 
 def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
-    """Start a version on the checkpoint that the ledger has it go on from, then move those before into the trash.
+    """Start a version on its recorded checkpoint, then move the former checkpoints to the trash.
 
-    In this order: while a query has its name, Spark refuses a start on one of those that comes late. Those that cannot
-    be moved are an event: what has begun does not fail for them.
+    In this order, because Spark refuses late starts on a former checkpoint while a query of the same name runs.
+    Checkpoints that cannot be moved become an event and do not fail the step.
     """
     begun = run.start_unless_stopped(step, after_stop=True)
     try:
@@ -132,7 +132,7 @@ def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
 
 
 def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
-    """A start is done once the text works: a batch is committed, or a trigger has found no input."""
+    """Return that a start has succeeded once a batch is committed or a trigger found no input; else keep waiting."""
     deployment, seam = run.deployed(step), run.seams.get(step.n, "")
     if deployment.state == State.FAILED:
         return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
@@ -148,9 +148,9 @@ def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
 
 
 def alter(run: RunContext, step: Step) -> RunEvidence:
-    """Alter the table, its note and its registration by new columns and wider types; what Spark would end is stopped.
+    """Add new columns and wider types to the table, its note and its registration; pause the queries that would fail.
 
-    A table that was altered before is left as it is.
+    A table that was already altered is left as it is.
     """
     node = run.node(step)
     name = run.agent.layout.catalog_name(step.table, step.version)
@@ -175,13 +175,13 @@ def alter(run: RunContext, step: Step) -> RunEvidence:
 
 
 def take_over_texts(run: RunContext, step: Step, **more: Any) -> None:
-    """Write the new revision into the deployment, with `more`: from here on a restart means the new text."""
+    """Write the new revision into the deployment, with `more`: from now on a restart uses the new text."""
     texts = _texts(run.built(step))
     run.agent.ledger.update_deployment(step.table, step.version, **texts, plan_hash=run.plan.hash, **more)
 
 
 def _texts(built: Deployment) -> dict[str, Any]:
-    """Return what a restart takes over of a version as it was compiled afresh."""
+    """Return the fields that a restart takes over from the newly compiled version."""
     names = ("revision", "texts", "compiled", "trigger", "bindings")
     return {name: getattr(built, name) for name in names}
 
@@ -205,11 +205,11 @@ STOPS_AT_ONCE = 8
 
 @contextmanager
 def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator[tuple[str, ...]]:
-    """Hold the step's version and all that stream it for a block, stopped; gives the names of those that ran.
+    """Lock and pause the step's version and its streaming readers for a block; yields the names of those that ran.
 
-    With `static_too` also those of which it is a static side: they end at a wider type, and not at a new column.
-    Raises Busy where somebody acts on one of them, what would refuse their start, and what a stop raises: the table is
-    as it was then.
+    With `static_too` also the readers that join it as a static side, which fail at a wider type but not at a new
+    column. Raises Busy if one of them is locked, and whatever a start would be refused with or a stop raises; the table
+    is unchanged then.
     """
     agent, here = run.agent, (step.table, step.version)
     reads = {

@@ -1,4 +1,4 @@
-"""Performing the steps of a run: each probes whether its effect is there, so that doing it twice is doing it once."""
+"""Performs the steps of a run. Each step checks first whether its effect exists, so that repeating it is safe."""
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -45,11 +45,11 @@ _EFFECTS: Mapping[StepKind, Callable[[RunContext, Step], RunEvidence]] = {
     StepKind.OPTIMIZE: upkeep_steps.look_after,
     StepKind.VACUUM: upkeep_steps.look_after,
 }
-"""What performs each kind of step; a gate, CATCH_UP, is opened by the executor, which polls it."""
+"""The function for each kind of step; the executor itself opens and polls CATCH_UP gates."""
 
 
 class StepExecutor:
-    """Performs the steps of one run. Branches on a step's `do` alone, never on a reason or an evidence of the plan."""
+    """Performs the steps of one run; decides by a step's `do` alone, never by a reason or evidence in the plan."""
 
     def __init__(self, agent: AgentContext, plan: Plan, run_id: str) -> None:
         self._agent = agent
@@ -57,12 +57,12 @@ class StepExecutor:
         self._joined = joined_whole(plan)
         self._gates: dict[int, CatchUpGate] = {}
         self._waiting: dict[int, float] = {}
-        """Since when each gate is waited for, by the monotonic clock: a new agent waits the whole time again."""
+        """When each gate began to wait, by the monotonic clock; a new agent starts the wait again."""
 
     def perform(self, step: Step) -> RunEvidence:
-        """Do one step and say what came of it.
+        """Perform one step and return its result.
 
-        Raises PoolUnreachable and LedgerUnavailable when it should simply be tried again.
+        Raises PoolUnreachable, LedgerUnavailable or Busy if it should simply be retried.
         """
         try:
             self._agent.identity.refuse_doubt()
@@ -83,9 +83,9 @@ class StepExecutor:
         return self.recorded(step) or _EFFECTS[step.do](self._run, step)
 
     def leave(self, step: Step) -> StepDone | None:
-        """Leave a step that does not go on: what a swap may have moved goes back, and so does the word of a start.
+        """Abandon a step: undo a partial swap, and the command of a start.
 
-        Returns the evidence of a swap that the ledger has: that one is done, whatever has failed since.
+        Returns the evidence of a swap that the ledger records, which is done whatever has failed since.
         """
         self._run.take_back(step)
         done = self.recorded(step)
@@ -94,17 +94,17 @@ class StepExecutor:
         return done
 
     def recorded(self, step: Step) -> StepDone | None:
-        """Return the evidence of a swap that the ledger has, and whose step an agent was not able to end."""
+        """Return the evidence of a swap that the ledger records although its step was not ended."""
         if step.do is not StepKind.SWAP or not pointer_steps.has_swapped(self._run, step):
             return None
         skipped = pointer_steps.passed_over(self._run, {table for table, _ in self._run.versions(step)})
         return StepDone(step.n, pointer_steps.moves_in_words(self._run, step) + skipped)
 
     def poll(self, step: Step) -> RunEvidence:
-        """Check whether a gate is open: a version has caught up or may be swapped in, a started one has a batch.
+        """Check a gate: whether a version has caught up, may be swapped in, or has committed its first batch.
 
-        A gate that stays closed, or that nobody can look at, for as long as the environment allows fails its step. The
-        time of a freeze, in which no pointer moves and no word is taken, does not count.
+        A gate that stays closed or unreachable for longer than the environment allows fails its step. The time of a
+        freeze does not count.
         """
         if step.do in MOVES_POINTERS | {StepKind.HOLD} and self._is_frozen():
             self._waiting[step.n] = self._agent.monotonic()
@@ -131,7 +131,7 @@ class StepExecutor:
         return False
 
     def end_waits(self, waiting: Collection[int] = ()) -> None:
-        """End what is done in the background for steps that do not wait any more, all but those by number."""
+        """End the background work of all steps but those in `waiting`, by number."""
         validation_step.end_comparisons(self._run, waiting)
         upkeep_steps.end_upkeep(self._run, waiting)
 
@@ -176,7 +176,7 @@ class StepExecutor:
 
 
 def joined_whole(plan: Plan) -> frozenset[tuple[TableName, int]]:
-    """Return the versions that nodes of a plan join as static sides, and those that fill them."""
+    """Return the versions that a plan's nodes join as static sides, and the versions that fill those."""
     bindings = {(node.table, node.version): node.bindings for node in plan.nodes}
     open_ = [(b.parent, b.version) for found in bindings.values() for b in found if not b.streamed]
     joined: set[tuple[TableName, int]] = set()

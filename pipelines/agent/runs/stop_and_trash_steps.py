@@ -1,4 +1,4 @@
-"""Step effects that end versions or bring them back: stop, soak, into the trash, out of it."""
+"""Steps that stop versions, let them soak, move them to the trash, or restore them from it."""
 
 from core.model.errors import HeadgateError, Refused
 from core.model.events import EventCause
@@ -32,7 +32,7 @@ def stop(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _left_there(run: RunContext, deployment: Deployment) -> str:
-    """Return how many rows stay in a version that a rollback takes out of service; empty for any other stop."""
+    """Describe how many rows stay in a version that a rollback takes out of service; empty for other stops."""
     if run.plan.request.verb != "rollback" or deployment.served_at is None:
         return ""
     try:
@@ -44,7 +44,7 @@ def _left_there(run: RunContext, deployment: Deployment) -> str:
 
 
 def soak(run: RunContext, step: Step) -> RunEvidence:
-    """Have a version that was replaced run on for a while."""
+    """Let a replaced version run on for a while."""
     found = run.deployed(step)
     if found.wanted != WantedState.RUNNING:
         return StepDone(step.n, "it does not run")
@@ -63,7 +63,7 @@ def _stop_in(run: RunContext, step: Step, seconds: float) -> None:
 
 
 def tombstone(run: RunContext, step: Step) -> RunEvidence:
-    """Move a version that nothing reads into the trash."""
+    """Move a version that nothing reads to the trash."""
     deployment = run.deployed(step)
     if deployment.wanted == WantedState.RUNNING and not deployment.external:
         return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")
@@ -82,7 +82,7 @@ def tombstone(run: RunContext, step: Step) -> RunEvidence:
 
 
 def restore(run: RunContext, step: Step) -> RunEvidence:
-    """Take a version out of the trash."""
+    """Restore a version from the trash."""
     take_out(run.agent, run.deployed(step))
     return StepDone(step.n)
 
@@ -91,9 +91,9 @@ DAY_S = 86400.0
 
 
 def set_aside(agent: AgentContext, deployment: Deployment) -> None:
-    """Take a version's table from the catalog, and move its files into the trash until their deadline.
+    """Remove a version's table from the catalog, and move its files to the trash until their deadline.
 
-    The ledger comes last, and is asked first: one that takes nothing leaves all where it is.
+    The ledger is checked first and written last; if it cannot be written, nothing is moved.
     """
     layout, files = agent.layout, agent.files
     agent.ledger.heartbeat(agent.clock())
@@ -115,7 +115,7 @@ def set_aside(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
-    """Undo a `set_aside` that the ledger has not taken; what was not moved stays."""
+    """Undo a `set_aside` that the ledger has not recorded; files that were not moved stay."""
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     trash = agent.layout.trash_folder(deployment.table, deployment.version)
     agent.files.put_back(_table_in(trash, name), deployment.folder)
@@ -124,7 +124,7 @@ def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
-    """Undo a `take_out` that the ledger has not taken; what was not moved stays."""
+    """Undo a `take_out` that the ledger has not recorded; files that were not moved stay."""
     for each in reversed(_with_bases(agent, deployment)):
         name = agent.layout.catalog_name(each.table, each.version)
         forget(agent.pool.connection(), agent.layout, each)
@@ -133,10 +133,10 @@ def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def take_out(agent: AgentContext, deployment: Deployment) -> None:
-    """Move a version's files back from the trash and register its table; it is stopped.
+    """Move a version's files back from the trash and register its table; the version is stopped.
 
-    What it is a clone of comes with it. Raises Refused where its time in the trash is over. The ledger comes last, all
-    of it at once: until then it is in the trash, and an undelete begins again.
+    The versions that it is a clone of are restored with it. Raises Refused if its time in the trash is over. The ledger
+    is written last, in one transaction: until then an undelete can be repeated.
     """
     if deployment.drop_after is None:
         return
@@ -158,7 +158,7 @@ def take_out(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
-    """Return a version after what it is a clone of, as far as the ledger has them in the trash."""
+    """Return a version preceded by the versions that it is a clone of, as far as they are in the trash."""
     found = agent.ledger.deployment(deployment.table, deployment.version)
     if found is None or found.drop_after is None:
         return []
@@ -167,9 +167,9 @@ def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]
 
 
 def archive_former(agent: AgentContext, deployment: Deployment) -> None:
-    """Move the checkpoints that a version does not go on from, those from before its seams, into the trash.
+    """Move checkpoints that a version no longer uses, from before its seams, to the trash.
 
-    They lie in the folder of their version, below the time at which they are purged.
+    They go below the time of their purge, in the version's trash folder.
     """
     layout, files = agent.layout, agent.files
     beside = files.made_beside(layout.checkpoint_folder(deployment.table, deployment.version))
@@ -183,7 +183,7 @@ def archive_former(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def places_of(agent: AgentContext, deployment: Deployment) -> tuple[str, ...]:
-    """Return where table and checkpoint of a version lie; none of an external one, and of one that was purged."""
+    """Return the locations of a version's table and checkpoint; empty if it is external or purged."""
     if deployment.external or (deployment.deleted and not deployment.trash):
         return ()
     if not deployment.deleted:

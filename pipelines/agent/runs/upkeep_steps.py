@@ -1,7 +1,6 @@
-"""Steps that look after the files of a table, OPTIMIZE and VACUUM: in a thread of their own, one at a time.
+"""OPTIMIZE and VACUUM steps, in a thread of their own, one at a time.
 
-What they have done is read from the table's log, so that an agent that comes after a kill finds it. Twice is once: what
-is written into large files stays so, and what is deleted is gone.
+Their results are read from the table's log, so that an agent finds them after a kill. Both can be repeated safely.
 """
 
 import logging
@@ -32,17 +31,17 @@ from pipelines.agent.tables.table_identities import deleted_keys_of
 log = logging.getLogger(__name__)
 
 LASTS_S = 6 * 3600.0
-"""How long one may take; then its step fails."""
+"""Longest duration of one of them, in seconds; after that its step fails."""
 
 TAKES_S = 3600.0
-"""What is replaced so much later than what a vacuum deletes counts as deleted too: it runs after the look."""
+"""Margin, in seconds, for files that are replaced between the check for readers and the vacuum."""
 
 _one_at_a_time = Lock()
-"""They use every core of a pool."""
+"""Each of them uses every core of a pool."""
 
 
 def look_after(run: RunContext, step: Step) -> RunEvidence:
-    """Begin, unless the log says that this step was done."""
+    """Begin the work, unless the log shows that this step was done."""
     deployment = run.deployed(step)
     if (found := _done(run, step, deployment)) is not None:
         return StepDone(step.n, _words(step, _all_done(run, step, deployment, found)))
@@ -54,7 +53,7 @@ def look_after(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_for_end(run: RunContext, step: Step) -> RunEvidence:
-    """Look whether it has ended, and what its table's log says of it; a log that cannot be reached is waited for."""
+    """Check whether the work has ended, by the table's log; an unreachable log is waited for."""
     try:
         return _look_for_end(run, step)
     except TryAgain as error:
@@ -88,7 +87,7 @@ def _failure_words(run: RunContext, step: Step, error: HeadgateError) -> str:
 
 
 def _measure(agent: AgentContext, deployment: Deployment) -> None:
-    """Record what the table holds now, so that nobody is told what it held before."""
+    """Measure the table again, so that nobody sees outdated statistics."""
     key = (deployment.table, deployment.version)
     try:
         held = agent.files.contents(deployment.folder, deployment.format)
@@ -103,7 +102,7 @@ def _measure(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
-    """End what a run looks after but the steps, by number, that still wait for their end."""
+    """End the work of a run, except for the steps in `waiting`, by number."""
     for open_ in (open_ for n, open_ in run.upkeep.items() if n not in waiting and not open_.work.done()):
         open_.ended.set()
         try:
@@ -114,10 +113,10 @@ def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
 
 
 def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
-    """Explain what keeps files that a vacuum would delete from being deleted; None where nothing does.
+    """Explain what still needs the files that a vacuum would delete; None if nothing does.
 
-    Whoever streams the version counts, running or stopped, replaced versions and those in the trash too: each may go
-    on from its checkpoint.
+    Every version that streams this one counts, running, stopped, replaced or in the trash, because it may continue from
+    its checkpoint.
     """
     agent, said = run.agent, run.plan.request.retain_h
     kept_h = agent.files.kept_h(deployment.folder, deployment.format)
@@ -135,7 +134,7 @@ def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
 
 
 def _held_by(agent: AgentContext, clones: Sequence[Deployment]) -> Sentence | None:
-    """Name the clones that have rows in files of a version, and what sets them aside or when they are purged."""
+    """Name the clones whose rows are in files of a version, and how or when they are removed."""
     there = [clone for clone in clones if not clone.deleted]
     names = ", ".join(physical_name(clone.table, clone.version) for clone in there or clones)
     if there:
@@ -157,7 +156,7 @@ def _readers(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
 
 
 def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment: float) -> Iterator[str]:
-    """Yield what a statement has not read of a version and that is deleted, once for each time that it streams it."""
+    """Yield what a statement has not read yet and a vacuum would delete, once for each stream of the version."""
     _, checkpoint = places_of(agent, reader)
     reads = streamed_reads(reader)
     # Of what else it reads nothing is asked: the version stands for each.
@@ -171,7 +170,7 @@ def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment:
 
 
 def _reads_on(reader: Deployment) -> str:
-    """Write what has a reader that stands still read on; empty where it runs, or nothing has it run again."""
+    """Describe how to let a stopped reader continue; empty if it runs or is deleted."""
     if reader.deleted or (reader.wanted == WantedState.RUNNING and reader.state != State.FAILED):
         return ""
     version = "" if reader.active else f"@v{reader.version}"
@@ -184,21 +183,20 @@ def _done(run: RunContext, step: Step, deployment: Deployment) -> Upkeep | None:
 
 
 def _all_done(run: RunContext, step: Step, deployment: Deployment, found: Upkeep | None) -> Upkeep | None:
-    """Return what was done to a version's table and to that of its deleted keys; None where neither needed it."""
+    """Return what was done to a version's table and to the table of its deleted keys; None if nothing was necessary."""
     deleted = _deleted_keys(run, deployment)
     beside = run.agent.files.upkeep(deleted, step.do.upper(), _tag(run, step)) if deleted else None
     return found + beside if found and beside else found or beside
 
 
 def _deleted_keys(run: RunContext, deployment: Deployment) -> str:
-    """Return the folder of the table of a keyed version's deleted keys, which nobody else looks after; empty without
-    one."""
+    """Return the folder of a keyed version's deleted keys, which no other step maintains; empty if there is none."""
     place = deleted_keys_of(deployment)
     return place if place and run.agent.files.is_there(f"{place}/_delta_log") else ""
 
 
 def _tag(run: RunContext, step: Step) -> str:
-    """Return by what the work of a step is known on the pool and in the log of its table, whichever agent asked."""
+    """Return the tag by which the pool and the table's log identify the work of a step."""
     return f"headgate-{run.id}-{step.n}"
 
 
@@ -243,9 +241,9 @@ def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
 
 @contextmanager
 def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
-    """Hold a version for a block with its statement stopped: a MERGE fails over files that are written anew (4.4.0).
+    """Lock a version and pause its statement for a block: a MERGE fails if its files are rewritten (4.4.0).
 
-    It stays wanted running, so that the reconciler starts it again, also where the agent dies here.
+    It stays wanted running, so that the reconciler restarts it, even if the agent dies here.
     """
     with run.agent.locks.holding((step.table, step.version), by=f"run {run.id}"):
         found = run.deployed(step)

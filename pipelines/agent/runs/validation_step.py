@@ -1,7 +1,7 @@
-"""The step that validates a new version before its pointer moves: it waits for a position that both versions have read.
+"""Validates a new version before its pointer moves, at a position that both versions have read.
 
-The comparison runs in a thread of its own, so that an operator's word never waits for it. What it finds is written into
-the ledger, whatever the verdict.
+The comparison runs in a thread of its own, so that operator commands never wait for it. Its results are recorded in the
+ledger, whatever the verdict.
 """
 
 import logging
@@ -38,36 +38,35 @@ from pipelines.agent.runs.version_comparison import VersionComparison, version_h
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 
 STRICT_S = 60.0
-"""For how long positions with the same watermarks are waited for; then rows that one side withholds are told apart."""
+"""Seconds to wait for positions with equal watermarks; after that, rows withheld by one side are explained."""
 
 ALIGNED_S = 1800.0
-"""For how long a position is waited for at least: where many small files arrive, no two batches may have read the same.
-"""
+"""Least time to wait for a position, in seconds: with many small files, no two batches may have read the same."""
 
 ALIGNED_TRIGGERS = 10
-"""How often the slower of both versions may be triggered in that time at least."""
+"""Triggers of the slower version that must fit into that time."""
 
 GONE_EVERY_S = 30.0
-"""Between two looks whether the files are still there that the serving version had read."""
+"""Seconds between two checks whether files that the serving version has read still exist."""
 
 NO_BATCH = AlignedPair(-1, -1)
-"""Where neither version has a batch."""
+"""The position of two versions without any batch."""
 
 _TOLD = ("differences", "totals", "kept rows", "duplicates")
-"""Checks whose words are told where nothing blocks."""
+"""Checks that are summarized if nothing blocks."""
 
 log = logging.getLogger(__name__)
 
 
 def end_comparisons(run: RunContext, waiting: Collection[int]) -> None:
-    """End the comparisons of a run but those whose steps, by number, still wait for their verdict."""
+    """End the comparisons of a run, except for the steps in `waiting`, by number."""
     for open_ in (open_ for n, open_ in run.validations.items() if n not in waiting):
         if open_.comparison is not None:
             open_.comparison.end()
 
 
 def validate(run: RunContext, step: Step) -> RunEvidence:
-    """Begin to wait for a position; one that was begun before is forgotten."""
+    """Begin to wait for a position, discarding an earlier validation of this step."""
     now = run.agent.monotonic()
     end_comparisons(run, run.validations.keys() - {step.n})
     run.validations[step.n] = OpenValidation(now, now)
@@ -77,7 +76,7 @@ def validate(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
-    """Look whether there is a position to compare at, or what a comparison has found."""
+    """Check whether there is a position to compare at, or what a comparison has found."""
     agent, open_ = run.agent, run.validations[step.n]
     new = agent.ledger.deployment(step.table, step.version)
     if new is None:
@@ -109,7 +108,7 @@ def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
 def _no_position(
     run: RunContext, step: Step, versions: tuple[Deployment | None, Deployment], open_: OpenValidation, why: str
 ) -> RunEvidence:
-    """Wait for a position, within a bound; then the step fails, and whoever looks at it decides."""
+    """Wait for a position for a limited time; then fail the step, so that an operator decides."""
     slowest_s = max(trigger_s(each.trigger) for each in versions if each is not None)
     most_s = max(ALIGNED_S, ALIGNED_TRIGGERS * slowest_s)
     if run.agent.monotonic() - open_.opened_at > most_s:
@@ -123,7 +122,7 @@ def _no_position(
 def _position(
     agent: AgentContext, old: Deployment | None, new: Deployment, open_: OpenValidation
 ) -> AlignedPair | Unaligned:
-    """Find the newest position; else why there is none yet, or ever."""
+    """Find the newest position, or why there is none yet or will never be one."""
     if old is None or old.deleted:
         return Unaligned("there is no version to compare with", final=True)
     both: list[Version] = [(old.table, old.version), (new.table, new.version)]
@@ -142,7 +141,7 @@ def _position(
 
 
 def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidation) -> Sentence | None:
-    """Explain why no position will come that both have read; None where one may."""
+    """Explain why both versions will never have read the same position; None if they may."""
     if old is None:
         return None
     name = query_name(old.table, old.version)
@@ -162,7 +161,7 @@ def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidatio
 
 
 def _ended_upstream(agent: AgentContext, deployment: Deployment) -> Sentence | None:
-    """Return which version has ended whose rows a version waits for that has read all of them; None without one."""
+    """Return the ended upstream version whose rows a fully caught-up version still waits for; None if there is none."""
     measured = agent.ledger.measurement(deployment.table, deployment.version)
     if measured is None or measured.lag_files != 0:
         return None
@@ -184,7 +183,7 @@ def _begin(
     pair: AlignedPair | None,
     why: str,
 ) -> "Future[tuple[CheckResult, ...]]":
-    """Compare in a thread, and run the project's checks; without a pair nothing is compared, for the reason `why`."""
+    """Compare in a thread and run the project's checks; without a pair nothing is compared, for the reason `why`."""
     work: Future[tuple[CheckResult, ...]] = Future()
     old, new = versions
 
@@ -200,7 +199,7 @@ def _begin(
 
 
 def _catalog_names(run: RunContext) -> dict[TableName, str]:
-    """Return what a check may read beside its own table: the versions of the release, else what serves."""
+    """Return the tables that a check may read: versions of the release, else serving versions."""
     layout = run.agent.layout
     serving = {found.table: found.version for found in run.agent.ledger.deployments() if found.active}
     versions = serving | {table: node.version for table, node in run.nodes.items() if node.action is Action.REBUILD}
@@ -250,7 +249,7 @@ def _judged(
 
 
 def _words(results: tuple[CheckResult, ...]) -> str:
-    """Return what was found where nothing blocks, in one line."""
+    """Summarize the results in one line if nothing blocks."""
     assert not any(result.verdict in BLOCKING for result in results)
     skipped = [result.summary for result in results if result.verdict is CheckVerdict.SKIPPED]
     expected = [result for result in results if result.verdict is CheckVerdict.EXPECTED]

@@ -1,6 +1,6 @@
-"""Comparing two versions of a table at one position, and running the project's checks over the new one.
+"""Compares two versions of a table at one position, and runs the project's checks on the new version.
 
-Only the files of the batches up to that position are read, not the tables, which go on.
+Only the files of batches up to that position are read, because the tables keep changing.
 """
 
 import re
@@ -54,22 +54,22 @@ from pipelines.agent.runs.release_expectations import VersionPair, begins_alone,
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 
 COMPARED_S = 300.0
-"""Within which a comparison must end."""
+"""Longest duration of a comparison, in seconds."""
 
 MOST_FILES = 20_000
-"""Of one version; what has more is not compared."""
+"""Most files of a version that is compared."""
 
 ENDED_EVERY_S = 0.5
-"""Between two looks whether a comparison that waits, or one that is being ended, has come to its end."""
+"""Seconds between two checks whether a comparison was ended."""
 
 INTERRUPTED_S = 5.0
-"""Within which the pool must answer that it has ended a query."""
+"""Seconds within which the pool must confirm that it ended a query."""
 
 EXAMPLES = 3
 """Rows of a project's check that are read."""
 
 MOST_ROWS = 1_000
-"""Of an answer: kinds of differences."""
+"""Most rows of an answer, one per kind of difference."""
 
 Row = Mapping[str, Any]
 
@@ -77,11 +77,11 @@ _AFTER_BATCH = re.compile(r"batch (?P<batch>\d+) of \w+@v(?P<version>\d+)\Z")
 
 
 _one_at_a_time = Lock()
-"""Comparisons of one agent run one after the other: each takes the cores that the statements need."""
+"""An agent runs one comparison at a time, because each uses the cores that statements need."""
 
 
 class VersionComparison:
-    """One comparison, in a thread of its own: bounded in time, and it only reads."""
+    """One comparison, in a thread of its own, with a time limit; it only reads."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -91,7 +91,7 @@ class VersionComparison:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait until no other comparison runs; raises TryAgain where this one is ended meanwhile."""
+        """Wait until no other comparison runs; raises TryAgain if this one is ended meanwhile."""
         try:
             while not _one_at_a_time.acquire(timeout=ENDED_EVERY_S):
                 self._go_on()
@@ -105,13 +105,13 @@ class VersionComparison:
             self._over.set()
 
     def end(self) -> None:
-        """End the comparison, and the query that the pool runs for it: nobody waits for its result any more."""
+        """End the comparison and its query in the pool."""
         if not self._ended.is_set() and not self._over.is_set():
             self._ended.set()
             Thread(target=self._interrupt, name="end of a comparison", daemon=True).start()
 
     def _interrupt(self) -> None:
-        """Interrupt until the thread has noticed: what is interrupted just before its query begins goes on."""
+        """Interrupt until the thread has noticed: an interrupt just before its query begins has no effect."""
         while not self._over.is_set():
             with suppress(HeadgateError):
                 pool = self._agent.pool.connection()
@@ -127,7 +127,7 @@ class VersionComparison:
         return f"headgate-compare-{self._mark}"
 
     def compare(self, pair: VersionPair) -> tuple[CheckResult, ...]:
-        """Compare rows; raises TryAgain where the time is over, and what the pool says."""
+        """Compare rows; raises TryAgain if the time is over, and errors of the pool."""
         expected = self._bounded(expected_of(self._agent, pair), pair)
         old_columns, new_columns = (column_types(each.texts, each.table) for each in (pair.old, pair.new))
         schema = schema_result(old_columns, new_columns, expected)
@@ -175,9 +175,9 @@ class VersionComparison:
         return (schema, differences, *totals, duplicates, *profile)
 
     def _bounded(self, expected: Expectation, pair: VersionPair) -> Expectation:
-        """Count what the version before held where the old one goes on after a batch of it: so many rows can be new.
+        """Limit the new rows by the rows of the previous version, if the old one continues after one of its batches.
 
-        Where rows may differ for another reason as well, or that version is not whole, or is gone, nothing is bounded.
+        No limit if rows may differ for another reason, or the previous version is incomplete or gone.
         """
         after = _AFTER_BATCH.match(pair.old.begins_after)
         if after is None or pair.new.begins_after or pair.new.begins_where or not begins_alone(expected):
@@ -199,7 +199,7 @@ class VersionComparison:
         return replace(expected, rows=(RowEffect(RowSide.NEW, words, most=rows),))
 
     def _totals(self, rows: ComparedRows, expected: Expectation, views: Sequence[FileView]) -> tuple[CheckResult, ...]:
-        """Compare what can be of versions whose rows cannot be paired; nothing where they can."""
+        """Compare totals of versions whose rows cannot be paired; empty if they can."""
         totals = expected.totals
         if expected.rewritten and rows.equal:
             return (kept_rows_result(self._run(kept_rows_query(rows), views), expected.anything),)
@@ -212,9 +212,9 @@ class VersionComparison:
         return (totals_result(totals, found, expected, [name.lower() for name, _ in rows.columns]),)
 
     def check(self, new: Deployment, upto: int | None, names: Mapping[TableName, str]) -> tuple[CheckResult, ...]:
-        """Run the project's checks over the rows of the new version up to a batch, all that are there without one.
+        """Run the project's checks on the rows of the new version up to a batch, or on all rows without one.
 
-        `names` are the other tables in the catalog. A check that Spark refuses has failed, as one that gives rows.
+        `names` are the other tables in the catalog. A check that Spark refuses counts as failed.
         """
         batch = written_batch(self._agent, new) if upto is None else upto
         columns, unread, found = column_types(new.texts, new.table), "", []
@@ -250,7 +250,7 @@ class VersionComparison:
         return tuple(found)
 
     def _files(self, deployment: Deployment, upto: int) -> tuple[str, ...]:
-        """Return the files of batches up to one; raises Refused where they are not the rows of the table."""
+        """Return the files of batches up to one; raises Refused if they are not the rows of the table."""
         name = query_name(deployment.table, deployment.version)
         try:
             found = self._agent.files.written_files(deployment.folder, upto)
@@ -284,9 +284,9 @@ def _missing(reads: Iterable[TableName], names: Container[TableName]) -> str:
 
 
 def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence | None:
-    """Explain why a version cannot hold what an older one holds, whatever both have read; None where it can.
+    """Explain why a version can never equal an older one, even at the same position; None if it can.
 
-    What a stream of changes tells depends on the batches in which its table was written, and on when it began.
+    The contents of a change stream depend on the batches of its table and on when the stream began.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
 
@@ -309,9 +309,9 @@ def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence
 
 
 def version_histories(agent: AgentContext, *versions: Version) -> dict[Version, VersionHistory]:
-    """Return the histories of versions and of every version of ours that they stream from, at any depth.
+    """Return the batch histories of versions and of all versions upstream of them.
 
-    One that is not in the registry has no batch. Raises TryAgain where files cannot be reached.
+    A version that is not in the registry has no batch. Raises TryAgain if files cannot be reached.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
     found: dict[Version, VersionHistory] = {}

@@ -1,1 +1,1 @@
-"""One statement at work: how it starts and stops, an operator's words, liveness, failures that pass, changed tables."""
+"""One statement at work: starts and stops, operator commands, transient failures, and tables changed under it."""

@@ -1,6 +1,6 @@
-"""Statements whose tables are others than they were, while they run: stopped and named before Spark loses a row.
+"""Stops running statements whose tables were replaced or changed, before Spark loses rows.
 
-Rows that somebody else writes into a keyed table are said once, and its statement goes on: it never sees them.
+Rows that others write into a keyed table are reported once, and its statement keeps running: it never sees them.
 """
 
 import logging
@@ -22,24 +22,24 @@ from pipelines.agent.tables.table_identities import fault_of_tables, keep_delete
 log = logging.getLogger(__name__)
 
 EVERY_S = 30.0
-"""Between two comparisons."""
+"""Seconds between two comparisons."""
 
 BY_HAND = "HEADGATE_WRITTEN_BY_HAND"
 
 _OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
-"""How the classes begin of what Spark says where a table is not what it was (Delta 4.4.0)."""
+"""Prefixes of Spark's error classes for tables that were replaced or changed (Delta 4.4.0)."""
 
 
 class ChangedTables:
-    """Compares, round by round, what statements that run read and write with what they read and wrote before."""
+    """Compares, round by round, the tables of running statements with what they read and wrote before."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._said: dict[tuple[TableName, int], int] = {}
-        """By deployment the version of its table of which was said that it was written by hand."""
+        """By deployment, the version of its table that was reported as written by hand."""
 
     def round(self) -> None:
-        """Stop each statement whose tables are others now, and say which; of keyed ones at rest, who else wrote."""
+        """Stop each statement whose tables have changed, with the reason; report other writers of keyed tables."""
         for deployment in self._agent.ledger.deployments():
             if deployment.deleted:
                 continue
@@ -75,7 +75,7 @@ class ChangedTables:
                 fail(self._agent, found, fault.kind, fault.sentence)
 
     def _look_at_input(self, deployment: Deployment) -> None:
-        """Record of a table with a log that others write that it is gone, unlike its declaration, or another one."""
+        """Record whether an external table with a log is missing, differs from its declaration, or was replaced."""
         if not table_format(deployment.format).transaction_log:
             return
         key, found = (deployment.table, deployment.version), ""
@@ -121,10 +121,10 @@ class ChangedTables:
 
 
 def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: str) -> TableFault | None:
-    """Return what was done to a table, at which Spark has ended a statement; None where all are as they were, or its
-    error is of something else.
+    """Return what was done to a table that made Spark end a statement; None if its tables are unchanged or the error is
+    unrelated.
 
-    Spark names no table, nor, of a static side that others write and that is gone, what has ended it (Delta 4.4.0).
+    Spark does not name the table, nor a missing static side that others write (Delta 4.4.0).
     """
     if not (error_class.startswith(_OF_TABLES) or reads_inputs(agent, deployment)):
         return None
@@ -135,6 +135,6 @@ def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: s
 
 
 def _runs(deployment: Deployment) -> bool:
-    """Return whether a statement of ours runs and is to."""
+    """Return whether a statement of ours runs and is wanted running."""
     ours = not (deployment.external or deployment.deleted)
     return ours and deployment.wanted == WantedState.RUNNING and deployment.state in ALIVE

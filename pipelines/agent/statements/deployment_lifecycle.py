@@ -1,7 +1,7 @@
-"""Starting and stopping one deployment: the same way for a run's step, an operator's key and the reconciler.
+"""Starts and stops one deployment, in the same way for steps, operators and the reconciler.
 
-A stream may track the columns that it has read: Spark ends it once at each change of columns, and says that it is to be
-started again (Delta 4.4.0).
+A stream may track the schemas that it has read: Spark ends it at each change of columns and expects a restart (Delta
+4.4.0).
 """
 
 import logging
@@ -38,18 +38,18 @@ from pipelines.agent.tables.table_identities import refuse_gone, refuse_other_ta
 log = logging.getLogger(__name__)
 
 PYTHON_CALL_S = 60.0
-"""A pool may have to start its first Python."""
+"""A pool may have to start its first Python process."""
 
 
 def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
-    """Start a deployment as the ledger has it once it is held, on its checkpoint, or find it running.
+    """Start a deployment on its checkpoint, as the ledger has it once it is locked, or find it running.
 
-    Raises Refused, EngineRefused or PoolUnreachable, and LedgerUnavailable where the ledger cannot be read or written
-    before the start, NotRecorded where it could not be afterwards: the query runs.
+    Raises Refused, EngineRefused, PoolUnreachable, LedgerUnavailable before the start, and NotRecorded if the query
+    runs but could not be recorded.
 
-    `stops` is a serial: that of the start, or `StatementLocks.stops` of the deployment as the caller knew it when it
-    decided to start. An operator's later stop wins. `after_stop` says that what ran was stopped for this start, which
-    the error tells then. The owner file is read again before every start, because Spark fences nobody.
+    `stops` is the serial of the start, or `StatementLocks.stops` when the caller decided to start; a later stop by an
+    operator wins. `after_stop` means that a running query was stopped for this start, which is added to the error. The
+    owner file is read before every start, because Spark does not fence checkpoints.
     """
     try:
         return _start(agent, deployment, stops)
@@ -63,9 +63,9 @@ def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop
 
 
 def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
-    """Raise whatever would refuse a start now, Spark's own word apart: asked before what runs is stopped for it.
+    """Raise whatever would refuse a start now, except Spark itself, so that a running query is not stopped in vain.
 
-    The table is registered if the catalog lacks it, as the catalog may refuse that.
+    Registers the table if the catalog lacks it, because the catalog may refuse that.
     """
     refuse_unready(agent, deployment, stops=stops)
     check_checkpoint(agent, deployment)
@@ -130,7 +130,7 @@ def _record_start(agent: AgentContext, deployment: Deployment, query: ReportedQu
 
 @contextmanager
 def _recorded_later(deployment: Deployment) -> Iterator[None]:
-    """Leave to the reconciler what the ledger does not take now: what Spark has answered says more."""
+    """Leave to the reconciler what the ledger cannot record now, so that Spark's error is raised instead."""
     try:
         yield
     except LedgerUnavailable as error:
@@ -138,7 +138,7 @@ def _recorded_later(deployment: Deployment) -> Iterator[None]:
 
 
 def _as_held(agent: AgentContext, key: Version) -> Deployment:
-    """Read a version that is held: whoever asked for its start may have read it before it was."""
+    """Read a version again after locking it: it may have changed since the caller read it."""
     found = agent.ledger.deployment(*key)
     if found is None or found.deleted:
         raise Refused(f"{query_name(*key)} was deleted in the meantime", remedy="headgate ls shows what is deployed")
@@ -152,11 +152,10 @@ def stop(
     seconds: float = WRITE_CALL_S,
     calling: Callable[[], object] = unheard,
 ) -> None:
-    """Stop a deployment's query and prove it gone, with what the pool does for it beside it.
+    """Stop a deployment's query and wait until it is gone, with the batch that the pool still finishes for it.
 
-    `calling` hears of each call of Spark's stop, just before it.
-
-    It waits for nobody: an operator's stop must not. Who starts a version looks for stops after it.
+    `calling` is called just before each call of Spark's stop. Waits for no lock, because an operator's stop must not;
+    starts check for stops afterwards.
     """
     pool = agent.pool.connection_for_stops()
     name = query_name(deployment.table, deployment.version)
@@ -164,15 +163,15 @@ def stop(
 
 
 def pause(agent: AgentContext, deployment: Deployment) -> None:
-    """Stop a deployment for a while: it stays wanted running, and its next start is not counted as a restart."""
+    """Stop a deployment temporarily: it stays wanted running, and its next start is not counted as a restart."""
     agent.paused.add(deployment.run_id)
     stop(agent, deployment)
 
 
 def _started(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
-    """Return the query that was started; None where an operator's stop came meanwhile, and it was ended.
+    """Return the query that was started; None if an operator's stop came meanwhile and ended it.
 
-    Nothing here waits for the ledger: a stop waits for the end of it.
+    Nothing here waits for the ledger, because a stop waits for this to end.
     """
     with agent.locks.starting((deployment.table, deployment.version)):
         _refuse_stopped(agent, deployment, stops)
@@ -197,7 +196,7 @@ def _refuse_stopped(agent: AgentContext, deployment: Deployment, stops: int) -> 
 
 
 def overtaken(deployment: Deployment) -> Overtaken:
-    """Return the error of a start that an operator's later stop has overtaken."""
+    """Return the error of a start that was overtaken by an operator's stop."""
     name = query_name(deployment.table, deployment.version)
     return Overtaken(
         f"{name} was stopped by an operator while it was starting", remedy=f"headgate start {deployment.table}"
@@ -205,15 +204,15 @@ def overtaken(deployment: Deployment) -> Overtaken:
 
 
 def mark_stopped(agent: AgentContext, deployment: Deployment) -> bool:
-    """Record that a deployment's query is gone; returns False where it is wanted running, or has another one by now.
+    """Record that a deployment's query is gone; returns False if it is wanted running or has another query by now.
 
-    That its query is gone says nothing of what is wanted of it.
+    This does not change whether it is wanted running.
     """
     return agent.ledger.put_stopped(deployment.table, deployment.version, deployment.run_id, agent.clock())
 
 
 def fail(agent: AgentContext, deployment: Deployment, error_class: str, error: str) -> None:
-    """Record that a deployment has ended with an error, or could not begin: in the registry and among the events."""
+    """Record that a deployment ended with an error or could not start, in the registry and as an event."""
     about = (deployment.table, deployment.version)
     error_class, error = with_disk(deployment, error_class, error)
     agent.ledger.update_deployment(
@@ -231,7 +230,7 @@ def fail(agent: AgentContext, deployment: Deployment, error_class: str, error: s
 
 
 def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_class: str = "") -> None:
-    """Record why a statement is not as it is wanted, unless it has changed since it was read; it is tried again."""
+    """Record why a statement is not in its wanted state, unless its row has changed; it will be retried."""
     about = (deployment.table, deployment.version)
     wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
     lost = wanted and deployment.state in ALIVE | {State.UNKNOWN}
@@ -246,7 +245,7 @@ def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_clas
 
 
 def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
-    """Refuse to send a writer to a pool of others that cannot run it: a pool of ours has our own Python."""
+    """Refuse to send a writer to a foreign pool whose Python cannot run it; our own pools use our Python."""
     if upsert_of(deployment) is None or agent.layout.environment.pool.url is None:
         return
     pool = agent.pool.connection()
@@ -256,23 +255,23 @@ def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def check_checkpoint(agent: AgentContext, deployment: Deployment) -> None:
-    """Refuse a start on a checkpoint or tables that are not those that this deployment had, or not of this world."""
+    """Refuse a start on a checkpoint or tables of another version, or of another environment."""
     refuse_other_tables(agent, deployment)
     refuse_other_checkpoint(agent, deployment)
-    _refuse_other_world(agent, deployment)
+    _refuse_other_environment(agent, deployment)
 
 
 def written_batch(agent: AgentContext, deployment: Deployment) -> int | None:
-    """Return the newest batch of its own statement that a version's table has; None where it has none."""
+    """Return the newest batch that the statement has written to its version's table; None if there is none."""
     query = query_of(agent, deployment)
     return agent.files.sink_batch(deployment.folder, format=deployment.format, query=query)
 
 
 def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
-    """Refuse a checkpoint that is not the one that this deployment had: Spark would begin anew.
+    """Refuse a checkpoint that differs from the deployment's: Spark would begin anew. Returns its committed batch.
 
-    It must be of this ledger, or of one of `owners`. Returns the batch that it has committed. The sink's record is
-    read before the checkpoint, because a query that runs already writes it second.
+    It must belong to this ledger or one of `owners`. The sink is read before the checkpoint, because a running query
+    writes the checkpoint last.
     """
     name = query_name(deployment.table, deployment.version)
     sink = written_batch(agent, deployment)
@@ -307,14 +306,14 @@ def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owne
 
 
 def query_of(agent: AgentContext, deployment: Deployment) -> str:
-    """Return the id of the query whose checkpoint a version has; empty before its first start."""
+    """Return the query id of a version's checkpoint; empty before its first start."""
     if deployment.checkpoint_id:
         return deployment.checkpoint_id
     found = agent.files.read(deployment.checkpoint)
     return found.id if found else ""
 
 
-def _refuse_other_world(agent: AgentContext, deployment: Deployment) -> None:
+def _refuse_other_environment(agent: AgentContext, deployment: Deployment) -> None:
     """Refuse a checkpoint of another epoch or machine."""
     name, here = query_name(deployment.table, deployment.version), agent.files
     found = here.read(deployment.checkpoint)
@@ -334,16 +333,15 @@ def _refuse_other_world(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:
-    """Return whether another run has made the checkpoint; unknown where either side was recorded before runs were."""
+    """Return whether another run created the checkpoint; False if either side did not record a run."""
     return bool(found.run and deployment.made_by and found.run != deployment.made_by)
 
 
 def refuse_other_age(name: str, planned: int | None, committed: int | None, sink: int | None) -> None:
-    """Refuse a start where the checkpoint and the sink's own record of batches are not of the same age.
+    """Refuse a start if checkpoint and sink are not of the same age.
 
-    Spark's file sink, and Delta's, skip every batch that they have already and report success (4.2.0, 4.4.0): a
-    checkpoint behind them loses the rows of those batches. A table that lacks batches which its checkpoint has
-    committed never gets them.
+    Spark's file sink and Delta skip batches that they already have and report success (4.2.0, 4.4.0): a checkpoint that
+    is behind would lose rows. A table that lacks committed batches never gets them.
     """
     ways_out = f"restore both from one moment, or headgate plan {name.partition('@')[0]} --rebuild".format(
         table=name.partition("@")[0]
@@ -365,9 +363,9 @@ def refuse_other_age(name: str, planned: int | None, committed: int | None, sink
 
 
 def _runs_on(agent: AgentContext, deployment: Deployment) -> dict[str, Any]:
-    """Return what is recorded of pool and engine at a start.
+    """Return the pool settings and engine version to record at a start.
 
-    Of a version that was started before anything was recorded, nobody knows what its checkpoint has pinned.
+    For versions started before these were recorded, the pinned settings are unknown.
     """
     found: dict[str, Any] = {}
     with suppress(HeadgateError):
@@ -392,13 +390,13 @@ def _start_of(agent: AgentContext, deployment: Deployment) -> QueryStart:
 
 
 COLUMNS_KEPT = "DELTA_STREAMING_METADATA_EVOLUTION"
-"""Class of the error with which a stream ends once it has kept other columns."""
+"""Error class of a stream that ended after it recorded changed columns."""
 
 
 def select_of(agent: AgentContext, deployment: Deployment) -> str:
-    """Return the SELECT that is started: the compiled one, with a place below its checkpoint for what is kept.
+    """Return the SELECT to start: the compiled one, with schema tracking locations below the current checkpoint.
 
-    It is written at each start, because a version may go on from another checkpoint than its first.
+    Computed at each start, because a version may move to another checkpoint.
     """
     if not tracks_schemas(deployment):
         return deployment.compiled
@@ -412,5 +410,5 @@ def select_of(agent: AgentContext, deployment: Deployment) -> str:
 
 
 def goes_on(deployment: Deployment, error_class: str) -> bool:
-    """Return whether a statement that ended has only kept other columns: its next start goes on over them."""
+    """Return whether a statement ended only to track changed columns, so that its next start succeeds."""
     return error_class == COLUMNS_KEPT and tracks_schemas(deployment)

@@ -1,4 +1,4 @@
-"""Statement control: stop, start and restart of statements, in the thread of the caller, overtaking every run."""
+"""Stop, start and restart of statements, in the thread of the caller, overtaking every run."""
 
 import logging
 import time
@@ -46,23 +46,23 @@ from state.registry import TableAct
 log = logging.getLogger(__name__)
 
 LEDGER_S = 0.15
-"""How long a stop waits for the ledger before its intent goes to the emergency journal."""
+"""How long a stop waits for the ledger before it is written to the emergency journal, in seconds."""
 
 STOP_S = 8.0
-"""Deadline of a stop; after it the stop is sent, not confirmed, and the reconciler goes on with it."""
+"""Deadline of a stop, in seconds; after it the stop is sent but not confirmed, and the reconciler continues."""
 
 STOPS_AT_ONCE = 8
-"""Calls of Spark's stop at one time: forty statements stop within three seconds."""
+"""Concurrent calls of Spark's stop: forty statements stop within three seconds."""
 
 HOLDER_S = 1.0
-"""How long a stop waits for somebody who holds its version and is not starting it."""
+"""How long a stop waits for a holder of its version that is not starting it, in seconds."""
 
 RECORD_S = 1.0
-"""How long a stop that has taken effect waits for the ledger to record it."""
+"""How long a completed stop waits for the ledger to record it, in seconds."""
 
 
 class Recorded(Enum):
-    """Where the intent of a stop is on disk; false where it is nowhere."""
+    """Where the intent of a stop is on disk; false if nowhere."""
 
     LEDGER = "ledger"
     JOURNAL = "emergency journal"
@@ -73,7 +73,7 @@ class Recorded(Enum):
 
 
 class StatementControl:
-    """Stops, starts and restarts at once. The registry is remembered, so that a stop needs no readable ledger."""
+    """Stops, starts and restarts at once. The registry is cached, so that a stop needs no readable ledger."""
 
     def __init__(self, agent: AgentContext, emergency: EmergencyJournal) -> None:
         self._agent = agent
@@ -82,13 +82,13 @@ class StatementControl:
         announce_journal(agent, emergency)
 
     def remember(self, deployments: tuple[Deployment, ...]) -> None:
-        """Cache the registry as last read, for a stop while the ledger cannot be read."""
+        """Cache the registry, for a stop while the ledger cannot be read."""
         self._remembered = deployments
 
     def stop(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Stop all versions of tables that may run, or one that is named `a@v2`, sinks first.
+        """Stop all versions of tables that may run, or one version named `a@v2`, sinks first.
 
-        There is one intent for all, before the first call of Spark.
+        One intent covers all of them, recorded before the first call to Spark.
         """
         found = self._stoppable(names)
         word = Word(self._agent.locks.stop(names), by, self._agent.clock())
@@ -99,17 +99,17 @@ class StatementControl:
         return tuple(replace(outcome, recorded=bool(recorded)) for outcome in outcomes)
 
     def start(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Start stopped or failed statements on their checkpoints, sources first; raises as `_each` does."""
+        """Start stopped or failed statements on their checkpoints, sources first; raises like `_each`."""
         return self._each(names, tuple(reversed(self._find(names))), Came.STARTED, arrived, by)
 
     def restart(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Stop and start statements on their checkpoints with the deployed revision; raises as `_each` does."""
+        """Stop and start statements on their checkpoints with the deployed revision; raises like `_each`."""
         return self._each(names, self._find(names), Came.RESTARTED, arrived, by)
 
     def _each(
         self, names: tuple[str, ...], found: tuple[Deployment, ...], done: Came, arrived: float, by: str
     ) -> tuple[ActOutcome, ...]:
-        """Start each version: of several each has its own outcome, of one alone the error is raised."""
+        """Start each version; a single version raises its error, several get an outcome each."""
         word = Word(self._agent.locks.start(), by, self._agent.clock())
         outcomes: list[ActOutcome] = []
         for deployment in found:
@@ -125,10 +125,11 @@ class StatementControl:
         return tuple(outcomes)
 
     def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> ActOutcome:
-        """Start one version, after a stop where it is `restarted`; with `whole` the stop of its table ends with it.
+        """Start one version, after stopping it if `done` is RESTARTED; with `whole` this also ends the stop of its
+        table.
 
-        Whatever may refuse it is asked before what runs is stopped. What Spark has taken is told to be done, whatever
-        becomes of the record; how long it took is left to the caller.
+        Everything that may refuse the start is checked before the running query is stopped. Once Spark has accepted the
+        start it is reported as done, even if it cannot be recorded. The caller measures the time.
         """
         agent, key, name = self._agent, (found.table, found.version), query_name(found.table, found.version)
         verb = "start" if done is Came.STARTED else "restart"
@@ -158,7 +159,7 @@ class StatementControl:
         return ActOutcome(*key, done, None, 0.0, recorded)
 
     def _take_back(self, key: Version, word: Word, before: WordRow | None, error: HeadgateError) -> None:
-        """Have a start that was refused count for nothing; raises NotTakenBack where the ledger does not take that."""
+        """Undo the command of a refused start; raises NotTakenBack if the ledger cannot be written."""
         if not self._written(partial(self._agent.ledger.take_back, *key, word, before)):
             name = query_name(*key)
             raise NotTakenBack(
@@ -167,7 +168,7 @@ class StatementControl:
             ) from error
 
     def _written(self, write: Callable[[], object]) -> bool:
-        """Return whether the ledger has taken what follows an act of Spark, which is not undone for its record."""
+        """Return whether the ledger has recorded what follows an action of Spark; the action is not undone."""
         try:
             write()
         except LedgerUnavailable as error:
@@ -189,14 +190,14 @@ class StatementControl:
         start(agent, deployment, stops=word.serial, after_stop=stops_first)
 
     def _runs(self, deployment: Deployment) -> bool:
-        """Return whether a statement runs, or is starting, and nobody has asked for its stop."""
+        """Return whether a statement runs or is starting, and nobody has asked for its stop."""
         there = deployment.state in (State.STARTING, State.RUNNING) and deployment.query_id
         stopping = self._agent.locks.has_unrecorded_stop((deployment.table, deployment.version))
         return bool(there) and deployment.wanted == WantedState.RUNNING and not stopping
 
     @contextmanager
     def _held(self, found: Deployment, by: str) -> Iterator[Deployment]:
-        """Hold a version and read it again: a run may have given it other texts, or deleted it, in the meantime."""
+        """Lock a version and read it again: a run may have changed or deleted it meanwhile."""
         key = (found.table, found.version)
         with self._agent.locks.holding(key, by=by):
             deployment = self._agent.ledger.deployment(*key)
@@ -207,26 +208,28 @@ class StatementControl:
             yield deployment
 
     def _find(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Find what serves and what is named, sinks before sources; raises UsageError naming what is not deployed."""
+        """Find the serving and the named versions, sinks before sources; raises UsageError for one that is not
+        deployed.
+        """
         deployments = self._registry()
         return _sinks_first(deployments, _named(names, deployments))
 
     def _stoppable(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Find the same, and all other versions of whole tables that may run, sinks before sources."""
+        """Find the same versions, and all other versions of whole tables that may run, sinks before sources."""
         deployments = self._registry()
         found = _named(names, deployments)
         others = [d for d in deployments if d.table in names and d not in found and not d.deleted and _may_run(d)]
         return _sinks_first(deployments, [*found, *others])
 
     def _registry(self) -> tuple[Deployment, ...]:
-        """Read the registry, or return it as it was last read while the ledger cannot be read in time."""
+        """Read the registry; if the ledger does not answer in time, return the cached one."""
         try:
             return tuple(call_deadlines.call(LEDGER_S, self._agent.ledger.deployments))
         except (LedgerUnavailable, PoolUnreachable):
             return self._remembered
 
     def _intend(self, names: tuple[str, ...], word: Word) -> Recorded:
-        """Write down that tables, or versions, are wanted stopped, where it can be written."""
+        """Record that tables or versions are wanted stopped, in the ledger or the journal."""
         try:
             call_deadlines.call(LEDGER_S, self._agent.ledger.stop_statements, names, word)
         except (LedgerUnavailable, PoolUnreachable) as error:
@@ -240,12 +243,12 @@ class StatementControl:
         return Recorded.LEDGER
 
     def _say_unchanged(self, deployment: Deployment, words: str) -> None:
-        """Record what changed nothing in one event for each caller, which counts: anybody may repeat it."""
+        """Record a command that changed nothing as one event per caller, which counts repetitions."""
         about = (deployment.table, deployment.version)
         self._agent.event(EventKind.STATE, words, about=about, fingerprint=words)
 
     def _stop_one(self, word: Word, deployment: Deployment, arrived: float) -> ActOutcome:
-        """Stop one version at once; where somebody holds it, stop it once more after them, within the deadline."""
+        """Stop one version at once; if it is locked, stop it again after its holder, within the deadline."""
         calls: list[float] = []
         key, ends_at = (deployment.table, deployment.version), arrived + STOP_S
 
@@ -273,10 +276,10 @@ class StatementControl:
     def _stop_after_holder(
         self, word: Word, deployment: Deployment, ends_at: float, called: Callable[[], None]
     ) -> None:
-        """Stop a version once more after whoever holds it, who looks for stops after a start and ends what it started.
+        """Stop a version again after its holder, which itself checks for stops after a start.
 
-        Raises Busy where a start goes on. Who holds it and starts nothing may wait for a locked ledger: no stop does.
-        What somebody has started by a later word is left alone.
+        Raises Busy if a start continues. A holder that starts nothing may wait for a locked ledger; the stop does not.
+        A version that was started by a later command is left alone.
         """
         key = (deployment.table, deployment.version)
 
@@ -292,7 +295,7 @@ class StatementControl:
                 stop_within(max(0.0, ends_at - time.monotonic()))
 
     def _record(self, found: tuple[Deployment, ...], outcomes: tuple[ActOutcome, ...], by: str) -> None:
-        """Record what is stopped; what cannot be recorded in time the reconciler finds by itself."""
+        """Record the stops; whatever cannot be recorded in time is found by the reconciler."""
 
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
@@ -309,7 +312,7 @@ class StatementControl:
             log.warning("statements are stopped; the ledger will be updated later: %s", error.summary)
 
     def _fail_without_parents(self, deployment: Deployment) -> None:
-        """Refuse to start a statement whose parent's version is gone: it would be active, silent and blind."""
+        """Refuse to start a statement whose parent version is gone: it would run without input or error."""
         versions = {(d.table, d.version) for d in self._agent.ledger.deployments()}
         gone = [
             physical_name(b.parent, b.version) if b.version else str(b.parent)
@@ -324,7 +327,7 @@ class StatementControl:
 
 
 def _named(names: tuple[str, ...], registry: tuple[Deployment, ...]) -> list[Deployment]:
-    """Return each version once: what serves of a table, or the one that is named; raises UsageError."""
+    """Return each version once: the serving version of a table, or the named one; raises UsageError."""
     every: dict[str, Deployment] = {query_name(d.table, d.version): d for d in registry if not d.deleted}
     every |= {str(table): found for table, found in serving_versions(registry).items()}
     for name in names:
@@ -348,11 +351,13 @@ def _since(arrived: float) -> float:
 
 
 SERIALS_AHEAD = 1_000_000
-"""How far the serials of the journal may be above those of the ledger: stops that could not be recorded."""
+"""How far serials in the journal may be ahead of the ledger, because of stops that it could not record."""
 
 
 def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
-    """Announce what an earlier agent could not record, before anybody is answered; new words come after it."""
+    """Announce stops that an earlier agent could not record, before answering anybody, so that new commands come after
+    them.
+    """
     recorded = agent.locks.newest_serial()
     for each in journal.waiting().stops:
         if each.serial <= recorded + SERIALS_AHEAD:
@@ -361,9 +366,9 @@ def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
-    """Record the stops of the journal, each where no later word stands; raises LedgerUnavailable, and they wait on.
+    """Record the stops of the journal, unless a later command exists; raises LedgerUnavailable, and the stops stay.
 
-    Lines that are no stops are kept beside the journal, and told once.
+    Lines that are not stops are kept next to the journal and reported once.
     """
     if not journal.waits():
         return
@@ -386,9 +391,9 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def _tell(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
-    """Record who has stopped what: the agent that was told may have been killed before it could.
+    """Record who stopped what: the agent that was asked may have been killed before it could.
 
-    Where the ledger does not take all of it, the stops are applied again; what it has is not recorded again.
+    If the ledger fails in between, the stops are applied again without recording anything twice.
     """
     late = "recorded late: the ledger could not be written then"
     for name in stop.names:

@@ -1,9 +1,8 @@
-"""Statements that ended by what the next start may not meet, and are started again by themselves.
+"""Statements that ended for a transient reason and are restarted automatically.
 
-The process in the pool that writes has died, somebody else has changed the table that a batch was being written to (of
-such a batch nothing was committed, and its next try reads the table as it is then; Delta 4.4.0), or a disk was full:
-Spark names only the table where one of its tasks fails (4.2.0), so the error is completed with the folder, what is free
-there, and what goes on once there is more.
+Reasons: the writing process in the pool died; somebody else changed the table of a batch, which then was not committed
+and succeeds when repeated (Delta 4.4.0); or a disk was full. For a full disk Spark only names the table (4.2.0), so the
+error is completed with the folder, its free space, and what continues once there is more.
 """
 
 from dataclasses import dataclass, field
@@ -16,31 +15,31 @@ from pipelines.spark_connect.error_translation import NO_SPACE
 from pipelines.storage.file_system import disk_space
 
 PAUSES_S, WITHIN_S = (0.0, 15.0, 60.0, 120.0), 600.0
-"""Pause before each automatic start within this time; a pool that is short of CPU fails one after the other.
+"""Pause before each automatic start within this time; a pool short of CPU fails repeatedly.
 
-Spark gives the process of a writer 10 s to connect back (PythonWorkerFactory, 4.2.0).
+Spark gives a writer's process 10 s to connect back (PythonWorkerFactory, 4.2.0).
 """
 STARTS = len(PAUSES_S)
 
 _DIED = ("Python worker exited unexpectedly", "Python worker failed to connect back")
-"""What Spark says where the process that runs a writer of keyed tables is gone (4.2.0)."""
+"""Spark's messages when the process of a keyed table's writer is gone (4.2.0)."""
 _CHANGED = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
-"""How the classes begin of what Delta refuses at a commit over files or columns that are others meanwhile (4.4.0)."""
+"""Prefixes of Delta's error classes for a commit over files or columns that have changed (4.4.0)."""
 
 WORKER_LOST, WRITTEN_MEANWHILE = "HEADGATE_WORKER_LOST", "HEADGATE_WRITTEN_MEANWHILE"
 
 
 @dataclass(slots=True)
 class TransientFailures:
-    """When each statement has ended so lately, monotonic seconds."""
+    """When each statement ended for a transient reason, in monotonic seconds."""
 
     _ended: dict[tuple[TableName, int], list[float]] = field(default_factory=dict)
 
     _run: dict[tuple[TableName, int], str] = field(default_factory=dict)
-    """Spark's run id of the query that has ended last."""
+    """Spark's run id of the query that ended last."""
 
     def again(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str:
-        """Return by what class a statement that ended is to be started again; empty where it has failed."""
+        """Return the event class with which an ended statement is to be restarted; empty if it has failed."""
         error_class, error = over.error_class, over.error
         died = any(words in error for words in _DIED)
         if not died and not error_class.startswith(_CHANGED):
@@ -52,9 +51,10 @@ class TransientFailures:
         return WORKER_LOST if died else WRITTEN_MEANWHILE
 
     def pause(self, key: tuple[TableName, int], run_id: str, now: float) -> str:
-        """Return why a statement is not started again yet; empty once its pause is over. Changes with an end alone.
+        """Return why a statement is not restarted yet; empty once its pause is over. The text changes only with another
+        end.
 
-        A query of a later run has not ended so: it was stopped, or lost with its session.
+        The pause applies to the run that ended; a later run was stopped or lost with its session.
         """
         ended = self._ended.get(key, ())
         if not ended or self._run.get(key) != run_id or now - ended[-1] >= (pause := PAUSES_S[len(ended) - 1]):
@@ -62,31 +62,33 @@ class TransientFailures:
         return f"it ended {len(ended)} times in {WITHIN_S / 60:g} minutes: the next start follows after {pause:g} s"
 
     def is_left(self, key: tuple[TableName, int], now: float) -> bool:
-        """Return whether a statement may be started again by itself."""
+        """Return whether a statement may be restarted automatically."""
         return sum(now - at < WITHIN_S for at in self._ended.get(key, ())) < STARTS
 
     def count(self, key: tuple[TableName, int], now: float) -> None:
-        """Count one that was, or is about to be."""
+        """Count an automatic start."""
         self._ended[key] = [*(at for at in self._ended.get(key, ()) if now - at < WITHIN_S), now]
 
 
 DISK_FULL = "HEADGATE_DISK_FULL"
 
 SCARCE_B = 100_000_000
-"""Where less is free, or a tenth, a disk counts as full if a write fails: what its task wrote is deleted by then."""
+"""A disk with less free space than this, or than a tenth, counts as full if a write fails: the failed task's files are
+gone.
+"""
 
 _WRITE_FAILED = "TASK_WRITE_FAILED"
 
 
 def with_disk(deployment: Deployment, error_class: str, error: str) -> tuple[str, str]:
-    """Return class and sentence of an error; of one over a full disk those that name the folder and the remedy."""
+    """Return the class and sentence of an error; for a full disk, name the folder and the remedy."""
     return disk_error(deployment, error_class, _goes_on(deployment), _restart(deployment)) or (error_class, error)
 
 
 def disk_error(deployment: Deployment, error_class: str, goes_on: str, restart: str = "") -> tuple[str, str] | None:
-    """Return class and sentence of an error over a full disk; None for any other.
+    """Return the class and sentence of an error about a full disk; None for any other error.
 
-    `goes_on` is how what has failed goes on once there is space, and `restart` how where there is space already.
+    `goes_on` describes how the statement continues once there is space, `restart` how if there is space already.
     """
     if error_class not in (NO_SPACE, _WRITE_FAILED) or not (spaces := _spaces(deployment)):
         return None
@@ -103,14 +105,14 @@ def disk_error(deployment: Deployment, error_class: str, goes_on: str, restart: 
 
 
 def has_space(deployment: Deployment) -> bool:
-    """Return whether a statement has ended on a full disk, and there is space again."""
+    """Return whether a statement ended on a full disk that has space again."""
     if deployment.error_class != DISK_FULL:
         return False
     return all(free >= min(2 * SCARCE_B, total // 5) for free, total, _ in _spaces(deployment))
 
 
 def _spaces(deployment: Deployment) -> list[tuple[int, int, str]]:
-    """Return what is free where a statement writes, of how much, and the folder."""
+    """Return (free bytes, total bytes, folder) for the disks that a statement writes to."""
     found = [(*disk_space(folder), folder) for folder in (deployment.folder, deployment.checkpoint) if folder]
     return [(free, total, folder) for free, total, folder in found if free is not None and total is not None]
 

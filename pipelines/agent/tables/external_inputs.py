@@ -1,4 +1,4 @@
-"""Tables with a log that others write, as statements read them: looked at, and never made, changed or taken away."""
+"""External tables with a log, which statements read: they are compared, and never created, changed or deleted."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,27 +18,27 @@ from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_where_missing
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
-"""Actions that register a table, or give a statement a new text."""
+"""Actions that register a table or give a statement a new text."""
 
 
 def refuse_input_not_there(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused where the log of an input is not where its declaration says: Delta would make an empty table."""
+    """Raise Refused if the log of an input is not at its declared location: Delta would create an empty table."""
     _refuse(_fault_where_missing(agent, deployment))
 
 
 def refuse_input_unlike(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused where an input is not there, or has other columns or properties than its declaration says."""
+    """Raise Refused if an input is missing, or its columns or properties differ from its declaration."""
     _refuse(fault_of_input(agent, deployment))
 
 
 def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return in what an input is not what is declared of it, all of its columns counted; None where it is."""
+    """Return how an input differs from its declaration, in any column; None if it does not."""
     about = (agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     return _fault_where_missing(agent, deployment) or fault_of_declaration(*about)
 
 
 def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why an input is not where it is said to be; once it is registered no plan takes it to another place."""
+    """Return why an input is not at its declared location; a plan cannot move an input that is already registered."""
     fault = fault_where_missing(agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     if fault is None or agent.ledger.deployment(deployment.table, 0) is None:
         return fault
@@ -47,7 +47,7 @@ def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFa
 
 
 def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> None:
-    """Raise Refused where a plan registers or begins to read an input with a log that is not what its DDL says."""
+    """Raise Refused if a plan registers or starts to read an input with a log that differs from its DDL."""
     acting = [node for node in plan.nodes if node.action in _BEGINS]
     names = {node.table for node in acting} | {binding.parent for node in acting for binding in node.bindings}
     for table in (project.tables[name] for name in sorted(names) if name in project.tables):
@@ -57,7 +57,7 @@ def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> N
 
 
 def reads_inputs(agent: AgentContext, deployment: Deployment) -> bool:
-    """Return whether a statement reads a table with a log that others write."""
+    """Return whether a statement reads an external table with a log."""
     return any(True for _ in _inputs(agent, deployment))
 
 
@@ -69,7 +69,7 @@ def _inputs(agent: AgentContext, deployment: Deployment) -> Iterator[Deployment]
 
 
 def fault_of_inputs(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why an input with a log that a statement reads is gone, or lacks what it reads; None where all are."""
+    """Return why an input with a log that a statement reads is gone or lacks a column it reads; None if all is well."""
     for source in _inputs(agent, deployment):
         about = (agent.files, parsed_ddl(source), source.folder, _file(source))
         is_read = partial(_is_read, agent, deployment, source)
@@ -80,14 +80,14 @@ def fault_of_inputs(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def _is_read(agent: AgentContext, deployment: Deployment, source: Deployment, column: str) -> bool:
-    """Return whether a statement may read a column of an input; a doubt counts as a use."""
+    """Return whether a statement may read a column of an input; True in doubt."""
     parents = (agent.ledger.deployment(binding.parent, binding.version) for binding in deployment.bindings)
     columns = {parent.table: parsed_ddl(parent).columns for parent in parents if parent is not None}
     return reads_column(parsed_statement(deployment), source.table, column, columns)
 
 
 def remedy_for_input(deployment: Deployment, kind: TableFaultKind) -> str:
-    """Return what to do about an input that is not what a statement has read: it is not ours to rebuild or restore."""
+    """Return what to do about an input that has changed: Headgate cannot rebuild or restore it."""
     if kind is TableFaultKind.GONE:
         return "have the owner of the table put it back: Headgate makes no table of others"
     rebuild = f"headgate plan {deployment.table} --rebuild reads what is there now"

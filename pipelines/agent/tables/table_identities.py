@@ -1,8 +1,8 @@
-"""Identities of tables: registered only where the table is the one that was made, never another in its place.
+"""Identities of tables, and their catalog entries: a table is registered only if it is the one that was created.
 
-For a keyed version that includes the table of its deleted keys. A batch makes that table if there is none, and writes
-to whatever lies there, so that late rows would bring deleted keys back. Ledger and table are compared before each start
-and while the statement runs.
+For a keyed version this includes the table of its deleted keys. A batch creates that table if it is missing, and writes
+to whatever is there, so late rows would bring deleted keys back. Ledger and table are compared before each start and
+while the statement runs. A version has a second table if rows from before its first were left as they were stored.
 """
 
 import os
@@ -33,9 +33,9 @@ from pipelines.agent.tables.external_inputs import fault_of_inputs, refuse_input
 def tables_of(
     layout: EnvironmentLayout, deployment: Deployment, logs: Checkpoints | None = None
 ) -> tuple[CatalogTable, ...]:
-    """Return the tables of a version as a catalog is to have them; with `logs` they exist, with the columns there.
+    """Return the tables of a version for the catalog; with `logs` they exist already, with the columns there.
 
-    What others write counts as it is declared: in which columns it is another one each of its readers is told itself.
+    External tables are taken as declared; their readers are told separately about differences.
     """
 
     def table(name: str, ddl: str, folder: str) -> CatalogTable:
@@ -55,20 +55,20 @@ def tables_of(
 def register(
     pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment, *, logs: Checkpoints | None = None
 ) -> None:
-    """Put the tables of a version into the catalog, as `tables_of` has them; what is there stays."""
+    """Register the tables of a version in the catalog, as `tables_of` returns them; existing entries stay."""
     for table in tables_of(layout, deployment, logs):
         pool.call(WRITE_CALL_S, pool.tables.create, table.name, table.ddl, exists=table.exists, columns=table.columns)
 
 
 def forget(pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment) -> None:
-    """Take the tables of a version out of the catalog; files stay."""
+    """Remove the tables of a version from the catalog; files stay."""
     pool.call(WRITE_CALL_S, pool.tables.forget, layout.catalog_name(deployment.table, deployment.version))
     if deployment.before_ddl:
         pool.call(WRITE_CALL_S, pool.tables.forget, layout.before_name(deployment.table, deployment.version))
 
 
 def pointer_of(layout: EnvironmentLayout, deployment: Deployment) -> Pointer:
-    """Return the pointer as it is while a version serves."""
+    """Return the pointer for the case that a version serves."""
     table, version = deployment.table, deployment.version
     before = (layout.before_name(table, version),) if deployment.before_ddl else ()
     return layout.pointer_name(table), (*before, layout.catalog_name(table, version)), deployment.columns
@@ -76,7 +76,7 @@ def pointer_of(layout: EnvironmentLayout, deployment: Deployment) -> Pointer:
 
 _BY_HAND = "it was renamed or dropped by hand, and a new name can be taken back"
 _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed"})
-"""Options of a stream of Delta with which it does not end where rows were changed or taken out."""
+"""Options of a Delta stream with which it continues over changed or deleted rows."""
 
 
 class NotInCatalog(Refused):
@@ -84,9 +84,9 @@ class NotInCatalog(Refused):
 
 
 def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
-    """Put a version's table, which was made before, into a pool's catalog; raises Refused where its log is gone.
+    """Register an existing table of a version in a pool's catalog; raises Refused if its log is gone.
 
-    Without its log Delta would make an empty one in its place, and say nothing (4.4.0).
+    Without its log, Delta would silently create an empty table in its place (4.4.0).
     """
     if not table_format(deployment.format).transaction_log:
         register(pool, agent.layout, deployment)
@@ -99,12 +99,10 @@ def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deploy
 
 
 def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
-    """Register a version's table in the catalog if the catalog does not have it.
+    """Register a version's table unless the catalog has it.
 
-    Raises Refused where it cannot be, of which NotInCatalog where the catalog refuses it.
-
-    It comes before each start: if the catalog lacks the name that `toTable` is given, Spark makes a table in its
-    warehouse and writes the rows there (4.2.0).
+    Raises Refused if that is impossible, and NotInCatalog if the catalog refuses it. Called before each start: if the
+    name given to `toTable` is missing, Spark creates a table in its warehouse and writes there (4.2.0).
     """
     pool, name = agent.pool.connection(), agent.layout.catalog_name(deployment.table, deployment.version)
     said = f"the pool's catalog does not say whether it has {name}"
@@ -121,16 +119,16 @@ def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def refuse_other_tables(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused where a start would write into, or read on from, another table than the one before."""
+    """Raise Refused if a start would write to, or continue reading, a different table than before."""
     if fault := fault_of_tables(agent, deployment):
         raise fault.refused()
 
 
 def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why a statement would write into, or read on from, another table than the one before; None where not.
+    """Return why a statement would write to, or continue reading, a different table than before; None if it would not.
 
-    Spark compares the id of what is read and never of what is written: rows before it would be lost without a word.
-    A lost column of a stream comes after every other fault, since a plan with schema_tracking goes on over it alone.
+    Spark compares the id of what it reads and never of what it writes: earlier rows would be lost silently.
+    A lost column of a stream is reported last, because a plan with schema_tracking can continue over that alone.
     """
     if deployment.external:
         return None
@@ -146,7 +144,7 @@ def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
-    """Raise Refused if the folder of a version's table is gone, in place of what a reader of it was told."""
+    """Raise Refused if the folder of a version's table is gone, instead of the error that its reader got."""
     if deployment.external:
         if table_format(deployment.format).transaction_log:
             refuse_input_not_there(agent, deployment)
@@ -157,9 +155,9 @@ def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception 
 
 
 def fault_of_folder(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return that the folder of a version's table is gone, and what to do; None where it is there.
+    """Return that the folder of a version's table is gone, with a remedy; None if it exists.
 
-    Where the folder around it is not there either, the data may not be mounted: that is no loss of one table.
+    If its parent folder is missing too, the data may just not be mounted.
     """
     if agent.files.is_there(deployment.folder) or not agent.files.is_there(os.path.dirname(deployment.folder)):
         return None
@@ -169,7 +167,7 @@ def fault_of_folder(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def fault_of_sink(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why the table of a version is not the one that was made for it; None where it is."""
+    """Return why the table of a version is not the one that was created for it; None if it is."""
     if not table_format(deployment.format).transaction_log:
         return None
     name = query_name(deployment.table, deployment.version)
@@ -190,14 +188,14 @@ def fault_of_sink(agent: AgentContext, deployment: Deployment) -> TableFault | N
 
 
 def _lost_columns(agent: AgentContext, deployment: Deployment) -> list[str]:
-    """Return the columns of a version that its table, as its log says, has under that name no more."""
+    """Return the columns of a version that its table, by its log, no longer has under that name."""
     there = agent.files.columns(deployment.folder, deployment.stored_as)
     names = {column.lower() for column in there or deployment.columns}
     return [column for column in deployment.columns if column.lower() not in names]
 
 
 def _fault_of_static_side(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return which column a statement reads of a static side that has it no more; None where all are there."""
+    """Return the column that a statement reads and its static side no longer has; None if there is none."""
     for binding in deployment.bindings:
         side = None if binding.streamed else agent.ledger.deployment(binding.parent, binding.version)
         if side is None or side.external or not (lost := _lost_columns(agent, side)):
@@ -223,12 +221,12 @@ def _remedy(deployment: Deployment) -> str:
 
 
 def takes_changes(read: TableRead) -> bool:
-    """Return whether a stream goes on over rows that were changed or taken out."""
+    """Return whether a stream continues over changed or deleted rows."""
     return not _TAKE_CHANGES.isdisjoint(key.lower() for key, _ in read.options)
 
 
 def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Find the first stream of a statement whose table is not what it has read; None where all are."""
+    """Find the first stream of a statement whose table differs from what it has read; None if there is none."""
     parents = {}
     for binding in deployment.bindings:
         if binding.streamed and (parent := agent.ledger.deployment(binding.parent, binding.version)) is not None:
@@ -254,15 +252,15 @@ def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault 
 
 
 def deleted_keys_of(deployment: Deployment) -> str:
-    """Return the folder of the table of a version's deleted keys, which its first batch makes; empty without one."""
+    """Return the folder of a version's deleted keys, which its first batch creates; empty if it has none."""
     upsert = upsert_of(deployment) if "deletes:" in deployment.texts.yml else None
     return upsert.deleted if upsert is not None and upsert.deletes and upsert.sequence else ""
 
 
 def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why the table of a version's deleted keys is gone, another one, or an older copy; None where it is not.
+    """Return why the table of a version's deleted keys is gone, different, or an older copy; None if it is fine.
 
-    A version that a ledger knows no table of, as one from before that was recorded, has any.
+    If the ledger recorded no table of deleted keys for a version, any is accepted.
     """
     if not (place := deleted_keys_of(deployment)):
         return None
@@ -293,7 +291,7 @@ def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableF
 
 
 def keep_deleted_keys(agent: AgentContext, deployment: Deployment) -> None:
-    """Record which table of deleted keys a version has and how far it has come; it was compared before."""
+    """Record which table of deleted keys a version has and its last version; the caller has compared it before."""
     place = deleted_keys_of(deployment)
     found = agent.files.log_mark(place) if place else None
     # Read second: what a batch has written there, it has planned before.
